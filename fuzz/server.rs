@@ -111,6 +111,9 @@ impl Server {
             enablement: Default::default(),
             fairness: Default::default(),
             extensions: Default::default(),
+            edge: Default::default(),
+            flags: Vec::new(),
+            tracer: None,
         };
         Api::assemble(parts, vec![Module::AlwaysAllow])
     }

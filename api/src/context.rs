@@ -20,6 +20,7 @@ use crate::audit::Auditor;
 use crate::backup::Backups;
 use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
+use crate::edge;
 use crate::enablement::Enablement;
 use crate::extension::{self, Extensions};
 use crate::fairness::{self, Fairness};
@@ -35,6 +36,7 @@ use crate::served::{Served, Types};
 use crate::server::Lifecycle;
 use crate::status::{Reason, Status, Subject};
 use crate::tokens::Tokens;
+use crate::traces::Tracer;
 
 /// How long a read waits for a revision that has not happened (docs/api/lists.md#read-consistency).
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
@@ -115,6 +117,9 @@ pub struct Context {
     auditor: Option<Auditor>,
     fairness: Fairness,
     extensions: Extensions,
+    edge: edge::Settings,
+    flags: Vec<(String, String)>,
+    tracer: Option<Tracer>,
     started: Instant,
 }
 
@@ -156,6 +161,12 @@ pub struct Parts {
     pub fairness: fairness::Settings,
     /// How extension servers know this one.
     pub extensions: extension::Settings,
+    /// What is done to requests before anything is known of them but their head.
+    pub edge: edge::Settings,
+    /// The flags of the process, for people who ask.
+    pub flags: Vec<(String, String)>,
+    /// Which requests are traced, if any are.
+    pub tracer: Option<Tracer>,
 }
 
 impl Context {
@@ -206,6 +217,9 @@ impl Context {
             auditor: parts.auditor,
             fairness: Fairness::new(parts.fairness),
             extensions: Extensions::new(parts.extensions),
+            edge: parts.edge,
+            flags: parts.flags,
+            tracer: parts.tracer,
             metrics: parts.metrics.clone(),
             engine,
             builtin: registry,
@@ -398,9 +412,29 @@ impl Context {
         &self.extensions
     }
 
+    /// What is done to requests before anything is known of them but their head.
+    pub fn edge(&self) -> &edge::Settings {
+        &self.edge
+    }
+
     /// Shows what extension servers serve in the discovery documents.
     pub fn show_foreign(&self) {
         self.types.show(self.extensions.foreign());
+    }
+
+    /// The flags of the process, for people who ask.
+    pub fn flags(&self) -> &[(String, String)] {
+        &self.flags
+    }
+
+    /// Which requests are traced, if any are.
+    pub fn tracer(&self) -> Option<&Tracer> {
+        self.tracer.as_ref()
+    }
+
+    /// How long the process serves.
+    pub fn age(&self) -> Duration {
+        self.started.elapsed()
     }
 
     /// Whether `/livez` still ignores checks of the start that fail.

@@ -4,9 +4,14 @@
 //!
 //! `AllAlpha` and `AllBeta` switch all gates of their stage that the flag does not name, regardless of order. The gate
 //! of a stable feature may be locked: setting it to its value is allowed with a warning, another value is an error.
-//! Knows the names of gates, not their effects.
+//! A server that emulates an older release has no gates of later ones. Knows the names of gates, not their effects.
 
+mod upstream;
+
+use std::collections::BTreeMap;
 use std::fmt;
+
+use crate::version::Releases;
 
 /// A gate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,6 +32,10 @@ pub enum Feature {
     ApiListChunking,
     /// Lists as the initial events of a watch.
     WatchList,
+    /// `/flagz`: what the flags of the process are.
+    ComponentFlagz,
+    /// `/statusz`: what the process is.
+    ComponentStatusz,
 }
 
 /// The maturity of the behaviour behind a gate.
@@ -38,6 +47,8 @@ pub enum Stage {
     Beta,
     /// Always enabled.
     Stable,
+    /// Going to be removed.
+    Deprecated,
 }
 
 struct Gate {
@@ -54,8 +65,8 @@ const fn gate(feature: Feature, name: &'static str, stage: Stage) -> Gate {
     Gate { feature, name, stage, default, locked: matches!(stage, Stage::Stable) }
 }
 
-/// Every gate this server knows.
-static GATES: [Gate; 8] = [
+/// Gates with an effect here.
+static GATES: [Gate; 10] = [
     gate(Feature::ApiResponseCompression, "APIResponseCompression", Stage::Beta),
     gate(Feature::AllowUnsafeMalformedObjectDeletion, "AllowUnsafeMalformedObjectDeletion", Stage::Alpha),
     gate(Feature::CborServingAndStorage, "CBORServingAndStorage", Stage::Alpha),
@@ -63,21 +74,71 @@ static GATES: [Gate; 8] = [
     gate(Feature::ServerSideApply, "ServerSideApply", Stage::Stable),
     gate(Feature::ServerSideFieldValidation, "ServerSideFieldValidation", Stage::Stable),
     gate(Feature::ApiListChunking, "APIListChunking", Stage::Stable),
+    gate(Feature::ComponentFlagz, "ComponentFlagz", Stage::Beta),
+    gate(Feature::ComponentStatusz, "ComponentStatusz", Stage::Beta),
     // A watch with initial events needs no mechanism that could be disabled, so the gate is locked.
     Gate { feature: Feature::WatchList, name: "WatchList", stage: Stage::Beta, default: true, locked: true },
+];
+
+/// A gate of kube-apiserver without an effect here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Inert {
+    stage: Stage,
+    default: bool,
+}
+
+/// The gate of this name that has no effect here.
+fn inert(name: &str) -> Option<Inert> {
+    INERT.iter().find(|(names, _)| names.contains(&name)).map(|(_, inert)| *inert)
+}
+
+/// Gates without an effect here by stage and default.
+const INERT: [(&[&str], Inert); 6] = [
+    (upstream::ALPHA, Inert { stage: Stage::Alpha, default: false }),
+    (upstream::BETA, Inert { stage: Stage::Beta, default: true }),
+    (upstream::BETA_OFF, Inert { stage: Stage::Beta, default: false }),
+    (upstream::STABLE, Inert { stage: Stage::Stable, default: true }),
+    (upstream::DEPRECATED_ON, Inert { stage: Stage::Deprecated, default: true }),
+    (upstream::DEPRECATED, Inert { stage: Stage::Deprecated, default: false }),
 ];
 
 /// The set of enabled gates.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Features {
     open: [bool; GATES.len()],
+    /// Gates without an effect that were set.
+    inert: BTreeMap<&'static str, bool>,
+    /// What was asked of all gates of a stage.
+    of_stage: OfStage,
     /// Warnings for the operator about named gates, in order.
     pub warnings: Vec<String>,
 }
 
+/// What was asked of all gates of a stage.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct OfStage {
+    alpha: Option<bool>,
+    beta: Option<bool>,
+}
+
+impl OfStage {
+    fn wish(self, stage: Stage) -> Option<bool> {
+        match stage {
+            Stage::Alpha => self.alpha,
+            Stage::Beta => self.beta,
+            Stage::Stable | Stage::Deprecated => None,
+        }
+    }
+}
+
 impl Default for Features {
     fn default() -> Self {
-        Features { open: GATES.each_ref().map(|gate| gate.default), warnings: Vec::new() }
+        Features {
+            open: GATES.each_ref().map(|gate| gate.default),
+            inert: BTreeMap::new(),
+            of_stage: OfStage::default(),
+            warnings: Vec::new(),
+        }
     }
 }
 
@@ -87,10 +148,26 @@ impl Features {
         GATES.iter().zip(self.open).any(|(gate, open)| gate.feature == feature && open)
     }
 
-    /// Each gate with its stage and whether it is enabled, and the two names for all of a stage.
-    pub fn all(&self) -> impl Iterator<Item = (&'static str, Stage, bool)> {
-        let gates = GATES.iter().zip(self.open).map(|(gate, open)| (gate.name, gate.stage, open));
-        [("AllAlpha", Stage::Alpha, false), ("AllBeta", Stage::Beta, false)].into_iter().chain(gates)
+    /// Each gate with its stage and whether it is enabled, and the two names for all of a stage; by name.
+    pub fn all(&self) -> Vec<(&'static str, Stage, bool)> {
+        let with_effect = GATES.iter().zip(self.open).map(|(gate, open)| (gate.name, gate.stage, open));
+        let inert = INERT.iter().flat_map(|(names, inert)| names.iter().map(move |name| (*name, *inert)));
+        let inert = inert.map(|(name, Inert { stage, default })| {
+            let open = self.inert.get(name).copied().or(self.of_stage.wish(stage)).unwrap_or(default);
+            (name, stage, open)
+        });
+        let stages = [
+            ("AllAlpha", Stage::Alpha, self.of_stage.alpha == Some(true)),
+            ("AllBeta", Stage::Beta, self.of_stage.beta == Some(true)),
+        ];
+        let mut all: Vec<_> = with_effect.chain(inert).chain(stages).collect();
+        all.sort_unstable_by_key(|(name, ..)| *name);
+        all
+    }
+
+    /// Whether the gate of a stable feature is one that kube-apiserver has dropped.
+    pub fn is_forgotten(&self, name: &str) -> bool {
+        GATES.iter().any(|gate| gate.name == name && gate.stage == Stage::Stable)
     }
 
     /// The same with a gate enabled, for tests and for embedding.
@@ -102,13 +179,13 @@ impl Features {
         self
     }
 
-    /// Parses the value of the flag. The last value of a repeated gate wins.
+    /// Parses the value of the flag, for a server of these releases. The last value of a repeated gate wins.
     ///
     /// # Errors
-    /// A malformed pair, a value that is not a boolean, and a gate that is unknown or locked to another value.
-    pub fn parse(text: &str) -> Result<Features, String> {
-        let mut named: [Option<bool>; GATES.len()] = [None; GATES.len()];
-        let (mut all_alpha, mut all_beta) = (None, None);
+    /// A malformed pair, a value that is not a boolean, and a gate that is unknown, locked to another value or not there yet
+    /// in the release that is emulated.
+    pub fn parse(text: &str, releases: Releases) -> Result<Features, String> {
+        let mut named: BTreeMap<&str, bool> = BTreeMap::new();
         let mut features = Features::default();
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let Some((name, value)) = pair.split_once('=') else {
@@ -126,38 +203,56 @@ impl Features {
                 Some((other, _)) => return Err(format!("component not registered: {other}")),
             };
             match name {
-                "AllAlpha" => all_alpha = Some(open),
-                "AllBeta" => all_beta = Some(open),
-                _ => {
-                    let at = GATES.iter().position(|gate| gate.name == name);
-                    let at = at.ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
-                    named[at] = Some(open);
-                }
+                "AllAlpha" => features.of_stage.alpha = Some(open),
+                "AllBeta" => features.of_stage.beta = Some(open),
+                _ => drop(named.insert(name, open)),
             }
         }
-        for (at, gate) in GATES.iter().enumerate() {
-            let of_stage = match gate.stage {
-                Stage::Alpha => all_alpha,
-                Stage::Beta => all_beta,
-                Stage::Stable => None,
-            };
-            if gate.locked && named[at].is_some_and(|open| open != gate.default) {
-                let (name, default) = (gate.name, gate.default);
-                let asked = !default;
-                return Err(format!(
-                    "cannot set feature gate {name} to {asked}, feature is locked to {default}"
-                ));
-            }
-            if named[at].is_some() && gate.stage == Stage::Stable {
-                let text = "setting GA feature gate. It will be removed in a future release.";
-                features.warnings.push(format!("{}: {text}", gate.name));
-            }
-            features.open[at] = match named[at].or(of_stage) {
-                Some(open) if !gate.locked => open,
-                _ => gate.default,
-            };
+        for (gate, open) in GATES.iter().zip(&mut features.open).filter(|(gate, _)| !gate.locked) {
+            *open = features.of_stage.wish(gate.stage).unwrap_or(gate.default);
+        }
+        for (name, open) in named {
+            features.name(name, open, releases)?;
         }
         Ok(features)
+    }
+
+    /// Sets one gate.
+    fn name(&mut self, name: &str, open: bool, releases: Releases) -> Result<(), String> {
+        let known = GATES.iter().position(|gate| gate.name == name);
+        let (stage, default, locked) = match (known.map(|at| &GATES[at]), inert(name)) {
+            (Some(gate), _) => (gate.stage, gate.default, gate.locked),
+            (None, Some(Inert { stage, default })) => (stage, default, stage == Stage::Stable),
+            (None, None) => return Err(format!("unrecognized feature gate: {name}")),
+        };
+        let came = upstream::CAME_LATER.iter().find(|(later, _)| *later == name);
+        if open != default && came.is_some_and(|(_, minor)| *minor > releases.emulated) {
+            let Releases { emulated, compatible } = releases;
+            return Err(format!(
+                "cannot set feature gate {name} to {open}, feature is PreAlpha at emulated version 1.{emulated}, min \
+                 compatibility version 1.{compatible}"
+            ));
+        }
+        if locked && open != default {
+            return Err(format!("cannot set feature gate {name} to {open}, feature is locked to {default}"));
+        }
+        let kind = match stage {
+            Stage::Stable => Some("GA"),
+            Stage::Deprecated => Some("deprecated"),
+            Stage::Alpha | Stage::Beta => None,
+        };
+        if let Some(kind) = kind {
+            let text = format!("setting {kind} feature gate. It will be removed in a future release.");
+            self.warnings.push(format!("{name}: {text}"));
+        }
+        match known {
+            Some(at) => self.open[at] = open,
+            None => {
+                let mut names = INERT.iter().flat_map(|(names, _)| names.iter());
+                self.inert.extend(names.find(|known| **known == name).map(|known| (*known, open)));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -206,7 +301,15 @@ mod tests {
             ("kube:CBORServingAndStorage=true", Ok("CBORServingAndStorage=true")),
             ("APIResponseCompression=false", Ok("APIResponseCompression=false")),
             ("CBORServingAndStorage=false,AllAlpha=true", Ok("AllowUnsafeMalformedObjectDeletion=true")),
-            ("AllBeta=false", Ok("APIResponseCompression=false")),
+            (
+                "AllBeta=false",
+                Ok("APIResponseCompression=false,ComponentFlagz=false,ComponentStatusz=false"),
+            ),
+            ("ConcurrentWatchObjectDecode=true", Ok("")),
+            (
+                "DynamicResourceAllocation=false",
+                Err("cannot set feature gate DynamicResourceAllocation to false, feature is locked to true"),
+            ),
             ("DryRun=true", Ok("")),
             ("Nothing=true", Err("unrecognized feature gate: Nothing")),
             ("DryRun=false", Err("cannot set feature gate DryRun to false, feature is locked to true")),
@@ -219,14 +322,35 @@ mod tests {
             ),
             ("wardle:DryRun=true", Err("component not registered: wardle")),
         ] {
-            let got = Features::parse(text).map(|features| features.to_string());
+            let got = Features::parse(text, Releases::default()).map(|features| features.to_string());
             assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");
         }
     }
 
     #[test]
+    fn an_older_release_has_no_gates_of_later_ones() {
+        let older = Releases { emulated: 33, compatible: 33 };
+        let why = "cannot set feature gate ShardedListAndWatch to true, feature is PreAlpha at emulated version 1.33, min \
+                   compatibility version 1.33";
+        assert_eq!(Features::parse("ShardedListAndWatch=true", older).unwrap_err(), why);
+        assert!(Features::parse("ShardedListAndWatch=false", older).is_ok());
+        assert!(Features::parse("ShardedListAndWatch=true", Releases::default()).is_ok());
+    }
+
+    #[test]
+    fn gates_without_an_effect_are_shown_as_they_were_set() {
+        let features = Features::parse("AllAlpha=true,KMSv1=true,PodsAPI=false", Releases::default()).unwrap();
+        let all = features.all();
+        assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "names are sorted, and none is there twice");
+        for (name, want) in [("AllAlpha", true), ("KMSv1", true), ("PodsAPI", false), ("MemoryQoS", true)] {
+            assert!(all.iter().any(|(gate, _, open)| *gate == name && *open == want), "{name}");
+        }
+        assert_eq!(features.warnings.len(), 1);
+    }
+
+    #[test]
     fn naming_a_stable_gate_gives_a_warning() {
-        let warnings = |text: &str| Features::parse(text).unwrap().warnings;
+        let warnings = |text: &str| Features::parse(text, Releases::default()).unwrap().warnings;
         assert_eq!(
             warnings("DryRun=true"),
             ["DryRun: setting GA feature gate. It will be removed in a future release."]

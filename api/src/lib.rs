@@ -31,6 +31,7 @@ pub mod conversion;
 pub mod convert;
 pub mod custom;
 pub mod discovery;
+pub mod edge;
 pub mod enablement;
 pub mod expression;
 pub mod extension;
@@ -75,8 +76,10 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 pub mod tokens;
+pub mod traces;
 pub mod validation;
 pub mod verbs;
 pub mod version;
 pub mod warning;
 pub mod write;
+pub mod zpages;

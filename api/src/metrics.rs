@@ -8,16 +8,21 @@
 //! Counting is a few relaxed additions. Labels come from the types that are served and from closed lists, so that no
 //! client decides how many series there are. Knows what is counted, and nothing of those who count.
 
+pub mod allowed;
 pub mod buckets;
 pub mod family;
 pub mod page;
 pub mod requests;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use self::buckets::{ADMISSION_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US};
+use self::allowed::Allowed;
+use self::buckets::{
+    ADMISSION_US, COMPARISONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US,
+};
 use self::family::{Counters, Definition, Gauges, Histograms, micros};
 use self::page::{Kind, Page, Stability};
 use self::requests::Requests;
@@ -51,20 +56,32 @@ pub struct Usage {
     pub open_files: u64,
     /// Most open files.
     pub max_files: u64,
+    /// Largest address space.
+    pub max_virtual_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+    /// Tasks of the runtime that have not ended.
+    pub tasks: u64,
+    /// Bytes received over the network, loopback left out.
+    pub received_bytes: u64,
+    /// Bytes sent over the network, loopback left out.
+    pub sent_bytes: u64,
 }
 
 /// What an operator and the surroundings decide.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Settings {
     /// Families that the operator does not want.
     pub disabled: BTreeSet<String>,
+    /// Labels that have some values alone.
+    pub allowed: Arc<Allowed>,
     /// What the process uses; `None` where nobody knows.
     pub usage: fn() -> Option<Usage>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { disabled: BTreeSet::new(), usage: || None }
+        Settings { disabled: BTreeSet::new(), allowed: Arc::default(), usage: || None }
     }
 }
 
@@ -81,6 +98,8 @@ pub struct Metrics {
     pub watch_events_sent: Counter,
     /// Log lines that could not be written, because standard error did not take them in time or at all.
     pub log_lines_dropped: Counter,
+    /// Spans that had no room on their way to the collector.
+    pub spans_dropped: Counter,
     /// Watch events by type, initial ones included.
     pub watch_events: Counters,
     /// Their sizes.
@@ -111,6 +130,14 @@ pub struct Metrics {
     pub terminations: Counters,
     /// Uses of deprecated types.
     pub deprecated: Gauges,
+    /// Time that updates take to tell whether more than times has changed.
+    pub comparisons: Histograms,
+    /// Handshakes that failed.
+    pub tls_errors: Counters,
+    /// Whether an extension server cannot be reached, by APIService.
+    pub unavailable: Gauges,
+    /// How often each became so, by reason.
+    pub became_unavailable: Counters,
 }
 
 /// Outcomes of a decision about requests, and how long it took.
@@ -181,6 +208,7 @@ impl Metrics {
             watch_events_rendered: Counter::default(),
             watch_events_sent: Counter::default(),
             log_lines_dropped: Counter::default(),
+            spans_dropped: Counter::default(),
             watch_events: Counters::new(alpha(
                 "apiserver_watch_events_total",
                 TYPE,
@@ -286,12 +314,40 @@ impl Metrics {
                 &["group", "removed_release", "resource", "subresource", "version"],
                 "Deprecated types that were asked for.",
             )),
+            comparisons: Histograms::of_durations(
+                alpha(
+                    "apiserver_request_timestamp_comparison_time",
+                    &["code_path"],
+                    "Time that updates take to tell whether more than times has changed.",
+                ),
+                COMPARISONS_US,
+            ),
+            tls_errors: Counters::new(alpha(
+                "apiserver_tls_handshake_errors_total",
+                &[],
+                "Connections that ended in the TLS handshake.",
+            )),
+            unavailable: Gauges::new(alpha(
+                "aggregator_unavailable_apiservice",
+                &["name"],
+                "1 for APIServices that are not available.",
+            )),
+            became_unavailable: Counters::new(alpha(
+                "aggregator_unavailable_apiservice_total",
+                &["name", "reason"],
+                "How often an APIService became unavailable, by reason.",
+            )),
         }
     }
 
     /// An empty page for what the operator wants to see.
     pub fn page(&self) -> Page<'_> {
-        Page::new(&self.settings.disabled)
+        Page::new(&self.settings.disabled).with_allowed(&self.settings.allowed)
+    }
+
+    /// How often a label had a value that it may not have.
+    pub fn unexpected_values(&self) -> u64 {
+        self.settings.allowed.replaced()
     }
 
     /// When the process began.
@@ -329,6 +385,11 @@ impl Metrics {
                 "Log lines that standard error did not take.",
                 &self.log_lines_dropped,
             ),
+            (
+                "apiserver_spans_dropped_total",
+                "Spans of traces that had no room on their way to the collector.",
+                &self.spans_dropped,
+            ),
         ] {
             let definition = Definition { name, stability: Stability::Own, help, labels: &[] };
             page.family(&definition, Kind::Counter).number("", counter.value());
@@ -341,6 +402,7 @@ impl Metrics {
             histograms.write(page);
         }
         self.deprecated.write(page);
+        self.unavailable.write(page);
     }
 
     /// Writes what service level indicators are made of.
@@ -361,7 +423,7 @@ impl Metrics {
     }
 
     /// The counters of this part, requests and health checks apart.
-    fn counters(&self) -> [&Counters; 10] {
+    fn counters(&self) -> [&Counters; 12] {
         [
             &self.authentication.counts,
             &self.authorization.counts,
@@ -373,11 +435,13 @@ impl Metrics {
             &self.audit.errors,
             &self.store_requests,
             &self.terminations,
+            &self.tls_errors,
+            &self.became_unavailable,
         ]
     }
 
     /// The histograms of this part, requests apart.
-    fn histograms(&self) -> [&Histograms; 8] {
+    fn histograms(&self) -> [&Histograms; 9] {
         [
             &self.authentication.durations,
             &self.authorization.durations,
@@ -387,6 +451,7 @@ impl Metrics {
             &self.plugins,
             &self.admission,
             &self.store_durations,
+            &self.comparisons,
         ]
     }
 }

@@ -1,7 +1,7 @@
 //! The request chain: every request is one [`Exchange`] that passes the stages of `Exchange::run` in their order.
 //!
 //! ```text
-//! received ─► request info ─► authenticate ─► impersonate ─► take turn ─► authorize ─► serve (routes.rs) ─┐
+//! received ─► request info ─► edge ─► authenticate ─► impersonate ─► take turn ─► authorize ─► serve (routes.rs) ─┐
 //!                 └──────────────────┴─ refused ─┴──────────────┴────────────┴──────────────────────────┴─► finish
 //! ```
 //!
@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use auth::authn::HeaderFields;
 use auth::go::duration;
+use auth::identity::MASTERS;
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
 use futures_util::FutureExt;
 use http::header::{
@@ -36,9 +37,10 @@ use crate::response::{Response, respond_text};
 use crate::routes::{self, Permitted};
 use crate::served::Served;
 use crate::server::websocket::{self, Upgrade};
-use crate::server::{ConnectionInfo, Handler, Incoming, Request, panic_response};
+use crate::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
 use crate::store;
+use crate::traces::{self, Parent, Trace};
 use crate::warning;
 
 /// Names the request in logs and audit events.
@@ -47,6 +49,9 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 /// UIDs of the flow schema and the priority level by which a request was classified.
 const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
+/// From when on a request that is no stream is slow.
+const SLOW: Duration = Duration::from_millis(500);
 
 /// One request on its way through the stages, with all that they have found out so far.
 pub struct Exchange<'c> {
@@ -70,6 +75,12 @@ pub struct Exchange<'c> {
     user: Option<Arc<User>>,
     /// As whom the request runs, where that is another user.
     impersonated: Option<Arc<User>>,
+    /// Whether the client did not say who it is, or could not prove it.
+    is_anonymous: bool,
+    /// How long the stages took, in order.
+    stages: Vec<(&'static str, Duration)>,
+    /// The trace, if the request is traced.
+    trace: Option<Trace>,
     /// A warning about the credentials.
     warning: Option<&'static str>,
     /// The audit trail, if the request is audited, from authentication to its answer.
@@ -111,6 +122,9 @@ impl<'c> Exchange<'c> {
             info: None,
             user: None,
             impersonated: None,
+            is_anonymous: false,
+            stages: Vec::new(),
+            trace: None,
             warning: None,
             trail: None,
             flow: None,
@@ -120,6 +134,7 @@ impl<'c> Exchange<'c> {
     /// The stages in their order. An error is the answer of the stage that ended the request.
     async fn run(&mut self) -> Result<Response, Ended> {
         let info = self.read_url()?;
+        let in_flight = self.enter(&info)?;
         let user = self.authenticate().await?;
         self.begin_trail(&user, &info)?;
         let user = self.impersonate(user, &info).await?;
@@ -128,9 +143,10 @@ impl<'c> Exchange<'c> {
         let proof = self.authorize(&attributes).await?;
         let response = self.serve(&info, &proof).await?;
         // A stream has had its turn once it begins; what is still to be sent of another answer belongs to it.
-        Ok(match permit {
-            Some(permit) if !info.is_long_running() => response.map(|body| body.with(permit)),
-            _ => response,
+        let held = permit.filter(|_| !info.is_long_running());
+        Ok(match (held, in_flight) {
+            (None, None) => response,
+            held => response.map(|body| body.with(held)),
         })
     }
 
@@ -151,6 +167,18 @@ impl<'c> Exchange<'c> {
         Ok(self.info.insert(Arc::new(info)).clone())
     }
 
+    /// Ends what a leaving server does not take any more and what browsers ask in advance, and counts what it waits for:
+    /// streams are none of that, but for watches that it ends in their time.
+    fn enter(&self, info: &RequestInfo) -> Result<Option<InFlight>, Ended> {
+        let (context, lifecycle) = (self.context, self.context.lifecycle());
+        if let Some(answer) = context.edge().answer(context.naming(), lifecycle.stage(), &self.head) {
+            return Err(Box::new(answer));
+        }
+        let is_awaited = !info.is_long_running()
+            || info.verb == Verb::Watch && !context.limits().watch_grace.is_zero();
+        Ok((context.edge().refuses_when_leaving && is_awaited).then(|| lifecycle.enter()))
+    }
+
     /// Finds out who asks.
     async fn authenticate(&mut self) -> Result<Arc<User>, Ended> {
         // Bytes outside ASCII make a token that no authenticator knows, not a request without one.
@@ -169,6 +197,9 @@ impl<'c> Exchange<'c> {
         let authenticated = self.context.authenticator().authenticate(&credentials).await;
         let (took, metrics) = (began.elapsed(), self.context.metrics());
         metrics.stages.time(&["authentication"], took);
+        self.begin_trace(authenticated.as_ref().ok().map(|authenticated| &**authenticated.user()));
+        self.passed("authentication", took);
+        self.is_anonymous = !matches!(authenticated, Ok(Authenticated::User(_)));
         match authenticated {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
                 metrics.authentication.record("success", took);
@@ -258,6 +289,7 @@ impl<'c> Exchange<'c> {
         let work = || self.work(info);
         let turn = self.context.fairness().turn(attributes, self.time_allowed(), work).await;
         self.context.metrics().stages.time(&["priorityandfairness"], began.elapsed());
+        self.passed("apf-queue-wait", began.elapsed());
         self.flow = turn.ids;
         turn.permit.map(Some).map_err(|retry_after_s| {
             self.count_termination(info, StatusCode::TOO_MANY_REQUESTS);
@@ -300,11 +332,12 @@ impl<'c> Exchange<'c> {
     }
 
     /// Asks the authorizers.
-    async fn authorize<'a>(&self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
+    async fn authorize<'a>(&mut self, attributes: &'a Attributes<'a>) -> Result<Authorized<'a>, Ended> {
         let began = Instant::now();
         let decided = self.context.authorizer().authorize(attributes).await;
         let (took, metrics) = (began.elapsed(), self.context.metrics());
         metrics.stages.time(&["authorization"], took);
+        self.passed("authorization", took);
         let result = match &decided {
             Ok(_) => "allowed",
             Err(denied) if denied.error.is_some() => "error",
@@ -341,10 +374,14 @@ impl<'c> Exchange<'c> {
             received: self.received,
             peer: self.connection.remote.ip(),
         });
+        let work = traces::within(self.trace.as_ref().map(Trace::context), work);
+        let began = Instant::now();
         let result = if info.is_long_running() {
             work.await
         } else {
-            match tokio::time::timeout(self.time_allowed(), work).await {
+            let served = tokio::time::timeout(self.time_allowed(), work).await;
+            self.passed("serving", began.elapsed());
+            match served {
                 Ok(result) => result,
                 Err(_) => {
                     self.count_termination(info, StatusCode::GATEWAY_TIMEOUT);
@@ -353,6 +390,82 @@ impl<'c> Exchange<'c> {
             }
         };
         result.map_err(|status| self.answer(&status))
+    }
+
+    /// Begins the trace of the request, if it is traced. What the client says about it is believed of administrators alone:
+    /// everybody else could have all of its requests traced.
+    fn begin_trace(&mut self, user: Option<&User>) {
+        let Some(tracer) = self.context.tracer() else { return };
+        let is_trusted = user.is_some_and(|user| user.groups.iter().any(|group| group == MASTERS));
+        self.trace = tracer.begin(Parent::of(&self.head.headers).filter(|_| is_trusted));
+    }
+
+    /// Notes how long a stage took.
+    fn passed(&mut self, stage: &'static str, took: Duration) {
+        self.stages.push((stage, took));
+        if let Some(trace) = &mut self.trace {
+            trace.stage(stage, took);
+        }
+    }
+
+    /// Says where the time of a slow request went, in the log and in its audit event.
+    fn tell_slow(&self, response: &Response) {
+        let took = self.received.elapsed();
+        let is_stream = self.info.as_ref().is_some_and(|info| info.is_long_running());
+        if took < SLOW || is_stream {
+            return;
+        }
+        let stages: Vec<String> =
+            self.stages.iter().map(|(stage, took)| format!("{stage} {} ms", took.as_millis())).collect();
+        let (_, resource) = self.subject();
+        tracing::warn!(
+            verb = self.info.as_ref().map_or("", |info| info.verb.as_str()),
+            resource,
+            path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
+            user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
+            audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
+            status = response.status().as_u16(),
+            elapsed_ms = took.as_millis() as u64,
+            stages = stages.join(", "),
+            "slow request"
+        );
+        if let Some(trail) = &self.trail {
+            let group = self.context.naming().group("apiserver.latency", true);
+            let shown = |took: Duration| format!("{}ms", took.as_micros() as f64 / 1000.0);
+            trail.annotate(format!("{group}/total"), shown(took));
+            for (stage, took) in self.stages.iter().filter(|(stage, _)| *stage != "serving") {
+                trail.annotate(format!("{group}/{stage}"), shown(*took));
+            }
+        }
+    }
+
+    /// Verb and resource, as `get` and `deployments.apps/scale`.
+    fn subject(&self) -> (&str, String) {
+        let Some(info) = self.info.as_deref().filter(|info| info.is_resource) else {
+            return (self.head.method.as_str(), String::new());
+        };
+        let dot = if info.group.is_empty() { "" } else { "." };
+        let slash = if info.subresource.is_empty() { "" } else { "/" };
+        let resource = format!("{}{dot}{}{slash}{}", info.resource, info.group, info.subresource);
+        (info.verb.as_str(), resource)
+    }
+
+    /// Ends the trace, and hands its spans on.
+    fn end_trace(&mut self, response: &Response) {
+        let Some(trace) = self.trace.take() else { return };
+        let (verb, resource) = self.subject();
+        let name = if resource.is_empty() { verb.to_owned() } else { format!("{verb} {resource}") };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let attributes = vec![
+            ("http.request.method", self.head.method.as_str().to_owned()),
+            ("url.path", self.head.uri.path().to_owned()),
+            ("http.response.status_code", response.status().as_str().to_owned()),
+            ("audit-id", text(self.audit_id.as_bytes())),
+            ("enduser.id", self.user.as_ref().map_or_else(String::new, |user| user.name.clone())),
+            ("user_agent.original", text(self.head.headers.get(USER_AGENT).map_or(b"", |agent| agent.as_bytes()))),
+        ];
+        let lost = trace.end(name, attributes, response.status().is_server_error());
+        self.context.metrics().spans_dropped.add(lost);
     }
 
     /// Counts a request that is ended before it is done, if it is for a type that is served.
@@ -407,8 +520,11 @@ impl<'c> Exchange<'c> {
     }
 
     /// Completes the answer of a request, served or refused, and reports the request.
-    fn finish(self, mut response: Response) -> Response {
+    fn finish(mut self, mut response: Response) -> Response {
         self.log(&response);
+        self.tell_slow(&response);
+        self.end_trace(&response);
+        self.context.edge().complete(&self.head, self.is_anonymous, &mut response);
         let headers = response.headers_mut();
         headers.insert(AUDIT_ID, self.audit_id);
         for header in warning::headers(&self.warning.map(str::to_owned).into_iter().collect::<Vec<_>>()) {
@@ -449,6 +565,7 @@ impl<'c> Exchange<'c> {
             agent = %agent.unwrap_or_default(),
             peer = %self.connection.remote,
             audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
+            resource = self.subject().1,
             status = response.status().as_u16(),
             elapsed_us = self.received.elapsed().as_micros() as u64,
             "request"
@@ -457,6 +574,10 @@ impl<'c> Exchange<'c> {
 }
 
 impl Handler for Context {
+    fn handshake_failed(&self) {
+        self.metrics().tls_errors.count(&[]);
+    }
+
     async fn handle(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
         let mut exchange = Exchange::received(self, request, connection);
         let outcome = AssertUnwindSafe(exchange.run()).catch_unwind().await;

@@ -22,7 +22,6 @@ use http::{Method, StatusCode};
 
 use crate::audit::Trail;
 use crate::backup;
-use crate::codec::yaml;
 use crate::compress;
 use crate::context::Context;
 use crate::conversion::Conversions;
@@ -46,6 +45,7 @@ use crate::store;
 use crate::strategy::Endpoint;
 use crate::verbs::{self, Call};
 use crate::warning;
+use crate::zpages;
 
 /// What a permitted request brings to the stage that serves it.
 pub struct Permitted<'e> {
@@ -88,6 +88,13 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
         return Err(Status::bad_request(message));
     }
     if let Some(extension) = request.context.extensions().of_path(&request.info.path) {
+        return forward(request, &extension).await;
+    }
+    // Its OpenAPI document is its own too.
+    if let Some(version) = request.info.path.strip_prefix("/openapi/v3")
+        && let Some(extension) = request.context.extensions().of_path(version.trim_end_matches('/'))
+        && extension.has_openapi()
+    {
         return forward(request, &extension).await;
     }
     if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
@@ -178,11 +185,6 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         conversions: &conversions,
         trail,
     };
-    if let Some(trail) = trail.filter(|trail| info.verb == Verb::Patch && trail.wants_request())
-        && let Ok(patch) = yaml::parse(&body)
-    {
-        trail.request(patch.value);
-    }
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
         // Custom types do not say when they will be removed.
@@ -311,6 +313,15 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return Ok(response);
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
+    let pages = zpages::Sources {
+        naming: context.naming(),
+        features: context.features(),
+        flags: context.flags(),
+        age: context.age(),
+    };
+    if let Some(response) = zpages::respond(&pages, path, &head.headers).filter(|_| is_read) {
+        return Ok(response);
+    }
     if let Some(documents) = context.tokens().documents.as_ref().filter(|_| is_read)
         && let Some(answer) = documents.respond(path, &head.headers)
     {

@@ -64,7 +64,7 @@ impl Sources<'_> {
         self.features(page);
         build(page);
         process(page, self.metrics);
-        families(page);
+        families(page, self.metrics);
     }
 
     /// How many objects there are of each type.
@@ -102,11 +102,13 @@ impl Sources<'_> {
     fn features(&self, page: &mut Page<'_>) {
         let help = "Feature gates, 1 for those that are enabled.";
         let mut gates = page.family(&gauge("kubernetes_feature_enabled", Stability::Beta, help), Kind::Gauge);
-        // The gates of stable features are gone upstream.
-        for (name, stage, open) in self.features.all().filter(|(_, stage, _)| *stage != Stage::Stable) {
+        for (name, stage, open) in self.features.all() {
             let stage = match stage {
                 Stage::Alpha => "ALPHA",
                 Stage::Beta => "BETA",
+                Stage::Deprecated => "DEPRECATED",
+                // The gates of features that are stable for long are gone upstream.
+                Stage::Stable if self.features.is_forgotten(name) => continue,
                 Stage::Stable => "",
             };
             gates.number(&labels_text([("name", name), ("stage", stage)].into_iter()), u8::from(open));
@@ -130,6 +132,20 @@ fn build(page: &mut Page<'_>) {
     let labels = labels_text(labels.into_iter().map(|(label, member)| (label, document.str_at(&[member]))));
     let info = gauge("kubernetes_build_info", Stability::Beta, "1; the labels say what is running.");
     page.family(&info, Kind::Gauge).number(&labels, 1);
+    let at = |member: &str| document.str_at(&[member]).to_owned();
+    let emulated = format!("{}.{}", at("emulationMajor"), at("emulationMinor"));
+    let compatible = format!("{}.{}", at("minCompatibilityMajor"), at("minCompatibilityMinor"));
+    let labels = labels_text(
+        [
+            ("binary", &*format!("{}.{}", at("major"), at("minor"))),
+            ("component", "kube"),
+            ("emulation", &*emulated),
+            ("min_compat", &*compatible),
+        ]
+        .into_iter(),
+    );
+    let versions = gauge("version_info", Stability::Alpha, "1; the labels are the releases that this one is like.");
+    page.family(&versions, Kind::Gauge).number(&labels, 1);
 }
 
 /// When the process began.
@@ -152,19 +168,28 @@ fn process(page: &mut Page<'_>, metrics: &Metrics) {
             ("process_virtual_memory_bytes", "Address space in use.", usage.virtual_bytes),
             ("process_open_fds", "Open files.", usage.open_files),
             ("process_max_fds", "Most open files.", usage.max_files),
+            ("process_virtual_memory_max_bytes", "Largest address space.", usage.max_virtual_bytes),
+            ("go_goroutines", "Tasks of the runtime that have not ended; there are no goroutines.", usage.tasks),
+            ("go_threads", "Threads.", usage.threads),
         ] {
             page.family(&own(name, help), Kind::Gauge).number("", value);
+        }
+        for (name, help, value) in [
+            ("process_network_receive_bytes_total", "Bytes received.", usage.received_bytes),
+            ("process_network_transmit_bytes_total", "Bytes sent.", usage.sent_bytes),
+        ] {
+            page.family(&own(name, help), Kind::Counter).number("", value);
         }
     }
 }
 
 /// How many families there are.
-fn families(page: &mut Page<'_>) {
+fn families(page: &mut Page<'_>, metrics: &Metrics) {
     let (written, left_out) = page.counts();
     let registered = gauge("registered_metrics_total", Stability::Beta, "Families by stability.");
     let mut numbers = page.family(&registered, Kind::Counter);
-    for (stability, count) in written {
-        let labels = [("deprecated_version", ""), ("stability_level", stability)];
+    for ((deprecated, stability), count) in written {
+        let labels = [("deprecated_version", deprecated), ("stability_level", stability)];
         numbers.number(&labels_text(labels.into_iter()), count);
     }
     let disabled = gauge("disabled_metrics_total", Stability::Beta, "Families that the operator disabled.");
@@ -172,6 +197,12 @@ fn families(page: &mut Page<'_>) {
     let hidden =
         gauge("hidden_metrics_total", Stability::Beta, "Families that are deprecated and not shown.");
     page.family(&hidden, Kind::Counter).number("", 0);
+    let unexpected = gauge(
+        "cardinality_enforcement_unexpected_categorizations_total",
+        Stability::Alpha,
+        "How often a label had a value that the operator does not allow.",
+    );
+    page.family(&unexpected, Kind::Counter).number("", metrics.unexpected_values());
 }
 
 /// One number: its name, what it does, what it says, and how much.
@@ -227,7 +258,7 @@ mod tests {
         let usage = || Some(Usage { resident_bytes: 7, ..Usage::default() });
         let metrics = Metrics::new(Settings { usage, ..Settings::default() });
         process(&mut page, &metrics);
-        families(&mut page);
+        families(&mut page, &metrics);
         let text = page.into_text();
         for begin in [
             "kubernetes_build_info{build_date=\"",

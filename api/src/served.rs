@@ -45,8 +45,8 @@ impl Served {
     /// The same types, beside what these other servers serve.
     fn beside(&self, foreign: Arc<[Foreign]>) -> Self {
         Served {
+            openapi: self.openapi.beside(&foreign),
             discovery: self.discovery.beside(foreign),
-            openapi: self.openapi.with(self.registry.clone()),
             registry: self.registry.clone(),
         }
     }

@@ -15,8 +15,69 @@ use crate::status::Status;
 pub const MAJOR: &str = "1";
 /// Minor number of the API release that this server implements.
 pub const MINOR: &str = "36";
-/// Oldest minor number that this server is compatible with.
-const MINOR_COMPATIBLE: &str = "35";
+/// The minor numbers of releases that this server can be like: its own and the three before.
+const MINORS: std::ops::RangeInclusive<u32> = 33..=36;
+
+/// Minor numbers of the releases that this server is like.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Releases {
+    /// Its gates and what it says of itself are those of this one.
+    pub emulated: u32,
+    /// The oldest one that may run beside it.
+    pub compatible: u32,
+}
+
+impl Default for Releases {
+    fn default() -> Releases {
+        Releases { emulated: *MINORS.end(), compatible: *MINORS.end() - 1 }
+    }
+}
+
+impl Releases {
+    /// Reads the values of the two flags: `1.35` or `kube=1.35` each.
+    ///
+    /// # Errors
+    /// A version that is none, that is of another component or given twice, and one that this server cannot be like.
+    pub fn parse(emulated: &[String], compatible: &[String]) -> Result<Releases, String> {
+        let emulated = minor(emulated)?.unwrap_or(*MINORS.end());
+        if !MINORS.contains(&emulated) {
+            return Err(outside("emulation", emulated, *MINORS.end()));
+        }
+        let compatible = minor(compatible)?.unwrap_or((emulated - 1).max(*MINORS.start()));
+        if compatible < *MINORS.start() || compatible > emulated {
+            return Err(outside("minCompatibilityVersion", compatible, emulated));
+        }
+        Ok(Releases { emulated, compatible })
+    }
+}
+
+fn outside(what: &str, minor: u32, newest: u32) -> String {
+    format!("{what} version {MAJOR}.{minor} is not between [{MAJOR}.{}, {MAJOR}.{newest}]", MINORS.start())
+}
+
+/// The minor number in the values of one of the flags.
+fn minor(values: &[String]) -> Result<Option<u32>, String> {
+    let mut found: Option<&str> = None;
+    for value in values.iter().filter(|value| !value.is_empty()) {
+        let (component, version) = value.split_once('=').unwrap_or((COMPONENT, value));
+        if component != COMPONENT {
+            return Err(format!("component not registered: {component}"));
+        }
+        if let Some(before) = found.filter(|before| *before != version) {
+            return Err(format!("duplicate version flag, {component}={before} and {component}={version}"));
+        }
+        found = Some(version);
+    }
+    let Some(version) = found else { return Ok(None) };
+    let number = version.trim_start_matches('v').strip_prefix("1.").and_then(|minor| minor.parse().ok());
+    number.map(Some).ok_or_else(|| format!("illegal version string {version:?}"))
+}
+
+/// The component that versions may be given for.
+const COMPONENT: &str = "kube";
+
+/// The releases that the process is like; set once, before the first request.
+pub static RELEASES: OnceLock<Releases> = OnceLock::new();
 
 /// The release as a semantic version: `v1.36.0+cluster-apiserver.<version of this program>`.
 ///
@@ -63,13 +124,15 @@ pub fn document() -> Value {
         other => other,
     };
     let platform = format!("{}/{architecture}", std::env::consts::OS);
+    let Releases { emulated, compatible } = RELEASES.get().copied().unwrap_or_default();
+    let (emulated, compatible) = (emulated.to_string(), compatible.to_string());
     let members = [
         ("major", MAJOR),
         ("minor", MINOR),
         ("emulationMajor", MAJOR),
-        ("emulationMinor", MINOR),
+        ("emulationMinor", &emulated),
         ("minCompatibilityMajor", MAJOR),
-        ("minCompatibilityMinor", MINOR_COMPATIBLE),
+        ("minCompatibilityMinor", &compatible),
         ("gitVersion", git_version()),
         ("gitCommit", commit),
         ("gitTreeState", if commit.is_empty() { "archive" } else { "clean" }),
@@ -101,6 +164,26 @@ mod tests {
             let headers = HeaderMap::from_iter(accept.map(|text| (ACCEPT, text.parse().unwrap())));
             let code = respond(&headers).map_or_else(|status| status.code, |response| response.status());
             assert_eq!(code == StatusCode::OK, is_answered, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_can_be_like_its_own_release_and_the_three_before() {
+        for (emulated, compatible, want) in [
+            (&[][..], &[][..], Ok((36, 35))),
+            (&["1.35"], &["1.34"], Ok((35, 34))),
+            (&["kube=1.33"], &[], Ok((33, 33))),
+            (&["1.32"], &[], Err("emulation version 1.32 is not between [1.33, 1.36]")),
+            (&[], &["1.37"], Err("minCompatibilityVersion version 1.37 is not between [1.33, 1.36]")),
+            (&["1.34"], &["1.35"], Err("minCompatibilityVersion version 1.35 is not between [1.33, 1.34]")),
+            (&["1.35", "kube=1.34"], &[], Err("duplicate version flag, kube=1.35 and kube=1.34")),
+            (&["wardle=1.1"], &[], Err("component not registered: wardle")),
+            (&["x"], &[], Err("illegal version string \"x\"")),
+        ] {
+            let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+            let got = Releases::parse(&owned(emulated), &owned(compatible));
+            let got = got.map(|releases| (releases.emulated, releases.compatible));
+            assert_eq!(got, want.map_err(str::to_owned), "{emulated:?} {compatible:?}");
         }
     }
 

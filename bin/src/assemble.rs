@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! listen ─► data directory ─► store ─► credentials ─► handler ─► custom types ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
-//! signal ─► not ready ─► shutdown delay ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
+//! signal ─► not ready ─► shutdown delay ─► refuse (if asked for) ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
 //! ```
 //!
 //! The listener is opened first, so that a port in use leaves the data directory untouched; connections wait in its
@@ -17,6 +17,7 @@ use api::context::{Context as Api, OwnService, Parts};
 use api::metrics::Metrics;
 use api::policy::EngineAccounts;
 use api::server::{Lifecycle, Limits, Stage};
+use api::traces::{Tracer, export};
 use auth::authn::NameDomains;
 use engine::Engine;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -25,7 +26,11 @@ use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
 use crate::credentials::Credentials;
 use crate::flags::Durability;
-use crate::{audit, files, host, logging, tokens, upgrade};
+use crate::traces::TracingConfig;
+use crate::{audit, files, host, logging, notify, tokens, upgrade};
+
+/// Longest that the end of the process waits for the last spans.
+const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// Serves until a signal ends it. `started` is the start of the process, for the log.
 ///
@@ -43,13 +48,14 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     config::remember_profile(&config.data_dir, config.naming)?;
     let engine = open_store(&config)?;
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
+    let (tracer, exporter) = config.traces.as_ref().map(|config| traced(config, &lifecycle)).unzip();
     let (handler, bundles) =
-        api_of(&config, &credentials, address, engine.clone(), lifecycle.clone(), metrics)?;
+        api_of(&config, &credentials, address, engine.clone(), lifecycle.clone(), (metrics, tracer))?;
     let handler = Arc::new(handler);
 
     api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
-    let tls = api::server::server_config(credentials.serving.clone(), config.serves_http2);
+    let tls = api::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
     let limits =
         Limits { drain_timeout: config.request_timeout.max(config.watch_grace), ..Limits::default() };
     let serving =
@@ -64,6 +70,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     tracing::debug!(?outcome, "bootstrap");
     let controllers = api::controllers::start(handler.clone(), &selection);
     lifecycle.advance(Stage::Serving);
+    notify::ready();
     let kubeconfig = credentials.kubeconfig.display();
     tracing::info!(
         address = %format_args!("https://{address}"),
@@ -81,9 +88,17 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         () = lifecycle.reached(Stage::Leaving) => None,
         refusal = engine.failed() => Some(refusal),
     };
+    notify::stopping();
     if log_failed.is_none() {
         tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
         tokio::time::sleep(config.shutdown_delay).await;
+        if config.edge.refuses_when_leaving {
+            lifecycle.advance(Stage::Refusing);
+            let longest = config.request_timeout.max(config.watch_grace);
+            if tokio::time::timeout(longest, lifecycle.idle()).await.is_err() {
+                tracing::warn!("requests are still in flight");
+            }
+        }
     }
     lifecycle.advance(Stage::Draining);
     let drained = serving.await.context("the listener failed")?;
@@ -94,8 +109,21 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         tokio::task::spawn_blocking(move || sink.close()).await.context("the audit log failed")?;
     }
     lifecycle.advance(Stage::Stopped);
+    if let Some(exporter) = exporter {
+        // The last spans are worth a moment, and no more.
+        let _ = tokio::time::timeout(TRACES_FLUSH_MAX, exporter).await;
+    }
     tracing::info!(connections_cut = drained.connections_cut, "stopped");
     log_failed.map_or(Ok(()), |refusal| Err(anyhow!("the store's log failed: {refusal}")))
+}
+
+/// What traces requests, and the task that sends the spans until the server has stopped.
+fn traced(config: &TracingConfig, lifecycle: &Lifecycle) -> (Tracer, tokio::task::JoinHandle<()>) {
+    let (queue, spans) = tokio::sync::mpsc::channel(export::QUEUED_MAX);
+    let lifecycle = lifecycle.clone();
+    let stopped = async move { lifecycle.reached(Stage::Stopped).await };
+    let exporter = tokio::spawn(export::run(config.endpoint.clone(), "apiserver".to_owned(), spans, stopped));
+    (Tracer::new(config.per_million, queue), exporter)
 }
 
 /// Opens the store in the data directory.
@@ -119,7 +147,7 @@ fn api_of(
     address: SocketAddr,
     engine: Engine,
     lifecycle: Lifecycle,
-    metrics: Arc<Metrics>,
+    (metrics, tracer): (Arc<Metrics>, Option<Tracer>),
 ) -> anyhow::Result<(Api, Bundles)> {
     let domains = NameDomains::new(config.naming.domain);
     let accounts = Arc::new(EngineAccounts::new(engine.clone(), config.naming));
@@ -153,6 +181,9 @@ fn api_of(
         enablement: config.enablement.clone(),
         fairness: config.fairness,
         extensions: config.extensions.clone(),
+        edge: config.edge.clone(),
+        flags: config.flags.clone(),
+        tracer,
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
             port: address.port(),

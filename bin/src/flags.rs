@@ -7,11 +7,15 @@ mod audit;
 mod audit_webhook;
 mod authentication;
 mod authorization;
+mod edge;
 mod extension;
 mod fairness;
 mod forms;
+mod metrics;
 mod own_service;
+mod secrecy;
 mod suggestion;
+mod tls;
 mod upstream;
 
 use std::ffi::OsString;
@@ -21,7 +25,6 @@ use std::time::Duration;
 
 use api::allocation::{Network, Ports, Ranges};
 use api::controllers::Selection;
-use api::features::Features;
 use api::naming::{self, Naming};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -30,9 +33,13 @@ pub use audit::AuditFlags;
 pub use audit_webhook::AuditWebhookFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
+pub use edge::EdgeFlags;
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
-pub use own_service::OwnServiceFlags;
+pub use metrics::MetricsFlags;
+pub use own_service::{NoReconciler, OwnServiceFlags};
+pub use secrecy::SecrecyFlags;
+pub use tls::TlsFlags;
 
 use self::forms::{boolean, ip};
 use crate::cli::args::Command;
@@ -63,7 +70,7 @@ struct CommandLine {
 #[derive(Clone, Debug)]
 pub enum Invocation {
     /// Serve.
-    Serve(Box<Flags>),
+    Serve(Box<Flags>, Vec<(String, String)>),
     /// Run an offline command.
     Run(Command),
 }
@@ -73,7 +80,7 @@ impl Invocation {
     /// The flags of a command line that asks to serve.
     pub fn flags(self) -> Flags {
         match self {
-            Invocation::Serve(flags) => *flags,
+            Invocation::Serve(flags, _) => *flags,
             Invocation::Run(command) => panic!("a command: {command:?}"),
         }
     }
@@ -91,8 +98,9 @@ pub struct Flags {
     pub bind_address: IpAddr,
 
     /// Port to listen on; 0 selects a free one.
-    #[arg(long, value_name = "PORT", default_value_t = 6443, value_parser = forms::integer::<u16>)]
-    pub secure_port: u16,
+    #[arg(long, value_name = "PORT", default_value_t = 6443, allow_negative_numbers = true,
+          value_parser = forms::integer::<i64>)]
+    pub secure_port: i64,
 
     #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = profile,
           help = format!("Naming profile of groups, labels and media types; fixed for the life of a store. One of: {}",
@@ -133,10 +141,8 @@ pub struct Flags {
     #[arg(long, value_name = "NAME")]
     pub external_hostname: Option<String>,
 
-    /// Serve HTTP/1.1 only.
-    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
-    pub disable_http2_serving: bool,
+    #[command(flatten)]
+    pub tls: TlsFlags,
 
     /// Controllers to run, separated by commas: * for all, name for one, -name to exclude one.
     #[arg(long, value_name = "NAMES", default_value_t, value_parser = Selection::parse)]
@@ -153,6 +159,9 @@ pub struct Flags {
     /// Admission plugins not to run, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub disable_admission_plugins: Vec<String>,
+    /// All admission plugins that run, separated by commas; instead of the two above. Deprecated.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub admission_control: Vec<String>,
     /// Configuration of admission plugins (AdmissionConfiguration, YAML or JSON).
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
@@ -167,8 +176,16 @@ pub struct Flags {
     pub default_unreachable_toleration_seconds: i64,
 
     /// Feature gates, as Name=true,Name=false; AllAlpha and AllBeta stand for all gates of a stage.
-    #[arg(long, value_name = "GATES", default_value = "", value_parser = Features::parse)]
-    pub feature_gates: Features,
+    #[arg(long, value_name = "GATES")]
+    pub feature_gates: Vec<String>,
+
+    /// Release whose gates and versions the server has, as 1.35; its own or one of the three before.
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
+    pub emulated_version: Vec<String>,
+
+    /// Oldest release that may run beside it. Default: the one before --emulated-version.
+    #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
+    pub min_compatibility_version: Vec<String>,
 
     /// Built-in APIs that are served or not, as group/version=true,group/version/resource=false; api/all, api/ga, api/beta
     /// and api/alpha stand for all versions of a stage.
@@ -181,13 +198,14 @@ pub struct Flags {
     #[command(flatten)]
     pub extension: ExtensionFlags,
 
-    /// Families of metrics that are not shown, separated by commas.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub disabled_metrics: Vec<String>,
+    #[command(flatten)]
+    pub edge: EdgeFlags,
 
-    /// Show metrics that were hidden since this release, which must be the previous one. None are.
-    #[arg(long, value_name = "RELEASE")]
-    pub show_hidden_metrics_for_version: Option<String>,
+    #[command(flatten)]
+    pub metrics: MetricsFlags,
+
+    #[command(flatten)]
+    pub secrecy: SecrecyFlags,
 
     #[command(flatten)]
     pub audit: AuditFlags,
@@ -301,9 +319,24 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         _ => Stop::Refuse(one_line(&error, &arguments)),
     })?;
     Ok(match line.command {
-        None => Invocation::Serve(Box::new(line.flags)),
+        None => Invocation::Serve(Box::new(line.flags), shown(&arguments)),
         Some(command) => Invocation::Run(command),
     })
+}
+
+/// All flags with their values, for people who ask the server; by name.
+fn shown(arguments: &[OsString]) -> Vec<(String, String)> {
+    let Ok(matches) = CommandLine::command().try_get_matches_from(arguments) else { return Vec::new() };
+    let command = CommandLine::command();
+    let flags = command.get_arguments().filter_map(|argument| {
+        let name = argument.get_long()?;
+        let values = matches.try_get_raw(argument.get_id().as_str()).ok().flatten();
+        let values: Vec<_> = values.into_iter().flatten().map(|value| value.to_string_lossy()).collect();
+        Some((name.to_owned(), values.join(",")))
+    });
+    let mut flags: Vec<_> = flags.filter(|(name, _)| !matches!(name.as_str(), "help" | "version")).collect();
+    flags.sort();
+    flags
 }
 
 /// `--a_b=c_d` → `--a-b=c_d`.
@@ -332,7 +365,7 @@ fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
         // Clap reports any word after flags as a conflicting command.
         ErrorKind::ArgumentConflict if subject.starts_with('-') => first_line(&error.to_string()),
         ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict => {
-            unexpected(subject)
+            unexpected(subject, arguments)
         }
         ErrorKind::MissingRequiredArgument => match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::Strings(flags)) => format!("flag is required: {}", flags.join(", ")),
@@ -374,7 +407,7 @@ fn unknown(flag: &str, arguments: &[OsString]) -> String {
 }
 
 /// What to say of a word that is no flag.
-fn unexpected(word: &str) -> String {
+fn unexpected(word: &str, arguments: &[OsString]) -> String {
     if matches!(word, "true" | "false") {
         return format!(
             "unexpected argument {word:?}: write the value of a flag after its name, --flag={word}"
@@ -384,7 +417,13 @@ fn unexpected(word: &str) -> String {
     let names = commands.get_subcommands().map(clap::Command::get_name);
     match suggestion::nearest(word, names) {
         Some(command) => format!("unknown command {word:?}: did you mean {command:?}? See --help"),
-        None => format!("unexpected argument {word:?}: all settings are flags, see --help"),
+        None => {
+            let is_of = |naming: &&Naming| {
+                arguments.iter().any(|argument| *argument == *format!("--naming={}", naming.profile))
+            };
+            let naming = naming::ALL.into_iter().find(is_of).unwrap_or(naming::ALL[0]);
+            format!("{:?} does not take any arguments, got [{word:?}]", naming.system("apiserver"))
+        }
     }
 }
 
@@ -422,7 +461,6 @@ fn log_format(text: &str) -> Result<LogFormat, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::features::Feature;
 
     fn line(arguments: &str) -> Result<Flags, Stop> {
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
@@ -467,9 +505,7 @@ mod tests {
             ("--service-node-port-range=8000+9", |f| f.service_node_port_range.count() == 10),
             ("--controllers=*,-garbagecollector", |f| !f.controllers.has("garbage-collector-controller")),
             ("--enable-garbage-collector=false", |f| !f.enable_garbage_collector),
-            ("--feature-gates=CBORServingAndStorage=true", |f| {
-                f.feature_gates.has(Feature::CborServingAndStorage)
-            }),
+            ("--feature-gates=A=true --feature-gates=B=false", |f| f.feature_gates == ["A=true", "B=false"]),
             ("--service-account-issuer=https://a --service-account-issuer=https://b", |f| {
                 f.authentication.service_account_issuer == ["https://a", "https://b"]
             }),
@@ -501,11 +537,12 @@ mod tests {
             ("--secure-port=1 -xyz", "unknown shorthand flag: 'x' in -xyz"),
             ("--=1", "bad flag syntax: --=1"),
             ("---a", "bad flag syntax: ---a"),
-            ("serve", "unexpected argument \"serve\": all settings are flags, see --help"),
+            ("serve", "\"cluster-apiserver\" does not take any arguments, got [\"serve\"]"),
+            ("--naming=kubernetes serve", "\"kube-apiserver\" does not take any arguments, got [\"serve\"]"),
             ("verfy", "unknown command \"verfy\": did you mean \"verify\"? See --help"),
             ("--data-dir=x verify", "the command verify must come before its flags"),
             ("verify -x", "unknown shorthand flag: 'x' in -x"),
-            ("verify sure", "unexpected argument \"sure\": all settings are flags, see --help"),
+            ("verify sure", "\"cluster-apiserver\" does not take any arguments, got [\"sure\"]"),
             ("verify --output=xml", "invalid argument \"xml\" for \"--output\" flag: must be text or json"),
             ("inspect --from=x", "invalid argument \"x\" for \"--from\" flag: not a revision"),
             ("inspect --key=a --prefix=b", "the argument '--key <KEY>' cannot be used with '--prefix <KEY>'"),
@@ -517,11 +554,6 @@ mod tests {
             (
                 "--secure-port=x",
                 "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
-            ),
-            (
-                "--secure-port=65536",
-                "invalid argument \"65536\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"65536\": value out of \
-                 range",
             ),
             (
                 "--bind-address=localhost",
@@ -555,15 +587,6 @@ mod tests {
             (
                 "--controllers=*,unknown",
                 "invalid argument \"*,unknown\" for \"--controllers\" flag: \"unknown\" is not in the list of known controllers",
-            ),
-            (
-                "--feature-gates=Nothing=true",
-                "invalid argument \"Nothing=true\" for \"--feature-gates\" flag: unrecognized feature gate: Nothing",
-            ),
-            (
-                "--feature-gates=DryRun=false",
-                "invalid argument \"DryRun=false\" for \"--feature-gates\" flag: cannot set feature gate DryRun to false, feature \
-                 is locked to true",
             ),
             (
                 "--request-timeout=60",

@@ -18,10 +18,12 @@ mod https;
 mod issuers;
 mod kubeconfig;
 mod logging;
+mod notify;
 mod pki;
 mod process;
 mod reload;
 mod tokens;
+mod traces;
 mod upgrade;
 mod webhooks;
 
@@ -44,8 +46,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let flags = match flags::parse(std::env::args_os()) {
-        Ok(Invocation::Serve(flags)) => *flags,
+    let (flags, shown) = match flags::parse(std::env::args_os()) {
+        Ok(Invocation::Serve(flags, shown)) => (*flags, shown),
         Ok(Invocation::Run(command)) => return cli::run(command),
         Err(Stop::Print(text)) => {
             // A closed pipe is not an error: the reader has enough.
@@ -54,21 +56,27 @@ fn main() -> ExitCode {
         }
         Err(Stop::Refuse(line)) => return refuse(&line),
     };
-    match serve(flags, started) {
+    match serve(flags, shown, started) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => refuse(&one_line(&error)),
+        Err(error) => {
+            let code = refuse(&one_line(&error));
+            // What kube-apiserver calls fatal has a code of its own.
+            if error.is::<flags::NoReconciler>() { ExitCode::from(255) } else { code }
+        }
     }
 }
 
 /// What `build.rs` found.
 const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
 
-fn serve(flags: flags::Flags, started: Instant) -> anyhow::Result<()> {
+fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Set here alone.
     let _ = api::version::BUILD.set(BUILD);
-    let config = Config::from_flags(flags)?;
+    let config = Config { flags: shown, ..Config::from_flags(flags)? };
+    let _ = api::version::RELEASES.set(config.releases);
     let disabled = config.disabled_metrics.clone();
-    let metrics = Arc::new(Metrics::new(metrics::Settings { disabled, usage: process::usage }));
+    let allowed = config.allowed_labels.clone();
+    let metrics = Arc::new(Metrics::new(metrics::Settings { disabled, allowed, usage: process::usage }));
     logging::start(config.log_format, config.verbosity, metrics.clone());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .thread_name("api")

@@ -11,7 +11,12 @@ pub fn usage() -> Option<Usage> {
     let ticks = rustix::param::clock_ticks_per_second();
     let mut usage = parse(&stat, ticks, rustix::param::page_size() as u64)?;
     usage.open_files = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
-    usage.max_files = max_files(&limits)?;
+    usage.max_files = max(&limits, "Max open files")?;
+    usage.max_virtual_bytes = max(&limits, "Max address space").unwrap_or(u64::MAX);
+    (usage.received_bytes, usage.sent_bytes) = network(&std::fs::read_to_string("/proc/self/net/dev").ok()?);
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        usage.tasks = runtime.metrics().num_alive_tasks() as u64;
+    }
     Some(usage)
 }
 
@@ -23,15 +28,28 @@ fn parse(stat: &str, ticks: u64, page_bytes: u64) -> Option<Usage> {
     let cpu = field(14)? + field(15)?;
     Some(Usage {
         cpu: Duration::from_secs_f64(cpu as f64 / ticks.max(1) as f64),
+        threads: field(20)?,
         virtual_bytes: field(23)?,
         resident_bytes: field(24)? * page_bytes,
         ..Usage::default()
     })
 }
 
-fn max_files(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+/// The soft limit of this name; `None` for one that is not there or unlimited.
+fn max(limits: &str, name: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Bytes received and sent by all interfaces but the loopback, of `/proc/self/net/dev`.
+fn network(devices: &str) -> (u64, u64) {
+    let lines = devices.lines().filter_map(|line| line.split_once(':'));
+    lines.filter(|(name, _)| name.trim() != "lo").fold((0, 0), |(received, sent), (_, numbers)| {
+        let number = |at: usize| {
+            numbers.split_ascii_whitespace().nth(at).and_then(|text| text.parse::<u64>().ok()).unwrap_or(0)
+        };
+        (received + number(0), sent + number(8))
+    })
 }
 
 #[cfg(test)]
@@ -55,7 +73,13 @@ mod tests {
     #[test]
     fn the_soft_limit_of_files_counts() {
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 4096                 files\n";
-        assert_eq!(max_files(limits), Some(1024));
-        assert_eq!(max_files("Max open files unlimited"), None);
+        assert_eq!(max(limits, "Max open files"), Some(1024));
+        assert_eq!(max("Max address space unlimited", "Max address space"), None);
+    }
+
+    #[test]
+    fn traffic_is_that_of_the_interfaces_but_the_loopback() {
+        let devices = "Inter-| Receive\n face |bytes\n    lo: 5 1 0 0 0 0 0 0 5 1 0 0\n  eth0: 7 1 0 0 0 0 0 0 9 1 0 0\n";
+        assert_eq!(network(devices), (7, 9));
     }
 }

@@ -41,14 +41,14 @@ impl WebhookConfig {
         version: &str,
         lifetime: Duration,
     ) -> anyhow::Result<Option<Self>> {
+        let Some(file) = file else { return Ok(None) };
+        access(&file)?;
         if !matches!(version, "v1" | "v1beta1") {
             bail!(
                 "unsupported authentication webhook version {}, supported versions are \"v1\", \"v1beta1\"",
                 auth::go::quote(version)
             );
         }
-        let Some(file) = file else { return Ok(None) };
-        access(&file)?;
         Ok(Some(WebhookConfig { file, version: version.to_owned(), lifetime }))
     }
 
@@ -100,7 +100,9 @@ impl Remote {
 
 /// A server with its scheme, which may be left out where nothing follows the host.
 fn with_scheme(server: &str) -> anyhow::Result<String> {
-    let is_whole = |uri: &Uri| uri.scheme().is_some() && uri.host().is_some_and(|host| !host.is_empty());
+    let is_whole = |uri: &Uri| {
+        uri.scheme_str().is_some_and(|scheme| !scheme.is_empty()) && uri.host().is_some_and(|host| !host.is_empty())
+    };
     if server.parse().is_ok_and(|uri| is_whole(&uri)) {
         return Ok(server.to_owned());
     }
@@ -109,6 +111,18 @@ fn with_scheme(server: &str) -> anyhow::Result<String> {
         return Ok(secure);
     }
     bail!("host must be a URL or a host:port pair: {}", auth::go::quote(server))
+}
+
+/// What a value is that should be text, in the words of Go's decoder; `None` for text and for nothing.
+fn other_than_text(value: &Value) -> Option<&'static str> {
+    match value {
+        Value::Null => None,
+        Value::Bool(_) => Some("bool"),
+        Value::Array(_) => Some("array"),
+        Value::Object(_) => Some("object"),
+        _ if value.as_str().is_some() => None,
+        _ => Some("number"),
+    }
 }
 
 /// A time as Go prints it, as far as whole milliseconds.
@@ -151,6 +165,13 @@ fn access(path: &Path) -> anyhow::Result<Access> {
         bail!(
             "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment \
              variable"
+        );
+    }
+    if let Some(kind) = config.get("current-context").and_then(other_than_text) {
+        bail!(
+            "error loading config file \"{}\": json: cannot unmarshal {kind} into Go struct field \
+             Config.current-context of type string",
+            path.display()
         );
     }
     let current = config.str_at(&["current-context"]);

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use api::server::{
     BODY_BYTES_MAX, Body, BodyError, ConnectionInfo, Drained, Handler, Limits, Request, Response, Shutdown,
-    read_body, serve, server_config,
+    read_body, serve, server_config, TlsSettings,
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
@@ -125,7 +125,7 @@ async fn start(limits: Limits) -> Server {
     let shutdown = Shutdown::standalone();
     let begun = Arc::new(Notify::new());
     let handler = Arc::new(Paths { shutdown: shutdown.clone(), begun: Arc::clone(&begun) });
-    let tls = server_config(Arc::new(certificate), true);
+    let tls = server_config(Arc::new(certificate), &TlsSettings::default()).unwrap();
     let ended = tokio::spawn(serve(listener, tls, handler, limits, shutdown.clone()));
     Server { address, shutdown, begun, ended, root }
 }

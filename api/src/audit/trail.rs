@@ -63,6 +63,8 @@ struct Found {
     request: Option<Value>,
     response: Option<Value>,
     annotations: BTreeMap<String, String>,
+    /// The object of the request cannot be written into an event.
+    is_broken: bool,
 }
 
 /// The object that a request is about.
@@ -116,6 +118,7 @@ impl Trail {
             arrival: members,
             received: clock::now_micros(),
             found: Mutex::new(Found {
+                is_broken: false,
                 impersonated: None,
                 reference,
                 status: None,
@@ -163,6 +166,12 @@ impl Trail {
         self.found.lock().request = Some(object);
     }
 
+    /// The object of the request cannot be written into an event: those that follow are lost, as kube-apiserver loses them
+    /// (docs/api/audit.md#audit-events).
+    pub fn cannot_be_encoded(&self) {
+        self.found.lock().is_broken = true;
+    }
+
     /// Records the object of the answer.
     pub fn response(&self, object: Value) {
         let object = self.recorded(object);
@@ -194,7 +203,12 @@ impl Trail {
             return true;
         }
         self.metrics.audit.events.count(&[]);
-        match self.auditor.sink.record(&self.event(stage)) {
+        let recorded = if self.found.lock().is_broken {
+            Err(std::io::Error::other("the patch is no JSON"))
+        } else {
+            self.auditor.sink.record(&self.event(stage))
+        };
+        match recorded {
             Ok(()) => true,
             Err(error) => {
                 self.metrics.audit.errors.count(&["backend"]);

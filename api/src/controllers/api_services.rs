@@ -11,6 +11,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use engine::Snapshot;
@@ -26,10 +27,10 @@ use super::objects::objects;
 use super::{EVENTS_MAX, Ending, Trouble};
 use crate::bootstrap::{ObjectStore, Target, Written};
 use crate::context::Context;
-use crate::extension::{Extension, identify};
+use crate::extension::{Extension, Told, identify};
 use crate::json::{self, Object, Value};
 use crate::loopback::Loopback;
-use crate::outgoing::{self, Service};
+use crate::outgoing::{self, Endpoint as Remote, Service};
 use crate::schema::registry::{Registry, Resource};
 use crate::status::Status;
 use crate::store;
@@ -213,8 +214,8 @@ async fn check_all(api: &Context) -> Result<(), Status> {
     let checks = all.iter().map(|extension| async move {
         let verdict = check(api, extension).await;
         let is_changed = match &verdict {
-            Ok(resources) => extension.found(true, resources.clone()),
-            Err(_) => extension.found(false, None),
+            Ok(told) => extension.found(true, told.clone()),
+            Err(_) => extension.found(false, Told::default()),
         };
         (extension, verdict, is_changed)
     });
@@ -237,7 +238,7 @@ async fn check_all(api: &Context) -> Result<(), Status> {
 type Unavailable = (&'static str, String);
 
 /// Looks at the service of an extension server and asks it for its resources.
-async fn check(api: &Context, extension: &Extension) -> Result<Option<Value>, Unavailable> {
+async fn check(api: &Context, extension: &Extension) -> Result<Told, Unavailable> {
     let Service { namespace, name, port } = &extension.service;
     let snapshot = api.engine().snapshot();
     let failed = |status: Status| {
@@ -291,8 +292,9 @@ fn has_endpoints(slice: &Value, port_name: &str) -> bool {
         && list("endpoints").iter().any(is_ready)
 }
 
-/// Asks a server for the resources of its version. Any answer that says success will do.
-async fn ask(api: &Context, extension: &Extension, service: &Object) -> Result<Option<Value>, String> {
+/// Asks a server for the resources of its version. Any answer that says success will do. One that does is asked where its
+/// OpenAPI document is; it need not have one.
+async fn ask(api: &Context, extension: &Extension, service: &Object) -> Result<Told, String> {
     let endpoint = extension.endpoint(Some(service))?;
     let url = endpoint.url().clone();
     let mut headers = HeaderMap::new();
@@ -307,7 +309,8 @@ async fn ask(api: &Context, extension: &Extension, service: &Object) -> Result<O
         match outgoing::get(&endpoint, headers.clone(), ANSWERED_WITHIN).await {
             Ok((code, body)) if code.is_success() => {
                 let list = json::parse(&body).ok();
-                return Ok(list.filter(|list| list.str_at(&["kind"]) == "APIResourceList"));
+                let resources = list.filter(|list| list.str_at(&["kind"]) == "APIResourceList");
+                return Ok(Told { resources, openapi: openapi(&endpoint, headers).await });
             }
             Ok((code, _)) => why = format!("bad status from {url}: {}", code.as_u16()),
             Err(outgoing::Failure::Timeout) => {
@@ -326,12 +329,30 @@ async fn ask(api: &Context, extension: &Extension, service: &Object) -> Result<O
     Err(format!("failing or missing response from {url}: {why}"))
 }
 
+/// Where a server says that the OpenAPI document of its version is: below this server's own path for it.
+async fn openapi(endpoint: &Remote, headers: HeaderMap) -> Option<String> {
+    let version = endpoint.url().path().trim_matches('/').to_owned();
+    let index = endpoint.to("/openapi/v3").ok()?;
+    let (code, body) = outgoing::get(&index, headers, ANSWERED_WITHIN).await.ok()?;
+    let index = json::parse(&body).ok().filter(|_| code.is_success())?;
+    let url = index.at(&["paths", &version])?.str_at(&["serverRelativeURL"]).to_owned();
+    let is_its = url.split('?').next() == Some(&*format!("/openapi/v3/{version}"));
+    (is_its && url.is_ascii()).then_some(url)
+}
+
 /// Writes the condition Available, where it says something else than before.
 async fn report(
     api: &Context,
     name: &str,
     (status, reason, message): (&str, &str, &str),
 ) -> Result<(), Status> {
+    let metrics = api.metrics();
+    let is_unavailable = status == "False";
+    if metrics.unavailable.of(&[name]).is_some_and(|before| {
+        before.swap(is_unavailable.into(), Ordering::Relaxed) == 0 && is_unavailable
+    }) {
+        metrics.became_unavailable.count(&[name, reason]);
+    }
     let loopback = Loopback::new(api);
     let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
     let condition = Condition { kind: "Available", status, reason, message };

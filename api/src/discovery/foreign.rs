@@ -23,6 +23,8 @@ pub struct Foreign {
     pub version_priority: u32,
     /// The list of resources as that server answered it; `None` while it does not answer.
     pub resources: Option<Value>,
+    /// The path and hash of its OpenAPI document, where that server has one.
+    pub openapi: Option<String>,
 }
 
 /// The versions of each foreign group, in order, with the group's priority: the highest that one of them asks for.
@@ -222,7 +224,7 @@ mod tests {
 
     fn foreign(group: &str, version: &str, group_priority: u32, version_priority: u32) -> Foreign {
         let (group, version) = (group.to_owned(), version.to_owned());
-        Foreign { group, version, group_priority, version_priority, resources: None }
+        Foreign { group, version, group_priority, version_priority, resources: None, openapi: None }
     }
 
     fn text(value: &Value) -> String {

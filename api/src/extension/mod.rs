@@ -57,8 +57,17 @@ pub struct Extension {
 #[derive(Debug, Default)]
 struct State {
     is_available: bool,
-    /// Its list of resources, once it answered.
-    resources: Option<Value>,
+    /// What it said of itself when it answered.
+    told: Told,
+}
+
+/// What an extension server says of a version.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    /// The list of resources.
+    pub resources: Option<Value>,
+    /// Path and hash of the OpenAPI document, as its index has them.
+    pub openapi: Option<String>,
 }
 
 impl Extensions {
@@ -124,7 +133,8 @@ impl Extensions {
                 version: version.clone(),
                 group_priority: number(extension.spec.get("groupPriorityMinimum")),
                 version_priority: number(extension.spec.get("versionPriority")),
-                resources: state.resources.clone().filter(|_| state.is_available),
+                resources: state.told.resources.clone().filter(|_| state.is_available),
+                openapi: state.told.openapi.clone().filter(|_| state.is_available),
             }
         });
         foreign.collect()
@@ -149,14 +159,19 @@ impl Extension {
     }
 
     /// What a check found. Says whether that is something else than before.
-    pub fn found(&self, is_available: bool, resources: Option<Value>) -> bool {
+    pub fn found(&self, is_available: bool, told: Told) -> bool {
         let mut state = self.state.write();
-        let is_changed = state.is_available != is_available || is_available && state.resources != resources;
+        let is_changed = state.is_available != is_available || is_available && state.told != told;
         state.is_available = is_available;
         if is_available {
-            state.resources = resources;
+            state.told = told;
         }
         is_changed
+    }
+
+    /// Whether it has an OpenAPI document of its version.
+    pub fn has_openapi(&self) -> bool {
+        self.state.read().told.openapi.is_some()
     }
 
     /// Where it is now, by the object of its service.
@@ -260,13 +275,15 @@ mod tests {
         let extensions = Extensions::new(Settings::default());
         extensions.configure(&[service("v1", "")]);
         let found = extensions.all().remove(0);
-        assert!(found.found(true, parse(br#"{"resources":[]}"#).ok()));
-        assert!(!found.found(true, parse(br#"{"resources":[]}"#).ok()));
+        let told = || Told { resources: parse(br#"{"resources":[]}"#).ok(), openapi: Some("/o?hash=1".to_owned()) };
+        assert!(found.found(true, told()));
+        assert!(!found.found(true, told()));
+        assert!(found.has_openapi());
         assert!(!extensions.configure(&[service("v1", "")]));
         assert!(extensions.all()[0].is_available());
         assert_eq!(extensions.foreign()[0].resources, parse(br#"{"resources":[]}"#).ok());
-        assert!(found.found(false, None));
-        assert_eq!(extensions.foreign()[0].resources, None);
+        assert!(found.found(false, Told::default()));
+        assert_eq!((&extensions.foreign()[0].resources, &extensions.foreign()[0].openapi), (&None, &None));
         assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)]));
         assert!(!extensions.all()[0].is_available());
         assert!(extensions.configure(&[]));

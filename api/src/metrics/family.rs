@@ -13,7 +13,7 @@ use std::time::Duration;
 use hashbrown::{Equivalent, HashMap};
 use parking_lot::RwLock;
 
-use super::page::{Kind, Page, Stability};
+use super::page::{self, Kind, Page, Stability};
 
 /// Most series of a family; what would be in others is not counted.
 const SERIES_MAX: usize = 10_000;
@@ -259,9 +259,15 @@ impl Histograms {
         let definition = &self.series.definition;
         let mut head = page.family(definition, Kind::Histogram);
         let counts = |histogram: &Histogram| histogram.totals().last().is_some_and(|(_, total)| total != 0);
-        self.series.each(counts, |labels, histogram| head.histogram(labels, histogram, self.unit));
-        if definition.labels.is_empty() && self.series.all.read().is_empty() {
-            head.histogram("", &Histogram::new(self.bounds), self.unit);
+        let mut written = 0;
+        self.series.each(counts, |labels, histogram| {
+            head.histogram(labels, histogram, self.unit);
+            written += 1;
+        });
+        // Bounds can be seen before there is something to count.
+        if written == 0 && (definition.labels.is_empty() || page::is_announced(definition.name)) {
+            let labels = labels_text(definition.labels.iter().map(|name| (*name, "")));
+            head.histogram(&labels, &Histogram::new(self.bounds), self.unit);
         }
     }
 

@@ -45,7 +45,7 @@ pub struct Labels<'l> {
 }
 
 /// [`Labels`] that are kept. The members are those of `Labels` in the same order, so that both have one hash.
-#[derive(Debug, Eq, Hash, PartialEq)]
+#[derive(Debug, Default, Eq, Hash, PartialEq)]
 struct Key {
     verb: &'static str,
     scope: &'static str,
@@ -220,10 +220,13 @@ impl Requests {
         }
         let help = "Bytes of the answers to reads.";
         let mut sizes = page.family(&stable("apiserver_response_sizes", &[], help), Kind::Histogram);
-        for (key, series) in counted() {
-            if let Some(histogram) = &series.sizes {
-                sizes.histogram(&key.text(false), histogram, 1.0);
-            }
+        let mut read = counted().filter_map(|(key, series)| Some((key, series.sizes.as_ref()?))).peekable();
+        if read.peek().is_none() {
+            // Bounds can be seen before there is something to count.
+            sizes.histogram(&Key::default().text(false), &Histogram::new(ANSWERS_BYTES), 1.0);
+        }
+        for (key, histogram) in read {
+            sizes.histogram(&key.text(false), histogram, 1.0);
         }
         let help = "Streams that are open.";
         let mut open = page.family(&stable("apiserver_longrunning_requests", &[], help), Kind::Gauge);

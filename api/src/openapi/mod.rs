@@ -42,7 +42,7 @@ use self::definition::{Definitions, Dialect, Kinds};
 use self::document::Encoding;
 use self::operation::{Content as Answer, Media, PathItem, plain_path};
 use crate::discovery::accept::Clause;
-use crate::discovery::{quoted, sha512_hex};
+use crate::discovery::{Foreign, quoted, sha512_hex};
 use crate::json::{self, Object, Value};
 use crate::schema::registry::{Registry, Version};
 
@@ -65,6 +65,8 @@ pub struct OpenApi {
     /// By path below `/openapi/v3/`.
     v3: BTreeMap<String, Arc<Document>>,
     index: OnceLock<Bytes>,
+    /// Documents of other servers: where each is, by path below `/openapi/v3/`.
+    foreign: BTreeMap<String, String>,
 }
 
 /// One document in the forms that were needed so far.
@@ -141,7 +143,16 @@ impl OpenApi {
             v2: Document::new(Subject::Everything),
             v3,
             index: OnceLock::new(),
+            foreign: BTreeMap::new(),
         }
+    }
+
+    /// The same documents, beside those that other servers have. The index names them; they are answered by these servers.
+    pub fn beside(&self, foreign: &[Foreign]) -> Self {
+        let urls = foreign.iter().filter_map(|Foreign { group, version, openapi, .. }| {
+            Some((format!("apis/{group}/{version}"), openapi.clone()?))
+        });
+        OpenApi { foreign: urls.collect(), ..self.with(self.registry.clone()) }
     }
 
     /// The documents of another registry; those of versions that both registries share are kept as they are.
@@ -151,7 +162,7 @@ impl OpenApi {
             .filter(|other| self.v3.contains_key(other.0))
             .map(|other| other.0.to_owned())
             .collect();
-        let mut next = Self::new(registry, &others);
+        let mut next = Self { foreign: self.foreign.clone(), ..Self::new(registry, &others) };
         for (path, document) in &mut next.v3 {
             if let Some(known) = self.v3.get(path)
                 && known.subject.is_same(&document.subject)
@@ -264,11 +275,14 @@ impl OpenApi {
     }
 
     fn make_index(&self) -> Bytes {
-        let entry = |(name, document): (&String, &Arc<Document>)| {
-            let url = Object::from_iter([("serverRelativeURL".into(), self.url(name, document).into())]);
-            (name.clone().into(), Value::Object(url))
+        let own = self.v3.iter().map(|(name, document)| (name.clone(), self.url(name, document)));
+        let mut urls: BTreeMap<String, String> = self.foreign.clone();
+        urls.extend(own);
+        let entry = |(name, url): (String, String)| {
+            let url = Object::from_iter([("serverRelativeURL".into(), url.into())]);
+            (name.into(), Value::Object(url))
         };
-        let paths: Object = self.v3.iter().map(entry).collect();
+        let paths: Object = urls.into_iter().map(entry).collect();
         let mut out = Vec::new();
         json::write(&Object::from_iter([("paths".into(), paths.into())]).into(), &mut out);
         out.into()

@@ -35,6 +35,8 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+use crate::traces;
+
 pub use answer::Review;
 pub use client::{Client, Service};
 pub use error::Failure;
@@ -208,6 +210,7 @@ where
     let authority = endpoint.url.authority().map_or("", |authority| authority.as_str());
     let authority = HeaderValue::from_str(authority).map_err(|error| Failure::Other(error.to_string()))?;
     request.headers_mut().insert(HOST, authority);
+    traces::propagate(request.headers_mut());
     let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
     Ok(Opened { response, connection })
 }
@@ -282,7 +285,7 @@ async fn exchange(
     if let Some(token) = &endpoint.token {
         request = request.header(AUTHORIZATION, token);
     }
-    let request = request
+    let mut request = request
         .method(Method::POST)
         .uri(path)
         .header(HOST, authority)
@@ -292,6 +295,7 @@ async fn exchange(
         .header(CONTENT_TYPE, "application/json")
         .body(Full::new(body))
         .map_err(|error| Failure::Other(error.to_string()))?;
+    traces::propagate(request.headers_mut());
     let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
     read(response).await
 }

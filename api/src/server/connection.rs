@@ -22,10 +22,11 @@ use hyper::rt::{Read, Write};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::head;
-use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Shutdown};
+use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
 
 /// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
 const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the logs for details.\n";
@@ -69,6 +70,8 @@ pub(super) struct Activity {
     head_since: AtomicU64,
     /// The last request had a body that was not read to its end. Meaningless on HTTP/2, where requests overlap.
     body_unread: AtomicBool,
+    /// An answer asked for the end of the connection.
+    retire: Notify,
 }
 
 impl Activity {
@@ -81,6 +84,7 @@ impl Activity {
             idle_since: AtomicU64::new(0),
             head_since: AtomicU64::new(1),
             body_unread: AtomicBool::new(false),
+            retire: Notify::new(),
         }
     }
 
@@ -284,8 +288,11 @@ where
                 let mut response = answer(&*handler, request, &info).await;
                 // An unread rest of the body precedes the next request on the wire, so hyper closes the connection.
                 // Without `Connection: close` the client might send its next request into the close.
-                if http1 && (shutdown.is_begun() || activity.body_unread.load(Relaxed)) {
+                let retires = response.extensions().get::<Retire>().is_some();
+                if http1 && (retires || shutdown.is_begun() || activity.body_unread.load(Relaxed)) {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                } else if retires {
+                    activity.retire.notify_one();
                 }
                 Ok::<_, Infallible>(response.map(|body| Tracked { body, _in_flight: in_flight }))
             }
@@ -327,6 +334,7 @@ async fn drive(
                 draining = true;
                 connection.as_mut().graceful_shutdown();
             }
+            () = activity.retire.notified() => connection.as_mut().graceful_shutdown(),
             () = wake.as_mut() => {
                 let at = match next(activity.seen(), http1, limits) {
                     Next::Wait(at) => activity.start + Duration::from_millis(at),

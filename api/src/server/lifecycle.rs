@@ -1,7 +1,8 @@
 //! The stage of the process's life, shared by all parts that act on it (docs/api/operations.md#shutdown).
 //!
-//! `Starting → TypesServed → Bootstrapped → Serving → Leaving → Draining → Stopped`, forwards only. Readiness follows from the stage; accept
-//! loops, watches and long requests wait for [`Shutdown::begun`].
+//! `Starting → TypesServed → Bootstrapped → Serving → Leaving → Refusing → Draining → Stopped`, forwards only. Readiness follows
+//! from the stage; accept loops and long requests wait for [`Shutdown::begun`], watches for `Refusing`. Requests in flight
+//! are counted here, so that the refusing stage can end with the last of them.
 
 use std::sync::Arc;
 
@@ -20,31 +21,50 @@ pub enum Stage {
     Serving,
     /// Asked to stop: not ready any more, so that load balancers look elsewhere, but everything is still served.
     Leaving,
+    /// New requests are answered with 429 while those in flight finish. Passed over where the operator did not ask for it.
+    Refusing,
     /// No new connections; watches end, requests in flight finish.
     Draining,
     /// Nothing is served.
     Stopped,
 }
 
-/// The stage of the process; clones share it.
+/// The stage of the process and its requests in flight; clones share both.
 #[derive(Clone, Debug)]
-pub struct Lifecycle(Arc<watch::Sender<Stage>>);
+pub struct Lifecycle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    stage: watch::Sender<Stage>,
+    in_flight: watch::Sender<u64>,
+}
+
+/// A request in flight, until this is dropped.
+#[derive(Debug)]
+pub struct InFlight(Lifecycle);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.0.in_flight.send_modify(|count| *count -= 1);
+    }
+}
 
 impl Lifecycle {
     /// A life that starts.
     #[expect(clippy::new_without_default, reason = "a default life would be one nobody else shares")]
     pub fn new() -> Self {
-        Lifecycle(Arc::new(watch::Sender::new(Stage::Starting)))
+        let shared = Shared { stage: watch::Sender::new(Stage::Starting), in_flight: watch::Sender::new(0) };
+        Lifecycle(Arc::new(shared))
     }
 
     /// The present stage.
     pub fn stage(&self) -> Stage {
-        *self.0.borrow()
+        *self.0.stage.borrow()
     }
 
     /// Moves to `stage`; does nothing when life is already past it.
     pub fn advance(&self, stage: Stage) {
-        self.0.send_if_modified(|now| {
+        self.0.stage.send_if_modified(|now| {
             let forward = *now < stage;
             if forward {
                 *now = stage;
@@ -56,7 +76,19 @@ impl Lifecycle {
     /// Resolves once `stage` is reached or passed.
     pub async fn reached(&self, stage: Stage) {
         // The sender lives in `self`, so waiting cannot fail.
-        let _ = self.0.subscribe().wait_for(|now| *now >= stage).await;
+        let _ = self.0.stage.subscribe().wait_for(|now| *now >= stage).await;
+    }
+
+    /// Counts a request as in flight for as long as the result lives.
+    pub fn enter(&self) -> InFlight {
+        self.0.in_flight.send_modify(|count| *count += 1);
+        InFlight(self.clone())
+    }
+
+    /// Resolves once no counted request is in flight.
+    pub async fn idle(&self) {
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = self.0.in_flight.subscribe().wait_for(|count| *count == 0).await;
     }
 
     /// A handle for tasks that only need to know whether shutdown has begun.
@@ -111,5 +143,20 @@ mod tests {
         waiter.await.unwrap();
         assert!(shutdown.is_begun());
         shutdown.begun().await;
+    }
+
+    #[tokio::test]
+    async fn life_is_idle_once_the_last_request_has_ended() {
+        let life = Lifecycle::new();
+        life.idle().await;
+        let requests = [life.enter(), life.enter()];
+        let waiter = tokio::spawn({
+            let life = life.clone();
+            async move { life.idle().await }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished());
+        drop(requests);
+        waiter.await.unwrap();
     }
 }

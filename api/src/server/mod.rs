@@ -32,14 +32,18 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body};
 pub use connection::{Incoming, panic_response};
-pub use lifecycle::{Lifecycle, Shutdown, Stage};
+pub use lifecycle::{InFlight, Lifecycle, Shutdown, Stage};
 pub use serve::{Drained, serve};
-pub use tls::{CertificateError, ServingCertificate, server_config};
+pub use tls::{CertificateError, ServingCertificate, TlsSettings, server_config};
 
 /// A request as it comes off the connection; its body is read through [`read_body`].
 pub type Request = http::Request<Incoming>;
 /// A response as it goes onto the connection.
 pub type Response = http::Response<Body>;
+
+/// Asks, as an extension of a response, that its connection takes no more requests after those under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Retire;
 
 /// Answers requests. One value serves every connection.
 pub trait Handler: Send + Sync + 'static {
@@ -49,6 +53,9 @@ pub trait Handler: Send + Sync + 'static {
         request: Request,
         connection: &Arc<ConnectionInfo>,
     ) -> impl Future<Output = Response> + Send;
+
+    /// Hears that a connection ended in its TLS handshake.
+    fn handshake_failed(&self) {}
 }
 
 /// The connection that a request arrived on; shared by all its requests.

@@ -171,7 +171,11 @@ async fn converse<H: Handler>(
     };
     // Boxed, because it needs much room for a moment, and the connection may live for days.
     let handshake = tokio::time::timeout(limits.handshake_timeout, handshake);
-    let Some(stream) = Box::pin(handshake).await?? else {
+    let shaken = Box::pin(handshake).await;
+    if !matches!(shaken, Ok(Ok(_))) {
+        shared.server.handler.handshake_failed();
+    }
+    let Some(stream) = shaken?? else {
         return Ok(());
     };
     let session = stream.get_ref().1;

@@ -17,7 +17,10 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
-use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, ProtocolVersion, ServerConfig, SignatureScheme, SupportedCipherSuite,
+};
 
 use crate::clock;
 
@@ -98,17 +101,74 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
+/// What the operator decides about TLS.
+#[derive(Clone, Debug)]
+pub struct TlsSettings {
+    /// Whether HTTP/2 is offered.
+    pub serves_http2: bool,
+    /// Whether TLS 1.2 is not.
+    pub is_modern: bool,
+    /// Names of the cipher suites of TLS 1.2, as IANA has them; empty: all that are considered secure. Those of TLS 1.3 are
+    /// always offered.
+    pub suites: Vec<String>,
+    /// Numbers of the groups for the exchange of keys, as IANA has them; empty: all that are considered secure.
+    pub groups: Vec<u16>,
+}
+
+impl Default for TlsSettings {
+    fn default() -> TlsSettings {
+        TlsSettings { serves_http2: true, is_modern: false, suites: Vec::new(), groups: Vec::new() }
+    }
+}
+
+impl TlsSettings {
+    /// What is offered to clients.
+    ///
+    /// # Errors
+    /// Nothing is left of what the operator named.
+    pub fn check(&self) -> Result<(), String> {
+        self.provider().map(drop)
+    }
+
+    fn provider(&self) -> Result<CryptoProvider, String> {
+        let mut provider = aws_lc_rs::default_provider();
+        let is_old = |suite: &SupportedCipherSuite| suite.version().version == ProtocolVersion::TLSv1_2;
+        if !self.suites.is_empty() {
+            provider.cipher_suites.retain(|suite| {
+                !is_old(suite) || self.suites.iter().any(|name| Some(name.as_str()) == suite.suite().as_str())
+            });
+        }
+        if !self.is_modern && !provider.cipher_suites.iter().any(is_old) {
+            return Err("--tls-cipher-suites: the server has none of these".to_owned());
+        }
+        if !self.groups.is_empty() {
+            provider.kx_groups.retain(|group| self.groups.contains(&u16::from(group.name())));
+        }
+        if provider.kx_groups.is_empty() {
+            return Err("--tls-curve-preferences: the server has none of these".to_owned());
+        }
+        Ok(provider)
+    }
+}
+
 /// The TLS side of the listener: 1.2 and 1.3, HTTP/2 before HTTP/1.1 if it is served, client certificates asked for.
-pub fn server_config(certificate: Arc<ServingCertificate>, serves_http2: bool) -> Arc<ServerConfig> {
-    let provider = Arc::new(aws_lc_rs::default_provider());
+///
+/// # Errors
+/// Nothing is left of what the operator named.
+pub fn server_config(
+    certificate: Arc<ServingCertificate>,
+    settings: &TlsSettings,
+) -> Result<Arc<ServerConfig>, String> {
+    let provider = Arc::new(settings.provider()?);
+    let versions: &[_] = if settings.is_modern { &[&TLS13] } else { &[&TLS13, &TLS12] };
     let mut config = ServerConfig::builder_with_details(provider.clone(), Arc::new(Clock))
-        .with_safe_default_protocol_versions()
-        .expect("the provider has cipher suites for both TLS versions")
+        .with_protocol_versions(versions)
+        .map_err(|error| error.to_string())?
         .with_client_cert_verifier(Arc::new(AskForCertificate(provider)))
         .with_cert_resolver(certificate);
-    let protocols: &[&[u8]] = if serves_http2 { &[HTTP2, HTTP1] } else { &[HTTP1] };
+    let protocols: &[&[u8]] = if settings.serves_http2 { &[HTTP2, HTTP1] } else { &[HTTP1] };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Arc::new(config)
+    Ok(Arc::new(config))
 }
 
 #[derive(Debug)]

@@ -38,6 +38,7 @@ pub async fn apply(
     endpoint: Endpoint,
 ) -> Result<Response, Status> {
     let options = options(call)?;
+    call.record_patch(body.1);
     refuse_list_transform(&call.output, call.resource)?;
     let api_version = call.resource.api_version.clone();
     let table = &call.resource.table;

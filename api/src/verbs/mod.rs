@@ -38,7 +38,7 @@ use crate::audit::Trail;
 use crate::codec::yaml;
 use crate::context::Context;
 use crate::conversion::Conversions;
-use crate::json::{Object, Value};
+use crate::json::{self, Object, Value};
 use crate::negotiate::Output;
 use crate::query::{FieldValidation, Query};
 use crate::representation::{Renderer, Wanted};
@@ -149,7 +149,7 @@ impl<'r> Call<'r> {
     }
 
     /// Records the object that the request carries, in the served version, where that is wanted.
-    pub fn record_request(&self, object: &Object) {
+    pub fn record_request(&self, object: &Object, body: &[u8]) {
         let Some(trail) = self.trail else { return };
         trail.refer_to(object);
         if trail.wants_request() {
@@ -157,8 +157,22 @@ impl<'r> Call<'r> {
             defaults::apply(&self.resource.table.message, &mut object, self.api.naming());
             // As upstream sees it, so that nothing of a secret is recorded that the policy would not look for.
             validation::prepare(&self.resource.table, &mut object, None);
-            trail.request(object.into());
+            let mut object = Value::from(object);
+            if let Ok(given) = yaml::parse(body) {
+                keep_empty(&mut object, &given.value);
+            }
+            trail.request(object);
         }
+    }
+
+    /// Records a patch as it was sent. An event is JSON, and has no place for another encoding.
+    pub fn record_patch(&self, body: &[u8]) {
+        let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
+        let Ok(patch) = yaml::parse(body) else { return };
+        if json::parse(body).is_err() {
+            trail.cannot_be_encoded();
+        }
+        trail.request(patch.value);
     }
 
     /// Records the object of a command, which is of a type of its own.
@@ -221,3 +235,24 @@ impl Caller for Call<'_> {
         self.warnings.extend(review.warnings);
     }
 }
+/// Lists and maps that were given without elements, where decoding leaves nothing.
+fn keep_empty(object: &mut Value, given: &Value) {
+    match (object, given) {
+        (object @ Value::Null, Value::Array(items)) if items.is_empty() => *object = Value::Array(Vec::new()),
+        (object @ Value::Null, Value::Object(members)) if members.is_empty() => {
+            *object = Value::Object(Object::new());
+        }
+        (Value::Object(members), Value::Object(given)) => {
+            for (name, given) in given.iter() {
+                if let Some(member) = members.get_mut(name) {
+                    keep_empty(member, given);
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(given)) if items.len() == given.len() => {
+            items.iter_mut().zip(given).for_each(|(item, given)| keep_empty(item, given));
+        }
+        _ => {}
+    }
+}
+

@@ -58,6 +58,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
         return super::apply::apply(call, (kind, body), endpoint).await;
     }
     let options = options(call)?;
+    call.record_patch(body);
     refuse_list_transform(&call.output, call.resource)?;
     let reading = Reading::new(kind, body, options.field_validation)?;
     let message = &call.resource.table.message;

@@ -36,7 +36,7 @@ use crate::representation::{self, EventType, Renderer, with_revision};
 use crate::response::Response;
 use crate::schema::registry::Resource;
 use crate::server::websocket::{Form, Upgrade};
-use crate::server::{Aborted, Body};
+use crate::server::{Aborted, Body, Stage};
 use crate::status::{Reason, Status};
 use crate::store;
 
@@ -99,7 +99,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     });
     let duration = duration(options.timeout_seconds, call.api.limits().min_request_timeout);
     let schedule = Schedule::new(Instant::now(), duration, options.allow_bookmarks);
-    let shutdown = call.api.lifecycle().shutdown();
+    let lifecycle = call.api.lifecycle().clone();
     let grace = call.api.limits().watch_grace.mul_f64(random_part());
     let state = State {
         renderer,
@@ -117,7 +117,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         schedule,
         rests_until: Instant::now(),
         shutdown: Box::pin(async move {
-            shutdown.begun().await;
+            lifecycle.reached(Stage::Refusing).await;
             tokio::time::sleep(grace).await;
         }),
         retired: call.api.retired(call.resource).map(|retired| Box::pin(retired) as Ends),

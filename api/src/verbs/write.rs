@@ -146,7 +146,7 @@ pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> 
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"
         ))
     })?;
-    call.record_request(&decoded.object);
+    call.record_request(&decoded.object, body);
     Ok(decoded.object)
 }
 

@@ -293,7 +293,9 @@ pub(super) fn prepare(intent: &Intent<'_>, new: &mut Object, old: Option<&Object
         // Defaults of what was written may follow from what is only now beside it again.
         defaults::apply(&intent.resource.stored().message, new, naming);
     }
+    let began = Instant::now();
     keep_times_of_no_change(old, new);
+    intent.api.metrics().comparisons.time(&["write"], began.elapsed());
 }
 
 /// The rules of the kind.

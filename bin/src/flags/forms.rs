@@ -27,6 +27,11 @@ where
     })
 }
 
+/// Reads a number with a fraction.
+pub fn float(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text)))
+}
+
 /// Reads the value of a switch.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text {

@@ -1,9 +1,15 @@
 //! Flags of the server's own service.
 
+use anyhow::{anyhow, bail};
 use api::context::OwnService;
 use clap::Args;
 
 use super::forms;
+
+/// There is no such way to keep the endpoints of the server's own service.
+#[derive(Debug, thiserror::Error)]
+#[error("Reconciler not implemented: {0}")]
+pub struct NoReconciler(String);
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
@@ -23,10 +29,10 @@ impl OwnServiceFlags {
     ///
     /// # Errors
     /// There is no such port, or no such type.
-    pub fn settings(&self) -> Result<OwnService, String> {
+    pub fn settings(&self) -> anyhow::Result<OwnService> {
         let port = self.kubernetes_service_node_port;
         let node_port = u16::try_from(port).map_err(|_| {
-            format!(
+            anyhow!(
                 "--kubernetes-service-node-port {port} must be between 0 and 65535, inclusive. If 0, the Kubernetes master \
                  service will be of type ClusterIP"
             )
@@ -34,7 +40,7 @@ impl OwnServiceFlags {
         let has_endpoints = match self.endpoint_reconciler_type.as_str() {
             "lease" | "master-count" => true,
             "none" => false,
-            other => return Err(format!("Reconciler not implemented: {other}")),
+            other => bail!(NoReconciler(other.to_owned())),
         };
         let node_port = (node_port != 0).then_some(node_port);
         Ok(OwnService { node_port, has_endpoints, ..OwnService::default() })
@@ -66,7 +72,7 @@ mod tests {
             };
             match (flags.settings(), wanted) {
                 (Ok(got), Ok(wanted)) => assert_eq!((got.node_port, got.has_endpoints), wanted),
-                (Err(got), Err(wanted)) => assert!(got.starts_with(wanted), "{got}"),
+                (Err(got), Err(wanted)) => assert!(got.to_string().starts_with(wanted), "{got}"),
                 (got, wanted) => panic!("{got:?}, not {wanted:?}"),
             }
         }

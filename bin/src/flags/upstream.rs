@@ -42,6 +42,13 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
+        why: "the releases that can be emulated have the same stable APIs",
+        flags: &[
+            ("emulation-forward-compatible", Form::Bool),
+            ("runtime-config-emulation-forward-compatible", Form::Bool),
+        ],
+    },
+    Treatment {
         why: "privileged containers are left to Pod Security",
         flags: &[("allow-privileged", Form::Bool)],
     },
@@ -129,46 +136,13 @@ const WITHOUT_EFFECT: &[Treatment] = &[
 
 const REFUSED: &[Refusal] = &[
     Refusal { why: "connections are not slowed down", flags: &["max-connection-bytes-per-sec"] },
-    Refusal {
-        why: "use --enable-admission-plugins and --disable-admission-plugins",
-        flags: &["admission-control"],
-    },
-    Refusal {
-        why: "labels of metrics have all their values",
-        flags: &["allow-metric-labels", "allow-metric-labels-manifest"],
-    },
-    Refusal { why: "requests of browsers on other sites are not served", flags: &["cors-allowed-origins"] },
     Refusal { why: "connections are made directly", flags: &["egress-selector-config-file"] },
-    Refusal {
-        why: "the server has the APIs of one release",
-        flags: &[
-            "emulated-version",
-            "emulation-forward-compatible",
-            "min-compatibility-version",
-            "runtime-config-emulation-forward-compatible",
-        ],
-    },
     Refusal { why: "files of logs are not served", flags: &["enable-logs-handler"] },
-    Refusal {
-        why: "objects are not encrypted in the store",
-        flags: &["encryption-provider-config", "encryption-provider-config-automatic-reload"],
-    },
-    Refusal { why: "connections are not closed to balance load", flags: &["goaway-chance"] },
     Refusal {
         why: "tokens are signed with --service-account-signing-key-file",
         flags: &["service-account-signing-endpoint"],
     },
-    Refusal {
-        why: "a drain closes the port at once; see --shutdown-delay-duration",
-        flags: &["shutdown-send-retry-after"],
-    },
-    Refusal { why: "answers do not have that header", flags: &["strict-transport-security-directives"] },
-    Refusal {
-        why: "the server negotiates TLS 1.2 and 1.3 with the cipher suites that are considered secure",
-        flags: &["tls-cipher-suites", "tls-curve-preferences", "tls-min-version"],
-    },
     Refusal { why: "the server has one certificate; see --tls-cert-file", flags: &["tls-sni-cert-key"] },
-    Refusal { why: "no traces are sent", flags: &["tracing-config-file"] },
 ];
 
 impl Form {
@@ -224,6 +198,12 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             continue;
         };
         let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+        if let ("version", Some(value)) = (name, value) {
+            if boolean(value).map_err(|why| invalid("--version", value, &why))? {
+                kept.push("--version".into());
+            }
+            continue;
+        }
         if let Some(why) = refusal(name) {
             return Err(format!("--{name} is not supported: {why}"));
         }
@@ -309,7 +289,18 @@ mod tests {
                 Err("flushFrequency: Invalid value: \"0s\": Must be greater than zero"),
             ),
             ("--etcd-servers", Err("flag needs an argument: --etcd-servers")),
-            ("--tracing-config-file=x", Err("--tracing-config-file is not supported: no traces are sent")),
+            ("--version=false --v=1", Ok("--v=1")),
+            ("--version=1", Ok("--version")),
+            (
+                "--version=x",
+                Err(
+                    "invalid argument \"x\" for \"--version\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
+                ),
+            ),
+            (
+                "--egress-selector-config-file=x",
+                Err("--egress-selector-config-file is not supported: connections are made directly"),
+            ),
         ] {
             let want = want.map(str::to_owned).map_err(str::to_owned);
             assert_eq!(settled(line), want, "{line}");
@@ -336,6 +327,8 @@ mod tests {
             };
             let name = name.trim_matches('`');
             let does = match (read.contains(name), without_effect(name), refusal(name)) {
+                // Read only to say more precisely what is wrong.
+                (true, None, None) if name.starts_with("encryption-provider-config") => "refused",
                 (true, None, None) => "supported",
                 (false, Some(_), None) => "no effect",
                 (false, None, Some(_)) => "refused",

@@ -1,0 +1,173 @@
+//! What is done to requests before anything else is known of them but their head: CORS, transport security, the refusal
+//! of new requests by a server that leaves, and the end of connections (docs/api/operations.md#edge).
+//!
+//! Decides by the operator's settings and the head alone; knows neither users' rights nor resources.
+
+use http::header::{
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ORIGIN, RETRY_AFTER,
+    STRICT_TRANSPORT_SECURITY, USER_AGENT,
+};
+use http::request::Parts as Head;
+use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
+
+use crate::names;
+use crate::naming::Naming;
+use crate::response::{Response, respond_text};
+use crate::schema::pattern::Pattern;
+use crate::server::{Body, Retire, Stage};
+
+/// Paths that a leaving server still answers: who asks them wants to know about it.
+const ANSWERED_TO_THE_END: [&str; 4] = ["/readyz", "/livez", "/healthz", "/metrics"];
+
+/// What scripts of an allowed origin may do. A request shows which origins are meant, so these need no settings.
+const CORS: [(HeaderName, &str); 4] = [
+    (ACCESS_CONTROL_ALLOW_METHODS, "POST, GET, OPTIONS, PUT, DELETE, PATCH"),
+    (
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since",
+    ),
+    (ACCESS_CONTROL_EXPOSE_HEADERS, "Date"),
+    (ACCESS_CONTROL_ALLOW_CREDENTIALS, "true"),
+];
+
+/// What the operator decides.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Value of the header that tells browsers to use TLS alone.
+    pub transport_security: Option<HeaderValue>,
+    /// Origins whose scripts may use the API.
+    pub origins: Vec<Pattern>,
+    /// Whether a leaving server refuses new requests while it waits for those in flight, which are then counted.
+    pub refuses_when_leaving: bool,
+    /// How likely a request over HTTP/2 ends its connection, so that clients find other servers.
+    pub goaway_chance: f64,
+}
+
+impl Settings {
+    /// The answer that ends a request here, if one does.
+    pub fn answer(&self, naming: &'static Naming, stage: Stage, head: &Head) -> Option<Response> {
+        if stage == Stage::Refusing && !is_answered_to_the_end(naming, head) {
+            return Some(refusal());
+        }
+        // A browser asks what it may do before it does it, and without credentials.
+        let asks_first = head.method == Method::OPTIONS && self.is_allowed(head).is_some();
+        asks_first.then(|| {
+            let mut response = http::Response::new(Body::empty());
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        })
+    }
+
+    /// The origin of a request, if its scripts may use the API.
+    fn is_allowed<'h>(&self, head: &'h Head) -> Option<&'h HeaderValue> {
+        let origin = head.headers.get(ORIGIN).filter(|origin| !origin.is_empty())?;
+        let text = origin.to_str().ok()?;
+        self.origins.iter().any(|allowed| allowed.is_in(text)).then_some(origin)
+    }
+
+    /// Completes an answer. `is_anonymous`: the client did not say who it is, or could not prove it; a connection of such a
+    /// client is not kept.
+    pub fn complete(&self, head: &Head, is_anonymous: bool, response: &mut Response) {
+        let headers = response.headers_mut();
+        if let Some(value) = &self.transport_security {
+            headers.insert(STRICT_TRANSPORT_SECURITY, value.clone());
+        }
+        if let Some(origin) = self.is_allowed(head) {
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            for (name, value) in CORS {
+                headers.insert(name, HeaderValue::from_static(value));
+            }
+        }
+        if head.version == Version::HTTP_2 && (is_anonymous || self.draws_the_end()) {
+            response.extensions_mut().insert(Retire);
+        }
+    }
+
+    fn draws_the_end(&self) -> bool {
+        self.goaway_chance > 0.0
+            && f64::from(u32::from_le_bytes(names::random())) / f64::from(u32::MAX) < self.goaway_chance
+    }
+}
+
+/// Whether a request is served by a server that refuses others: questions about its state, and those of its own kind.
+fn is_answered_to_the_end(naming: &'static Naming, head: &Head) -> bool {
+    let path = head.uri.path();
+    let agent = head.headers.get(USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+    ANSWERED_TO_THE_END.iter().any(|prefix| path.starts_with(prefix))
+        || agent.starts_with(naming.system("apiserver/").as_bytes())
+}
+
+fn refusal() -> Response {
+    let text = "The apiserver is shutting down, please try again later.\n";
+    let mut response = respond_text(StatusCode::TOO_MANY_REQUESTS, text);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
+    response.extensions_mut().insert(Retire);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::KUBERNETES;
+
+    fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> Head {
+        let mut request = http::Request::builder().method(method).uri(path).version(Version::HTTP_2);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_leaving_server_answers_questions_about_itself_alone() {
+        let settings = Settings::default();
+        for (path, agent, code) in [
+            ("/api/v1/pods", "kubectl/v1", Some(429)),
+            ("/apis", "", Some(429)),
+            ("/readyz?verbose", "", None),
+            ("/livez/ping", "", None),
+            ("/metrics", "", None),
+            ("/api/v1/pods", "kube-apiserver/v1.36", None),
+        ] {
+            let head = head("GET", path, &[("user-agent", agent)]);
+            let answer = settings.answer(&KUBERNETES, Stage::Refusing, &head);
+            assert_eq!(answer.as_ref().map(|answer| answer.status().as_u16()), code, "{path} {agent}");
+            assert!(answer.is_none_or(|answer| answer.headers()[RETRY_AFTER] == "5"
+                && answer.extensions().get::<Retire>().is_some()));
+            assert!(settings.answer(&KUBERNETES, Stage::Leaving, &head).is_none(), "{path}");
+        }
+    }
+
+    #[test]
+    fn scripts_of_allowed_origins_may_use_the_api() {
+        let settings =
+            Settings { origins: vec![Pattern::new("//example\\.com(:|$)")], ..Settings::default() };
+        for (method, origin, code, is_allowed) in [
+            ("OPTIONS", "https://example.com", Some(204), true),
+            ("GET", "https://example.com:8443", None, true),
+            ("OPTIONS", "https://example.com.evil.org", None, false),
+            ("GET", "https://other.org", None, false),
+            ("OPTIONS", "", None, false),
+        ] {
+            let head = head(method, "/api", &[("origin", origin)]);
+            let answer = settings.answer(&KUBERNETES, Stage::Serving, &head);
+            assert_eq!(answer.map(|answer| answer.status().as_u16()), code, "{method} {origin}");
+            let mut response = respond_text(StatusCode::OK, "");
+            settings.complete(&head, false, &mut response);
+            let told = response.headers().get(ACCESS_CONTROL_ALLOW_ORIGIN);
+            assert_eq!(told.map(HeaderValue::as_bytes), is_allowed.then_some(origin.as_bytes()), "{origin}");
+        }
+    }
+
+    #[test]
+    fn connections_end_by_chance_and_for_clients_without_a_name() {
+        let head = head("GET", "/api", &[]);
+        for (goaway_chance, is_anonymous, ends) in [(0.0, false, false), (1.1, false, true), (0.0, true, true)] {
+            let settings = Settings { goaway_chance, ..Settings::default() };
+            let mut response = respond_text(StatusCode::OK, "");
+            settings.complete(&head, is_anonymous, &mut response);
+            assert_eq!(response.extensions().get::<Retire>().is_some(), ends, "{goaway_chance} {is_anonymous}");
+        }
+    }
+}

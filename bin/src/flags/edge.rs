@@ -1,0 +1,141 @@
+//! Flags of what is done to requests before anything is known of them but their head.
+
+use api::edge::Settings;
+use api::schema::pattern::{Pattern, translate};
+use clap::Args;
+use http::HeaderValue;
+
+use super::forms;
+
+/// Largest chance that a request ends its connection: more would be mostly handshakes.
+const GOAWAY_CHANCE_MAX: f64 = 0.02;
+
+/// What kube-apiserver adds to what it says of a wrong origin.
+const ORIGINS_HELP: &str = "List of allowed origins for CORS, comma separated. An allowed origin can be a regular expression \
+    to support subdomain matching. If this list is empty CORS will not be enabled. Please ensure each expression matches the \
+    entire hostname by anchoring to the start with '^' or including the '//' prefix, and by anchoring to the end with '$' or \
+    including the ':' port separator suffix. Examples of valid expressions are '//example\\.com(:|$)' and \
+    '^https://example\\.com(:|$)'";
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct EdgeFlags {
+    /// Origins whose scripts may use the API, as regular expressions separated by commas.
+    #[arg(long, value_name = "PATTERNS", value_delimiter = ',')]
+    pub cors_allowed_origins: Vec<String>,
+
+    /// Directives of the header Strict-Transport-Security, separated by commas: max-age=SECONDS, includeSubDomains, preload.
+    #[arg(long, value_name = "DIRECTIVES", value_delimiter = ',')]
+    pub strict_transport_security_directives: Vec<String>,
+
+    /// How likely a request over HTTP/2 ends its connection, so that clients find other servers; at most 0.02.
+    #[arg(long, value_name = "CHANCE", default_value_t = 0.0, allow_negative_numbers = true, value_parser = forms::float)]
+    pub goaway_chance: f64,
+
+    /// After --shutdown-delay-duration, answer new requests with 429 while those in flight finish, and close the port then.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+    pub shutdown_send_retry_after: bool,
+}
+
+impl EdgeFlags {
+    /// What they ask for.
+    ///
+    /// # Errors
+    /// A pattern that is none or that matches a part of a host, a directive that there is not, and a chance out of range.
+    pub fn settings(&self) -> Result<Settings, String> {
+        if !(0.0..=GOAWAY_CHANCE_MAX).contains(&self.goaway_chance) {
+            return Err("--goaway-chance can not be less than 0 or greater than 0.02".to_owned());
+        }
+        let origins = self.cors_allowed_origins.iter().map(|text| origin(text));
+        Ok(Settings {
+            transport_security: transport_security(&self.strict_transport_security_directives)?,
+            origins: origins.collect::<Result<_, _>>()?,
+            refuses_when_leaving: self.shutdown_send_retry_after,
+            goaway_chance: self.goaway_chance,
+        })
+    }
+}
+
+/// A pattern that is sure to match whole hosts.
+fn origin(text: &str) -> Result<Pattern, String> {
+    let has = |marks: [&str; 2]| marks.iter().any(|mark| text.contains(mark));
+    let wrong = match regex::Regex::new(&translate(text)) {
+        Err(error) => Some(format!("error parsing regexp: {}", one_line(&error.to_string()))),
+        Ok(_) if !has(["^", "//"]) || !has(["$", ":"]) => {
+            Some("regular expression does not pin to start/end of host in the origin header".to_owned())
+        }
+        Ok(_) => None,
+    };
+    match wrong {
+        None => Ok(Pattern::new(text.to_owned())),
+        Some(why) => {
+            Err(format!("--cors-allowed-origins has an invalid regular expression: {why}, help: {ORIGINS_HELP}"))
+        }
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn transport_security(directives: &[String]) -> Result<Option<HeaderValue>, String> {
+    for directive in directives {
+        if directive.trim().is_empty() {
+            return Err("empty value in strict-transport-security-directives".to_owned());
+        }
+        let is_age = directive.strip_prefix("max-age=").is_some_and(|age| !age.contains('='));
+        if !is_age && !matches!(directive.as_str(), "includeSubDomains" | "preload") {
+            return Err("--strict-transport-security-directives invalid, allowed values: max-age=expireTime, \
+                        includeSubDomains, preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information"
+                .to_owned());
+        }
+    }
+    if directives.is_empty() {
+        return Ok(None);
+    }
+    let value = HeaderValue::from_str(&directives.join("; "));
+    value.map(Some).map_err(|_| "--strict-transport-security-directives is no text of a header".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(origins: &[&str], directives: &[&str], goaway_chance: f64) -> Result<Settings, String> {
+        let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+        EdgeFlags {
+            cors_allowed_origins: owned(origins),
+            strict_transport_security_directives: owned(directives),
+            goaway_chance,
+            shutdown_send_retry_after: false,
+        }
+        .settings()
+    }
+
+    #[test]
+    fn directives_are_one_header() {
+        let wanted = settings(&[], &["max-age=300", "includeSubDomains"], 0.0).unwrap();
+        assert_eq!(wanted.transport_security.unwrap(), "max-age=300; includeSubDomains");
+        assert!(settings(&[], &[], 0.0).unwrap().transport_security.is_none());
+    }
+
+    #[test]
+    fn what_is_no_setting_is_said() {
+        let anchored = "regular expression does not pin to start/end of host";
+        for (origins, directives, chance, want) in [
+            (&["example"][..], &[][..], 0.0, anchored),
+            (&["//example"], &[], 0.0, ""),
+            (&["^https://a$", "//b(:|$)"], &[], 0.02, ""),
+            (&["^("], &[], 0.0, "--cors-allowed-origins has an invalid regular expression: error parsing"),
+            (&[], &["foo"], 0.0, "--strict-transport-security-directives invalid, allowed values"),
+            (&[], &["max-age=1=2"], 0.0, "--strict-transport-security-directives invalid"),
+            (&[], &[" "], 0.0, "empty value in strict-transport-security-directives"),
+            (&[], &[], 0.5, "--goaway-chance can not be less than 0 or greater than 0.02"),
+            (&[], &[], f64::NAN, "--goaway-chance can not be less than 0 or greater than 0.02"),
+        ] {
+            let why = settings(origins, directives, chance).err().unwrap_or_default();
+            assert!(why.contains(want) && why.is_empty() == want.is_empty(), "{origins:?} {directives:?}: {why}");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Flags of TLS.
+
+use api::server::TlsSettings;
+use clap::Args;
+
+use super::forms;
+
+/// Cipher suites that may be named: those of Go's library. Weak ones among them are never offered.
+const KNOWN_SUITES: &[&str] = &[
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305",
+    "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+];
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct TlsFlags {
+    /// Serve HTTP/1.1 only.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+    pub disable_http2_serving: bool,
+
+    /// Cipher suites of TLS 1.2 that are offered, separated by commas. Default: those that are considered secure.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub tls_cipher_suites: Vec<String>,
+
+    /// Oldest version of TLS that is offered: VersionTLS12, VersionTLS13; with an older one it is VersionTLS12.
+    #[arg(long, value_name = "VERSION", default_value = "")]
+    pub tls_min_version: String,
+
+    /// Groups for the exchange of keys that are offered, as the numbers of IANA separated by commas.
+    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = forms::integer::<u16>)]
+    pub tls_curve_preferences: Vec<u16>,
+}
+
+impl TlsFlags {
+    /// What they ask for.
+    ///
+    /// # Errors
+    /// A name that is none, and settings that leave nothing to offer.
+    pub fn settings(&self) -> Result<TlsSettings, String> {
+        let is_modern = match self.tls_min_version.as_str() {
+            "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => false,
+            "VersionTLS13" => true,
+            other => return Err(format!("unknown tls version {}", auth::go::quote(other))),
+        };
+        let mut suites = Vec::new();
+        for name in self.tls_cipher_suites.iter().filter(|name| !name.is_empty()) {
+            if !KNOWN_SUITES.contains(&name.as_str()) {
+                return Err(format!("Cipher suite {name} not supported or doesn't exist"));
+            }
+            // Former names.
+            suites.push(match name.strip_suffix("_POLY1305") {
+                Some(_) => format!("{name}_SHA256"),
+                None => name.clone(),
+            });
+        }
+        let settings = TlsSettings {
+            serves_http2: !self.disable_http2_serving,
+            is_modern,
+            suites,
+            groups: self.tls_curve_preferences.clone(),
+        };
+        settings.check()?;
+        Ok(settings)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_to_offer_is_checked() {
+        for (suites, version, groups, want) in [
+            (&[][..], "", &[][..], ""),
+            (&["TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"], "VersionTLS12", &[29, 23], ""),
+            (&["TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305"], "", &[], ""),
+            (&["TLS_NOPE"], "", &[], "Cipher suite TLS_NOPE not supported or doesn't exist"),
+            (&["TLS_RSA_WITH_RC4_128_SHA"], "", &[], "--tls-cipher-suites: the server has none of these"),
+            (&["TLS_RSA_WITH_RC4_128_SHA"], "VersionTLS13", &[], ""),
+            (&[], "VersionTLS14", &[], "unknown tls version \"VersionTLS14\""),
+            (&[], "", &[1], "--tls-curve-preferences: the server has none of these"),
+        ] {
+            let flags = TlsFlags {
+                disable_http2_serving: false,
+                tls_cipher_suites: suites.iter().map(|name| (*name).to_owned()).collect(),
+                tls_min_version: version.to_owned(),
+                tls_curve_preferences: groups.to_vec(),
+            };
+            assert_eq!(flags.settings().err().unwrap_or_default(), want, "{suites:?} {version} {groups:?}");
+        }
+    }
+}

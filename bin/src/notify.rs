@@ -1,0 +1,58 @@
+//! Tells the service manager that the server is ready, and that it stops (sd_notify(3)): a datagram to the socket that
+//! the environment names. Without one, and where nobody listens, nothing happens.
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// Name of the variable with the socket's path; an `@` at its beginning stands for the abstract namespace.
+const SOCKET: &str = "NOTIFY_SOCKET";
+
+/// The server is ready.
+pub fn ready() {
+    tell("READY=1\n");
+}
+
+/// The server stops.
+pub fn stopping() {
+    tell("STOPPING=1\n");
+}
+
+fn tell(state: &str) {
+    let Some(path) = std::env::var(SOCKET).ok().filter(|path| !path.is_empty()) else { return };
+    if let Err(error) = send(&path, state) {
+        tracing::warn!(path, %error, "the service manager cannot be told");
+    }
+}
+
+fn send(path: &str, state: &str) -> std::io::Result<()> {
+    let address = match path.strip_prefix('@') {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(path)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    // A manager that does not read must not hold up the start.
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(state.as_bytes(), &address).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::scratch::Scratch;
+
+    #[test]
+    fn the_manager_hears_by_path_and_by_abstract_name() {
+        let dir = Scratch::new();
+        let path = dir.join("socket");
+        let name = format!("notify-test-{}", std::process::id());
+        let by_name = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name).unwrap()).unwrap();
+        let by_path = UnixDatagram::bind(&path).unwrap();
+        for (socket, path) in [(by_path, path.display().to_string()), (by_name, format!("@{name}"))] {
+            send(&path, "READY=1\n").unwrap();
+            let mut told = [0; 32];
+            let length = socket.recv(&mut told).unwrap();
+            assert_eq!(&told[..length], b"READY=1\n");
+        }
+        assert!(send(&dir.join("none").display().to_string(), "READY=1\n").is_err());
+    }
+}

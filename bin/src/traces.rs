@@ -1,0 +1,115 @@
+//! The file of `--tracing-config-file`: where traces go, and how many requests are traced.
+
+use std::path::Path;
+
+use anyhow::{anyhow, bail};
+use api::codec::yaml;
+use api::json::Value;
+use api::naming::Naming;
+
+use crate::issuers::opening;
+
+/// Where traces go unless the file says it: a collector on the same machine.
+const ENDPOINT: &str = "localhost:4317";
+
+/// All of the chances.
+const MILLION: i64 = 1_000_000;
+
+/// A checked configuration.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TracingConfig {
+    /// `host:port` of the collector.
+    pub endpoint: String,
+    /// How many of a million requests are traced that no trusted client wants to be.
+    pub per_million: u32,
+}
+
+impl TracingConfig {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// What is wrong with it, in the words of kube-apiserver where it has any.
+    pub fn read(path: &Path, naming: &Naming) -> anyhow::Result<TracingConfig> {
+        let bytes = std::fs::read(path).map_err(|error| {
+            anyhow!(
+                "failed to read tracing config: unable to read tracing configuration from {}: {}",
+                auth::go::quote(&path.to_string_lossy()),
+                opening(path, &error)
+            )
+        })?;
+        TracingConfig::parse(&bytes, naming)
+    }
+
+    fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<TracingConfig> {
+        let undecodable =
+            |why: String| anyhow!("failed to read tracing config: unable to decode tracing configuration data: {why}");
+        let document = yaml::parse(bytes).map_err(|error| undecodable(error.to_string()))?.value;
+        let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
+        let group = naming.group("apiserver.config", true);
+        let is_known = ["v1", "v1beta1", "v1alpha1"].iter().any(|known| version == format!("{group}/{known}"));
+        if kind != "TracingConfiguration" || !is_known {
+            let scheme = naming.own("apiserver/pkg/server/options/tracing.go:49");
+            return Err(undecodable(format!(
+                "no kind {} is registered for version {} in scheme {scheme:?}",
+                auth::go::quote(kind),
+                auth::go::quote(version)
+            )));
+        }
+        for (name, _) in document.as_object().into_iter().flat_map(|members| members.iter()) {
+            if !["kind", "apiVersion", "endpoint", "samplingRatePerMillion"].contains(&name) {
+                return Err(undecodable(format!("strict decoding error: unknown field {}", auth::go::quote(name))));
+            }
+        }
+        let per_million = document.get("samplingRatePerMillion").and_then(Value::as_i64).unwrap_or(0);
+        if per_million < 0 {
+            bail!("tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate must be positive");
+        }
+        if per_million > MILLION {
+            bail!(
+                "tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate per million must be less than or \
+                 equal to one million"
+            );
+        }
+        let endpoint = document.str_at(&["endpoint"]);
+        let endpoint = if endpoint.is_empty() { ENDPOINT } else { endpoint };
+        let endpoint = endpoint.strip_prefix("dns:///").unwrap_or(endpoint);
+        let has_port = endpoint.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        if !has_port || endpoint.contains('/') {
+            bail!("tracing.endpoint: Invalid value: {}: must be a host and a port", auth::go::quote(endpoint));
+        }
+        Ok(TracingConfig { endpoint: endpoint.to_owned(), per_million: u32::try_from(per_million)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_file_is_checked() {
+        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
+        let config = |text: &str| {
+            let text = text.replace("HEAD ", head);
+            TracingConfig::parse(text.as_bytes(), &api::naming::KUBERNETES)
+                .map(|config| format!("{} {}", config.endpoint, config.per_million))
+                .map_err(|error| error.to_string())
+        };
+        for (text, want) in [
+            ("HEAD ", Ok("localhost:4317 0")),
+            ("HEAD endpoint: a.b:1\nsamplingRatePerMillion: 1000000", Ok("a.b:1 1000000")),
+            ("HEAD samplingRatePerMillion: -1", Err("sampling rate must be positive")),
+            ("HEAD samplingRatePerMillion: 1000001", Err("less than or equal to one million")),
+            ("HEAD endpoint: https://a:1", Err("must be a host and a port")),
+            ("HEAD endpoint: a", Err("must be a host and a port")),
+            ("HEAD sampling: 1", Err("unknown field \"sampling\"")),
+            ("kind: ConfigMap\napiVersion: v1", Err("no kind \"ConfigMap\" is registered for version \"v1\"")),
+            ("{", Err("unable to decode tracing configuration data: ")),
+        ] {
+            match (config(text), want) {
+                (Ok(got), Ok(want)) => assert_eq!(got, want, "{text}"),
+                (Err(got), Err(want)) => assert!(got.contains(want), "{text}: {got}"),
+                (got, want) => panic!("{text}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+}
