@@ -18,6 +18,7 @@ use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::audit::Auditor;
 use crate::backup::Backups;
+use crate::certificates::Certificates;
 use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
 use crate::enablement::Enablement;
@@ -109,6 +110,7 @@ pub struct Context {
     root_ca: String,
     allocations: Allocations,
     tokens: Tokens,
+    certificates: Certificates,
     features: Features,
     own_service: OwnService,
     collects_garbage: bool,
@@ -138,6 +140,8 @@ pub struct Parts {
     pub ranges: Ranges,
     /// How tokens of service accounts are made.
     pub tokens: Tokens,
+    /// How certificates are signed.
+    pub certificates: Certificates,
     /// Switches of behaviour.
     pub features: Features,
     /// The service by which pods reach this server.
@@ -195,6 +199,7 @@ impl Context {
             established: Mutex::default(),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
             tokens: parts.tokens,
+            certificates: parts.certificates,
             formats: Formats {
                 naming,
                 cbor: parts.features.has(Feature::CborServingAndStorage),
@@ -366,6 +371,11 @@ impl Context {
     /// Settings of service account tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// How certificates are signed.
+    pub fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// Feature gates.

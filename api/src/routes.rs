@@ -311,7 +311,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return Ok(response);
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
-    if let Some(documents) = context.tokens().documents.as_ref().filter(|_| is_read)
+    if let Some(documents) = context.tokens().documents().filter(|_| is_read)
         && let Some(answer) = documents.respond(path, &head.headers)
     {
         return answer;

@@ -240,6 +240,8 @@ pub struct Bundles {
     pub proxies: Option<Arc<ClientCertificates>>,
     /// Issuers of tokens.
     pub issuers: Option<Arc<Issuers>>,
+    /// Service account tokens.
+    pub tokens: Arc<ServiceAccountTokens>,
 }
 
 /// Builds the chain. `client_cas` is the PEM bundle of the CAs of client certificates.
@@ -270,7 +272,8 @@ pub fn chain(
     if let Some(tokens) = &config.token_auth {
         chain = chain.with_tokens(tokens.clone());
     }
-    chain = chain.with_tokens(account_tokens);
+    let tokens = Arc::new(account_tokens);
+    chain = chain.with_shared_tokens(tokens.clone());
     if config.bootstrap_tokens {
         chain = chain.with_tokens(BootstrapTokens::new(accounts, domains.bootstrap_type()));
     }
@@ -283,7 +286,7 @@ pub fn chain(
         let tokens = webhook.build(config.tokens.audiences.clone(), naming)?;
         chain = chain.with_remote_tokens(Arc::new(tokens));
     }
-    Ok((chain, Bundles { clients, proxies, issuers }))
+    Ok((chain, Bundles { clients, proxies, issuers, tokens }))
 }
 
 #[cfg(test)]

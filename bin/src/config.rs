@@ -19,9 +19,11 @@ use api::server::ServingCertificate;
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::authorization::AuthorizationConfig;
-use crate::extension;
+use crate::extension::ExtensionConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
+use crate::pki::Name;
+use crate::signing::SigningConfig;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -34,6 +36,10 @@ pub struct Config {
     pub naming: Profile,
     /// The serving certificate, if configured; otherwise the server creates one.
     pub tls_files: Option<TlsFiles>,
+    /// Further names of the server's own serving certificate.
+    pub extra_names: Vec<Name>,
+    /// Who signs certificate requests.
+    pub signing: SigningConfig,
     /// Who may come in.
     pub authentication: AuthenticationConfig,
     /// Authorizers, in order.
@@ -61,7 +67,7 @@ pub struct Config {
     /// Which built-in types are served.
     pub enablement: Enablement,
     /// How extension servers know this one.
-    pub extensions: api::extension::Settings,
+    pub extensions: ExtensionConfig,
     /// Families of metrics that are not shown.
     pub disabled_metrics: BTreeSet<String>,
     /// How many requests run at once.
@@ -132,6 +138,8 @@ impl Config {
             ServingCertificate::from_pem(&chain, &key)
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
+        let extra_names = extra_names(&flags.certificates.tls_extra_names)?;
+        let signing = SigningConfig::from_flags(&flags.certificates)?;
         Ranges::check_networks(&flags.service_cluster_ip_range.0).map_err(|why| anyhow!(why))?;
         let types = Registry::new(flags.naming);
         let enablement =
@@ -144,7 +152,7 @@ impl Config {
         let allows_all = authorization.allows_all();
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
-        let extensions = extension::settings(&flags.extension, &authentication)?;
+        let extensions = ExtensionConfig::from_flags(flags.extension, &authentication)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
@@ -157,6 +165,8 @@ impl Config {
             bind: SocketAddr::new(flags.bind_address, flags.secure_port),
             naming: flags.naming,
             tls_files,
+            extra_names,
+            signing,
             authentication,
             authorization,
             ranges: Ranges {
@@ -188,6 +198,15 @@ impl Config {
             log_format: flags.log_format,
         })
     }
+}
+
+/// Names of the flag for them: addresses, and DNS names, of which the first label may be `*`.
+fn extra_names(given: &[String]) -> anyhow::Result<Vec<Name>> {
+    let name = |text: &String| {
+        Name::read(text)
+            .ok_or_else(|| anyhow!("--tls-extra-names: {text:?} is neither a DNS name nor an address"))
+    };
+    given.iter().filter(|text| !text.is_empty()).map(name).collect()
 }
 
 /// Files that the configuration of admission names, relative to its own directory.
@@ -392,6 +411,23 @@ mod tests {
                      --requestheader-allowed-names must be specified to ensure regular client certificates cannot set \
                      authenticating proxy headers for arbitrary users"
                     .to_owned()),
+            ),
+            ("--tls-extra-names=api.example,*.example,10.1.2.3,fd00::1", Ok(())),
+            (
+                "--tls-extra-names=a_b",
+                Err("--tls-extra-names: \"a_b\" is neither a DNS name nor an address".to_owned()),
+            ),
+            (
+                "--cluster-signing-cert-file=DIR/crt",
+                Err("--cluster-signing-cert-file needs --cluster-signing-key-file".to_owned()),
+            ),
+            (
+                "--cluster-signing-cert-file=DIR/crt --cluster-signing-key-file=DIR/key",
+                Err("--cluster-signing-cert-file DIR/crt: the certificate is not that of an authority".to_owned()),
+            ),
+            (
+                "--cluster-signing-duration=5m",
+                Err("--cluster-signing-duration must be at least 10 minutes".to_owned()),
             ),
             ("--request-timeout=0", Err("--request-timeout must be positive".to_owned())),
         ] {

@@ -7,6 +7,7 @@ mod audit;
 mod audit_webhook;
 mod authentication;
 mod authorization;
+mod certificates;
 mod extension;
 mod fairness;
 mod forms;
@@ -30,6 +31,7 @@ pub use audit::AuditFlags;
 pub use audit_webhook::AuditWebhookFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
+pub use certificates::CertificateFlags;
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
 pub use own_service::OwnServiceFlags;
@@ -180,6 +182,9 @@ pub struct Flags {
 
     #[command(flatten)]
     pub extension: ExtensionFlags,
+
+    #[command(flatten)]
+    pub certificates: CertificateFlags,
 
     /// Families of metrics that are not shown, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]

@@ -2,7 +2,8 @@
 //!
 //! A client certificate is requested but optional. The handshake only proves possession of its key; authentication
 //! checks its issuer. So a client with an unknown certificate can still authenticate with a token, and a changed CA
-//! bundle needs no new listener. The crypto provider is named explicitly.
+//! bundle needs no new listener. The handshake names the authorities whose certificates are wanted, so that a client with
+//! several certificates can choose ([`Tls::name_authorities`]). The crypto provider is named explicitly.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
-use rustls::{DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme};
+use rustls::{DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig, SignatureScheme};
 
 use crate::clock;
 
@@ -98,21 +99,56 @@ impl ResolvesServerCert for ServingCertificate {
     }
 }
 
+/// The TLS side of the listener. What is named to clients can be replaced; it takes effect with the next handshake.
+pub struct Tls {
+    certificate: Arc<ServingCertificate>,
+    serves_http2: bool,
+    current: ArcSwap<ServerConfig>,
+}
+
+impl Tls {
+    /// Names the authorities of a PEM bundle as those whose client certificates are wanted; entries that cannot be read
+    /// are left out.
+    pub fn name_authorities(&self, bundle: &[u8]) {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok));
+        self.current.store(Arc::new(config(self.certificate.clone(), self.serves_http2, roots.subjects())));
+    }
+
+    /// The configuration of the next handshake.
+    pub(super) fn current(&self) -> Arc<ServerConfig> {
+        self.current.load_full()
+    }
+}
+
 /// The TLS side of the listener: 1.2 and 1.3, HTTP/2 before HTTP/1.1 if it is served, client certificates asked for.
-pub fn server_config(certificate: Arc<ServingCertificate>, serves_http2: bool) -> Arc<ServerConfig> {
+pub fn server_config(certificate: Arc<ServingCertificate>, serves_http2: bool) -> Arc<Tls> {
+    let current = ArcSwap::from_pointee(config(certificate.clone(), serves_http2, Vec::new()));
+    Arc::new(Tls { certificate, serves_http2, current })
+}
+
+fn config(
+    certificate: Arc<ServingCertificate>,
+    serves_http2: bool,
+    authorities: Vec<DistinguishedName>,
+) -> ServerConfig {
     let provider = Arc::new(aws_lc_rs::default_provider());
-    let mut config = ServerConfig::builder_with_details(provider.clone(), Arc::new(Clock))
+    let ask = AskForCertificate { provider: provider.clone(), authorities };
+    let mut config = ServerConfig::builder_with_details(provider, Arc::new(Clock))
         .with_safe_default_protocol_versions()
         .expect("the provider has cipher suites for both TLS versions")
-        .with_client_cert_verifier(Arc::new(AskForCertificate(provider)))
+        .with_client_cert_verifier(Arc::new(ask))
         .with_cert_resolver(certificate);
     let protocols: &[&[u8]] = if serves_http2 { &[HTTP2, HTTP1] } else { &[HTTP1] };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Arc::new(config)
+    config
 }
 
 #[derive(Debug)]
-struct AskForCertificate(Arc<CryptoProvider>);
+struct AskForCertificate {
+    provider: Arc<CryptoProvider>,
+    authorities: Vec<DistinguishedName>,
+}
 
 impl ClientCertVerifier for AskForCertificate {
     fn client_auth_mandatory(&self) -> bool {
@@ -120,8 +156,7 @@ impl ClientCertVerifier for AskForCertificate {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // No hints: clients then send whatever they have, and the authenticators may trust several CAs.
-        &[]
+        &self.authorities
     }
 
     fn verify_client_cert(
@@ -139,7 +174,7 @@ impl ClientCertVerifier for AskForCertificate {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -148,11 +183,11 @@ impl ClientCertVerifier for AskForCertificate {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

@@ -209,6 +209,12 @@ impl Authority {
     }
 }
 
+/// The last second in which a certificate is valid, since the epoch; `None` if the DER is none.
+pub fn end_of(der: &[u8]) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
 fn extension(kind: &[u8], is_critical: bool, value: &[u8]) -> Vec<u8> {
     let critical = if is_critical { element(der::BOOLEAN, &[0xff]) } else { Vec::new() };
     sequence(&[&element(der::OBJECT_IDENTIFIER, kind), &critical, &element(der::OCTET_STRING, value)])
