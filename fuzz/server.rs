@@ -90,7 +90,7 @@ impl Server {
             audiences: Vec::new(),
             lifetime_max: None,
             extends: false,
-            documents: None,
+            documents: Default::default(),
         };
         let parts = Parts {
             metrics: Arc::default(),
@@ -103,6 +103,7 @@ impl Server {
             root_ca: String::new(),
             ranges: Ranges::default(),
             tokens,
+            certificates: api::certificates::Certificates::unsigned(),
             features: Features::default(),
             own_service: Default::default(),
             collects_garbage: true,

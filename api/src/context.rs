@@ -18,6 +18,7 @@ use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::audit::Auditor;
 use crate::backup::Backups;
+use crate::certificates::Certificates;
 use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
 use crate::edge;
@@ -111,6 +112,7 @@ pub struct Context {
     root_ca: String,
     allocations: Allocations,
     tokens: Tokens,
+    certificates: Certificates,
     features: Features,
     own_service: OwnService,
     collects_garbage: bool,
@@ -143,6 +145,8 @@ pub struct Parts {
     pub ranges: Ranges,
     /// How tokens of service accounts are made.
     pub tokens: Tokens,
+    /// How certificates are signed.
+    pub certificates: Certificates,
     /// Switches of behaviour.
     pub features: Features,
     /// The service by which pods reach this server.
@@ -206,6 +210,7 @@ impl Context {
             established: Mutex::default(),
             allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
             tokens: parts.tokens,
+            certificates: parts.certificates,
             formats: Formats {
                 naming,
                 cbor: parts.features.has(Feature::CborServingAndStorage),
@@ -380,6 +385,11 @@ impl Context {
     /// Settings of service account tokens.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// How certificates are signed.
+    pub fn certificates(&self) -> &Certificates {
+        &self.certificates
     }
 
     /// Feature gates.

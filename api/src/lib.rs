@@ -22,6 +22,7 @@ pub mod backup;
 pub mod bloom;
 pub mod body;
 pub mod bootstrap;
+pub mod certificates;
 pub mod clock;
 pub mod codec;
 pub mod compress;

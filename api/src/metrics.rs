@@ -138,6 +138,8 @@ pub struct Metrics {
     pub unavailable: Gauges,
     /// How often each became so, by reason.
     pub became_unavailable: Counters,
+    /// Ends of the certificates that the server shows, signs with or believes, in seconds since the epoch.
+    pub certificates: Gauges,
 }
 
 /// Outcomes of a decision about requests, and how long it took.
@@ -309,6 +311,12 @@ impl Metrics {
                 &["code", "component", "group", "resource", "scope", "subresource", "verb", "version"],
                 "Requests that were refused for lack of room, or took too long.",
             )),
+            certificates: Gauges::new(Definition {
+                name: "apiserver_certificate_expiration_timestamp_seconds",
+                stability: Stability::Own,
+                help: "End of a certificate of the server, in seconds since the epoch.",
+                labels: &["certificate"],
+            }),
             deprecated: Gauges::new(stable(
                 "apiserver_requested_deprecated_apis",
                 &["group", "removed_release", "resource", "subresource", "version"],
@@ -401,6 +409,7 @@ impl Metrics {
         for histograms in self.histograms() {
             histograms.write(page);
         }
+        self.certificates.write(page);
         self.deprecated.write(page);
         self.unavailable.write(page);
     }

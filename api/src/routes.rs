@@ -322,7 +322,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     if let Some(response) = zpages::respond(&pages, path, &head.headers).filter(|_| is_read) {
         return Ok(response);
     }
-    if let Some(documents) = context.tokens().documents.as_ref().filter(|_| is_read)
+    if let Some(documents) = context.tokens().documents().filter(|_| is_read)
         && let Some(answer) = documents.respond(path, &head.headers)
     {
         return answer;

@@ -3,11 +3,12 @@
 
 use std::time::Duration;
 
-use auth::authn::VerificationKey;
 use auth::authn::service_account::TokenIssuer;
+use auth::authn::{SigningKey, VerificationKey};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL};
 use http::{HeaderMap, HeaderValue, StatusCode};
+use parking_lot::RwLock;
 use serde_json::json;
 
 use crate::response::{Response, respond};
@@ -24,7 +25,21 @@ pub struct Tokens {
     /// Whether tokens of clients that do not renew them last longer than they ask.
     pub extends: bool,
     /// Documents about the issuer; `None` if it is no address that others could ask.
-    pub documents: Option<IssuerDocuments>,
+    pub documents: RwLock<Option<IssuerDocuments>>,
+}
+
+impl Tokens {
+    /// The documents about the issuer, as they are now.
+    pub fn documents(&self) -> Option<IssuerDocuments> {
+        self.documents.read().clone()
+    }
+
+    /// Signs with another key from now on, and describes other keys.
+    pub fn replace(&self, key: SigningKey, documents: Option<IssuerDocuments>) {
+        // Who verifies learns of a key before it signs.
+        *self.documents.write() = documents;
+        self.issuer.replace_key(key);
+    }
 }
 
 /// Path of the discovery document (OpenID Connect Discovery 1.0, section 4).
@@ -36,7 +51,7 @@ const KEYS_PATH: &str = "/openid/v1/jwks";
 /// Media type of key sets (RFC 7517, section 8.5).
 const KEY_SET: &str = "application/jwk-set+json";
 
-/// Clients may keep the documents for this long; they change with a restart only.
+/// Clients may keep the documents for this long; a key that is no longer used should be verified with for at least as long.
 const CACHE: &str = "public, max-age=3600";
 
 /// The documents by which others verify tokens of this server.

@@ -24,8 +24,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, PKI_DIR};
 use crate::flags::Durability;
+use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
 use crate::{audit, files, host, logging, notify, tokens, upgrade};
 
@@ -55,14 +56,24 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
 
     api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
-    let tls = api::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
+    let tls =
+        api::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
+    tls.name_authorities(&credentials.client_cas);
     let limits =
         Limits { drain_timeout: config.request_timeout.max(config.watch_grace), ..Limits::default() };
-    let serving =
-        tokio::spawn(api::server::serve(listener, tls, handler.clone(), limits, lifecycle.shutdown()));
+    let serving = tokio::spawn(api::server::serve(
+        listener,
+        tls.clone(),
+        handler.clone(),
+        limits,
+        lifecycle.shutdown(),
+    ));
     let following = tokio::spawn({
-        let credentials = credentials.clone();
-        async move { credentials.follow(&bundles).await }
+        let (config, credentials, api) = (config.clone(), credentials.clone(), handler.clone());
+        async move {
+            let followed = Followed { bundles: &bundles, tls: &tls, api: &api };
+            rotation::follow(&config, &credentials, &followed).await;
+        }
     });
     upgrade::bring_up(&config.data_dir, &handler).await?;
     let outcome = api::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
@@ -176,14 +187,15 @@ fn api_of(
         address,
         root_ca,
         tokens,
+        certificates: config.signing.settings(&config.data_dir.join(PKI_DIR)),
         ranges: config.ranges.clone(),
         features: config.features.clone(),
         enablement: config.enablement.clone(),
         fairness: config.fairness,
-        extensions: config.extensions.clone(),
         edge: config.edge.clone(),
         flags: config.flags.clone(),
         tracer,
+        extensions: config.extensions.settings.clone(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
             port: address.port(),

@@ -202,8 +202,8 @@ impl TokenConfig {
         if audiences.is_empty() {
             audiences.clone_from(&issuers);
         }
-        let signing_key =
-            named(flags.service_account_signing_key_file.take()).context("failed to parse service-account-issuer-key-file")?;
+        let signing_key = named(flags.service_account_signing_key_file.take())
+            .context("failed to parse service-account-issuer-key-file")?;
         if let Some(file) = &signing_key {
             SigningKey::from_pem(&file.bytes)
                 .with_context(|| format!("--service-account-signing-key-file {}", file.path.display()))?;
@@ -241,6 +241,8 @@ pub struct Bundles {
     pub proxies: Option<Arc<ClientCertificates>>,
     /// Issuers of tokens.
     pub issuers: Option<Arc<Issuers>>,
+    /// Service account tokens.
+    pub tokens: Arc<ServiceAccountTokens>,
 }
 
 /// Builds the chain. `client_cas` is the PEM bundle of the CAs of client certificates.
@@ -271,7 +273,8 @@ pub fn chain(
     if let Some(tokens) = &config.token_auth {
         chain = chain.with_tokens(tokens.clone());
     }
-    chain = chain.with_tokens(account_tokens);
+    let tokens = Arc::new(account_tokens);
+    chain = chain.with_shared_tokens(tokens.clone());
     if config.bootstrap_tokens {
         chain = chain.with_tokens(BootstrapTokens::new(accounts, domains.bootstrap_type()));
     }
@@ -284,7 +287,7 @@ pub fn chain(
         let tokens = webhook.build(config.tokens.audiences.clone(), naming)?;
         chain = chain.with_remote_tokens(Arc::new(tokens));
     }
-    Ok((chain, Bundles { clients, proxies, issuers }))
+    Ok((chain, Bundles { clients, proxies, issuers, tokens }))
 }
 
 #[cfg(test)]

@@ -22,9 +22,11 @@ use api::version::Releases;
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::authorization::AuthorizationConfig;
-use crate::extension;
+use crate::extension::ExtensionConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
+use crate::pki::Name;
+use crate::signing::SigningConfig;
 use crate::traces::TracingConfig;
 
 /// A valid configuration.
@@ -38,6 +40,10 @@ pub struct Config {
     pub naming: Profile,
     /// The serving certificate, if configured; otherwise the server creates one.
     pub tls_files: Option<TlsFiles>,
+    /// Further names of the server's own serving certificate.
+    pub extra_names: Vec<Name>,
+    /// Who signs certificate requests.
+    pub signing: SigningConfig,
     /// Who may come in.
     pub authentication: AuthenticationConfig,
     /// Authorizers, in order.
@@ -67,7 +73,7 @@ pub struct Config {
     /// Which built-in types are served.
     pub enablement: Enablement,
     /// How extension servers know this one.
-    pub extensions: api::extension::Settings,
+    pub extensions: ExtensionConfig,
     /// What is done to requests before anything is known of them but their head.
     pub edge: api::edge::Settings,
     /// Families of metrics that are not shown.
@@ -136,7 +142,9 @@ impl Config {
         // Zero is a free port, of which the log tells.
         let secure_port = u16::try_from(flags.secure_port).map_err(|_| {
             let port = flags.secure_port;
-            anyhow!("--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
+            anyhow!(
+                "--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+            )
         })?;
         let admission = admission_of(&flags)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
@@ -151,6 +159,8 @@ impl Config {
             ServingCertificate::from_pem(&chain, &key)
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
+        let extra_names = extra_names(&flags.certificates.tls_extra_names)?;
+        let signing = SigningConfig::from_flags(&flags.certificates)?;
         Ranges::check_networks(&flags.service_cluster_ip_range.0).map_err(|why| anyhow!(why))?;
         let types = Registry::new(flags.naming);
         let enablement =
@@ -173,7 +183,7 @@ impl Config {
         let allows_all = authorization.allows_all();
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
-        let extensions = extension::settings(&flags.extension, &authentication)?;
+        let extensions = ExtensionConfig::from_flags(flags.extension, &authentication)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
@@ -186,6 +196,8 @@ impl Config {
             bind: SocketAddr::new(flags.bind_address, secure_port),
             naming: flags.naming,
             tls_files,
+            extra_names,
+            signing,
             authentication,
             authorization,
             ranges: Ranges {
@@ -222,6 +234,15 @@ impl Config {
             log_format: flags.log_format,
         })
     }
+}
+
+/// Names of the flag for them: addresses, and DNS names, of which the first label may be `*`.
+fn extra_names(given: &[String]) -> anyhow::Result<Vec<Name>> {
+    let name = |text: &String| {
+        Name::read(text)
+            .ok_or_else(|| anyhow!("--tls-extra-names: {text:?} is neither a DNS name nor an address"))
+    };
+    given.iter().filter(|text| !text.is_empty()).map(name).collect()
 }
 
 /// Files that the configuration of admission names, relative to its own directory.
@@ -442,6 +463,23 @@ mod tests {
                      --requestheader-allowed-names must be specified to ensure regular client certificates cannot set \
                      authenticating proxy headers for arbitrary users"
                     .to_owned()),
+            ),
+            ("--tls-extra-names=api.example,*.example,10.1.2.3,fd00::1", Ok(())),
+            (
+                "--tls-extra-names=a_b",
+                Err("--tls-extra-names: \"a_b\" is neither a DNS name nor an address".to_owned()),
+            ),
+            (
+                "--cluster-signing-cert-file=DIR/crt",
+                Err("--cluster-signing-cert-file needs --cluster-signing-key-file".to_owned()),
+            ),
+            (
+                "--cluster-signing-cert-file=DIR/crt --cluster-signing-key-file=DIR/key",
+                Err("--cluster-signing-cert-file DIR/crt: the certificate is not that of an authority".to_owned()),
+            ),
+            (
+                "--cluster-signing-duration=5m",
+                Err("--cluster-signing-duration must be at least 10 minutes".to_owned()),
             ),
             ("--request-timeout=0", Err("--request-timeout must be positive".to_owned())),
         ] {

@@ -8,15 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
 use api::allocation::Network;
+use api::metrics::Metrics;
 use api::server::ServingCertificate;
-use auth::authn::x509::{CaBundle, ClientCertificates};
 
-use crate::authentication::Bundles;
-use crate::config::{Config, NamedFile};
+use crate::config::Config;
 use crate::kubeconfig::Connection;
 use crate::pki::{self, Name, Pki};
 use crate::reload::{self, Watched};
-use crate::{files, host, issuers};
+use crate::{expiry, files, host};
 
 /// User and group of the administrator's certificate. Members of the group may do everything.
 const ADMIN: (&str, &str) = ("cluster-admin", "system:masters");
@@ -52,12 +51,14 @@ struct Texts {
     ca: Vec<u8>,
     /// The CA of `chain`: the server's own, or the configured chain itself.
     vouching: Vec<u8>,
+    /// The administrator's certificate.
+    admin: Vec<u8>,
 }
 
 impl Credentials {
     /// Reads or creates everything for a server at `address`, and writes the kubeconfig.
     pub fn prepare(config: &Config, address: SocketAddr) -> anyhow::Result<Self> {
-        let Texts { chain, key, ca, vouching } = texts(config, address)?;
+        let Texts { chain, key, ca, vouching, .. } = texts(config, address)?;
         let serving = ServingCertificate::from_pem(&chain, &key).context("cannot serve the certificate")?;
         let file = config.authentication.client_ca.as_ref();
         let client_cas = joined(&ca, file.map(|file| file.bytes.as_slice()));
@@ -71,38 +72,29 @@ impl Credentials {
         })
     }
 
-    /// Keeps the credentials up to date: reloads configured certificates and CA bundles when they change, renews the
-    /// server's own before they expire.
-    pub async fn follow(&self, bundles: &Bundles) {
-        let issuers = async {
-            if let Some(issuers) = &bundles.issuers {
-                issuers::follow(&self.config.authentication.issuers, issuers).await;
-            }
-        };
-        tokio::join!(self.follow_serving(), self.follow_bundles(bundles), issuers);
+    /// PEM of the authorities of client certificates: the server's own and those of a file.
+    ///
+    /// # Errors
+    /// The server's own cannot be read.
+    pub fn client_cas(&self, file: Option<&[u8]>) -> anyhow::Result<Vec<u8>> {
+        Ok(joined(&texts(&self.config, self.address)?.ca, file))
     }
 
-    /// Reloads the CA bundles. Open connections are judged by the new ones too.
-    async fn follow_bundles(&self, bundles: &Bundles) {
-        let Config { authentication, .. } = &self.config;
-        let path = |file: &NamedFile| file.path.clone();
-        let mut clients = Watched::new(authentication.client_ca.iter().map(path).collect());
-        let mut proxies =
-            Watched::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
-        loop {
-            tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
-            if let Some([bundle]) = clients.changed() {
-                let own = texts(&self.config, self.address).map(|texts| texts.ca);
-                let joined = own.map(|own| joined(&own, Some(bundle)));
-                reload_bundle("--client-ca-file", joined, bundle, &bundles.clients);
-            }
-            if let (Some([bundle]), Some(certificates)) = (proxies.changed(), &bundles.proxies) {
-                reload_bundle("--requestheader-client-ca-file", Ok(bundle.clone()), bundle, certificates);
-            }
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Keeps the serving certificate and the administrator's kubeconfig up to date: reloads a configured certificate when
+    /// it changes, renews the server's own before they expire, and tells when they do.
+    pub async fn follow(&self, metrics: &Metrics) {
+        if let Ok(texts) = texts(&self.config, self.address) {
+            texts.watch(metrics);
         }
+        self.follow_serving(metrics).await;
     }
 
-    async fn follow_serving(&self) {
+    async fn follow_serving(&self, metrics: &Metrics) {
         let given = self.config.tls_files.as_ref();
         let paths = given.map(|files| vec![files.certificate.clone(), files.key.clone()]);
         let mut watched = Watched::new(paths.unwrap_or_default());
@@ -114,8 +106,9 @@ impl Credentials {
                 continue;
             }
             renewed = Instant::now();
-            let replaced = texts(&self.config, self.address).and_then(|Texts { chain, key, .. }| {
-                self.serving.replace(&chain, &key).context("cannot serve the certificate")
+            let replaced = texts(&self.config, self.address).and_then(|texts| {
+                texts.watch(metrics);
+                self.serving.replace(&texts.chain, &texts.key).context("cannot serve the certificate")
             });
             match replaced {
                 Ok(()) => tracing::debug!("serving certificate reloaded"),
@@ -135,20 +128,11 @@ fn joined(own: &[u8], file: Option<&[u8]>) -> Vec<u8> {
     }
 }
 
-/// Replaces a bundle, unless the file has no usable certificate.
-fn reload_bundle(
-    flag: &str,
-    bundle: anyhow::Result<Vec<u8>>,
-    file: &[u8],
-    certificates: &ClientCertificates,
-) {
-    let checked = CaBundle::from_pem(file).map_err(anyhow::Error::from).and(bundle);
-    match checked.and_then(|bundle| Ok(CaBundle::from_pem(&bundle)?)) {
-        Ok(bundle) => {
-            certificates.replace_bundle(bundle);
-            tracing::info!(flag, "CA bundle reloaded");
-        }
-        Err(error) => tracing::warn!(flag, error = %format!("{error:#}"), "still using the old CA bundle"),
+impl Texts {
+    fn watch(&self, metrics: &Metrics) {
+        expiry::watch(metrics, "serving", &self.chain);
+        expiry::watch(metrics, "ca", &self.ca);
+        expiry::watch(metrics, "admin", &self.admin);
     }
 }
 
@@ -181,7 +165,10 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
             // Addresses for clients inside the cluster: that of the server's own service, and the one it points to.
             let own = config.ranges.networks.iter().map(Network::first);
             let inside: Vec<_> = own.chain(config.advertise_address).collect();
-            let pair = pki.serving(&host::serving_names(address.ip(), config.naming, &inside), now)?;
+            let mut names = host::serving_names(address.ip(), config.naming, &inside);
+            names.extend(config.extra_names.iter().cloned());
+            names.extend(config.external_hostname.iter().filter_map(|name| pki::Name::read(name)));
+            let pair = pki.serving(&names, now)?;
             (pair.chain.into_bytes(), pair.key.into_bytes(), pki.ca_pem().into(), None)
         }
     };
@@ -201,7 +188,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
         files::sync_dir(&config.data_dir.join(PKI_DIR))?;
         files::sync_dir(&config.data_dir)?;
     }
-    Ok(Texts { chain, key, ca: pki.ca_pem().into(), vouching })
+    Ok(Texts { chain, key, ca: pki.ca_pem().into(), vouching, admin: client.chain.into_bytes() })
 }
 
 #[cfg(test)]

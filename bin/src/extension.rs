@@ -1,26 +1,62 @@
 //! How extension servers know this one, from the flags.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
+use anyhow::Context;
 use api::extension::Settings;
+use api::server::ServingCertificate;
 
 use crate::authentication::AuthenticationConfig;
 use crate::config::read;
 use crate::flags::ExtensionFlags;
 
-/// Reads the certificate for extension servers, and tells them what `authentication` believes.
-///
-/// # Errors
-/// A file cannot be read, or one of two is missing.
-pub fn settings(flags: &ExtensionFlags, authentication: &AuthenticationConfig) -> anyhow::Result<Settings> {
-    let certificate = match (&flags.proxy_client_cert_file, &flags.proxy_client_key_file) {
-        // As kube-apiserver: one file alone is no certificate.
-        (None, _) | (_, None) => None,
-        (Some(chain), Some(key)) => {
-            Some((read("--proxy-client-cert-file", chain)?, read("--proxy-client-key-file", key)?))
+/// How extension servers know this one.
+#[derive(Clone, Debug)]
+pub struct ExtensionConfig {
+    /// Files of the certificate and the key for them.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The same as it was read.
+    pub settings: Settings,
+}
+
+impl ExtensionConfig {
+    /// Takes the flags, and tells extension servers what `authentication` believes.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub fn from_flags(flags: ExtensionFlags, authentication: &AuthenticationConfig) -> anyhow::Result<Self> {
+        let certificate = match (flags.proxy_client_cert_file, flags.proxy_client_key_file) {
+            // As kube-apiserver: one file alone is no certificate.
+            (None, _) | (_, None) => None,
+            (Some(chain), Some(key)) => Some((chain, key)),
+        };
+        Self::read(certificate, authentication)
+    }
+
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// One cannot be read, or they do not belong together.
+    pub fn read(
+        certificate: Option<(PathBuf, PathBuf)>,
+        authentication: &AuthenticationConfig,
+    ) -> anyhow::Result<Self> {
+        let mut settings = Settings { certificate: None, authentication: told(authentication) };
+        if let Some((chain, key)) = &certificate {
+            let name = chain.display();
+            let pair = (read("--proxy-client-cert-file", chain)?, read("--proxy-client-key-file", key)?);
+            ServingCertificate::from_pem(&pair.0, &pair.1)
+                .with_context(|| format!("--proxy-client-cert-file {name}"))?;
+            settings.certificate = Some(pair);
         }
-    };
-    Ok(Settings { certificate, authentication: told(authentication) })
+        Ok(ExtensionConfig { certificate, settings })
+    }
+
+    /// Files that may change.
+    pub fn files(&self) -> Vec<PathBuf> {
+        self.certificate.iter().flat_map(|(chain, key)| [chain.clone(), key.clone()]).collect()
+    }
 }
 
 /// The members of the ConfigMap that extension servers read: bundles as they are, lists as JSON.

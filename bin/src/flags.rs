@@ -7,6 +7,7 @@ mod audit;
 mod audit_webhook;
 mod authentication;
 mod authorization;
+mod certificates;
 mod edge;
 mod extension;
 mod fairness;
@@ -33,6 +34,7 @@ pub use audit::AuditFlags;
 pub use audit_webhook::AuditWebhookFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
+pub use certificates::CertificateFlags;
 pub use edge::EdgeFlags;
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
@@ -200,6 +202,9 @@ pub struct Flags {
 
     #[command(flatten)]
     pub edge: EdgeFlags,
+
+    #[command(flatten)]
+    pub certificates: CertificateFlags,
 
     #[command(flatten)]
     pub metrics: MetricsFlags,

@@ -28,6 +28,11 @@ const ANSWER_BYTES_MAX: usize = 1 << 20;
 const SYSTEM_BUNDLES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 
+/// PEM of the authorities that the system believes; empty if it has none.
+pub fn system_authorities() -> Vec<u8> {
+    SYSTEM_BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default()
+}
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpsError {
@@ -60,8 +65,7 @@ impl Trust {
     /// Text that is no PEM, or of another kind.
     pub fn new(authorities: &[u8], certificate: Option<(&[u8], &[u8])>) -> Result<Trust, HttpsError> {
         let mut roots = RootCertStore::empty();
-        let system = || SYSTEM_BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default();
-        let text = if authorities.is_empty() { system() } else { authorities.to_vec() };
+        let text = if authorities.is_empty() { system_authorities() } else { authorities.to_vec() };
         for root in CertificateDer::pem_slice_iter(&text).filter_map(Result::ok) {
             // A system's bundle may have entries that this library does not take.
             let _ = roots.add(root);

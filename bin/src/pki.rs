@@ -57,6 +57,28 @@ pub enum Name {
     Ip(IpAddr),
 }
 
+impl Name {
+    /// Reads an address or a DNS name; `None` if a text is neither.
+    pub fn read(text: &str) -> Option<Name> {
+        match text.parse() {
+            Ok(address) => Some(Name::Ip(address)),
+            Err(_) => Name::is_dns(text).then(|| Name::Dns(text.to_ascii_lowercase())),
+        }
+    }
+
+    /// Whether a text is a DNS name, of which the first label may be `*` (RFC 6125, section 6.4.3).
+    fn is_dns(text: &str) -> bool {
+        let name = text.strip_prefix("*.").unwrap_or(text);
+        let is_label = |label: &str| {
+            (1..=63).contains(&label.len())
+                && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+                && !label.starts_with('-')
+                && !label.ends_with('-')
+        };
+        name.len() <= 253 && name.split('.').all(is_label)
+    }
+}
+
 /// The CA of a data directory, and the directory of its certificates.
 pub struct Pki {
     dir: PathBuf,

@@ -9,8 +9,9 @@ use api::policy::EngineAccounts;
 use api::tokens::{IssuerDocuments, Tokens};
 use auth::authn::service_account::{ServiceAccountTokens, TokenIssuer};
 use auth::authn::{NameDomains, SigningKey, VerificationKey};
+use parking_lot::RwLock;
 
-use crate::config::Config;
+use crate::config::{Config, NamedFile};
 use crate::{host, pki};
 
 /// Builds issuer and verifier. Without a configured key the server stores one in its data directory, so that tokens
@@ -22,25 +23,13 @@ pub fn prepare(
     domains: &NameDomains,
 ) -> anyhow::Result<(ServiceAccountTokens, Tokens)> {
     let flags = &config.authentication.tokens;
-    let signing = match &flags.signing_key {
-        Some(file) => SigningKey::from_pem(&file.bytes).with_context(|| file.path.display().to_string())?,
-        None => own_key(&config.data_dir.join("pki"))?,
-    };
-    let mut keys: Vec<VerificationKey> = Vec::new();
-    for file in &flags.keys {
-        keys.extend(VerificationKey::from_pem(&file.bytes).with_context(|| file.path.display().to_string())?);
-    }
-    if !keys.iter().any(|key| key.id() == signing.public().id()) {
-        keys.insert(0, signing.public().clone());
-    }
+    let signing = flags.signing_key.as_ref().map(|file| file.bytes.as_slice());
+    let others: Vec<&[u8]> = flags.keys.iter().map(|file| file.bytes.as_slice()).collect();
+    let keys = Keys::read(config, signing, &others)?;
+    let documents = RwLock::new(keys.documents(config, address));
     let issuer = flags.issuers.first().cloned().unwrap_or_default();
-    let advertised = host::advertised_address(address, config.advertise_address).unwrap_or(address);
-    let shown = match &config.external_hostname {
-        Some(name) => format!("{name}:{}", advertised.port()),
-        None => advertised.to_string(),
-    };
-    let documents = IssuerDocuments::new(&issuer, &keys, flags.keys_uri.as_deref(), &shown);
-    let mut verifier = ServiceAccountTokens::new(flags.issuers.clone(), keys, accounts, domains.clone())
+    let Keys { signing, verifying } = keys;
+    let mut verifier = ServiceAccountTokens::new(flags.issuers.clone(), verifying, accounts, domains.clone())
         .with_audiences(flags.audiences.clone());
     if !flags.lookup {
         verifier = verifier.without_lookup();
@@ -53,6 +42,49 @@ pub fn prepare(
         documents,
     };
     Ok((verifier, tokens))
+}
+
+/// The keys of service account tokens.
+pub struct Keys {
+    /// Signs.
+    pub signing: SigningKey,
+    /// Verify; the signing key is one of them.
+    pub verifying: Vec<VerificationKey>,
+}
+
+impl Keys {
+    /// Reads the contents of the configured files; without a signing key the server's own is used.
+    ///
+    /// # Errors
+    /// One is not a key.
+    pub fn read(config: &Config, signing: Option<&[u8]>, others: &[&[u8]]) -> anyhow::Result<Keys> {
+        let flags = &config.authentication.tokens;
+        let shown = |file: &NamedFile| file.path.display().to_string();
+        let signing = match (signing, &flags.signing_key) {
+            (Some(bytes), Some(file)) => SigningKey::from_pem(bytes).with_context(|| shown(file))?,
+            _ => own_key(&config.data_dir.join("pki"))?,
+        };
+        let mut verifying: Vec<VerificationKey> = Vec::new();
+        for (bytes, file) in others.iter().zip(&flags.keys) {
+            verifying.extend(VerificationKey::from_pem(bytes).with_context(|| shown(file))?);
+        }
+        if !verifying.iter().any(|key| key.id() == signing.public().id()) {
+            verifying.insert(0, signing.public().clone());
+        }
+        Ok(Keys { signing, verifying })
+    }
+
+    /// What others read to verify tokens of a server at `address`.
+    pub fn documents(&self, config: &Config, address: SocketAddr) -> Option<IssuerDocuments> {
+        let flags = &config.authentication.tokens;
+        let issuer = flags.issuers.first().map(String::as_str).unwrap_or_default();
+        let advertised = host::advertised_address(address, config.advertise_address).unwrap_or(address);
+        let shown = match &config.external_hostname {
+            Some(name) => format!("{name}:{}", advertised.port()),
+            None => advertised.to_string(),
+        };
+        IssuerDocuments::new(issuer, &self.verifying, flags.keys_uri.as_deref(), &shown)
+    }
 }
 
 fn own_key(dir: &Path) -> anyhow::Result<SigningKey> {

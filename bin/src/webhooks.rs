@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use api::json::Value;
-use api::outgoing::{self, Credentials, Endpoint, Failure};
+use api::outgoing::{self, Failure};
 use auth::authn::jwt::{FetchError, Fetched};
 use auth::authn::webhook::{Reviewer, WebhookTokens};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use http::Uri;
 
 use crate::flags::Profile;
 use crate::issuers::opening;
-use crate::kubeconfig::Access;
+use crate::kubeconfig::{Settings, Source};
 
 /// Attempts for one review, while the other server is overloaded or broken.
 const ATTEMPTS: u32 = 5;
@@ -67,7 +67,7 @@ impl WebhookConfig {
 /// Another server that is sent reviews: one of a kubeconfig file.
 #[derive(Clone)]
 pub struct Remote {
-    endpoint: Endpoint,
+    source: Arc<Source>,
     agent: String,
     timeout: Duration,
 }
@@ -81,27 +81,21 @@ impl Remote {
     /// # Errors
     /// An unusable file, in the words of kube-apiserver.
     pub fn read(path: &Path, timeout: Option<Duration>, naming: Profile) -> anyhow::Result<Remote> {
-        let access = access(path)?;
-        let server = with_scheme(&access.server)?;
+        let settings = access(path)?;
+        let server = with_scheme(&settings.server)?;
         let timeout = timeout.unwrap_or(TIMEOUT);
         let separator = if server.contains('?') { '&' } else { '?' };
         let url: Uri = format!("{server}{separator}timeout={}", go_seconds(timeout)).parse()?;
-        let credentials = Credentials {
-            authorities: &access.ca_pem,
-            server_name: access.server_name.as_deref(),
-            certificate: access.certificate.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice())),
-            token: access.token.as_deref(),
-            is_unverified: false,
-        };
-        let endpoint = Endpoint::with(url, &credentials).map_err(|why| anyhow!(why))?;
-        Ok(Remote { endpoint, agent: naming.system("apiserver"), timeout })
+        let source = Source::new(settings, url)?;
+        Ok(Remote { source: Arc::new(source), agent: naming.system("apiserver"), timeout })
     }
 }
 
 /// A server with its scheme, which may be left out where nothing follows the host.
 fn with_scheme(server: &str) -> anyhow::Result<String> {
     let is_whole = |uri: &Uri| {
-        uri.scheme_str().is_some_and(|scheme| !scheme.is_empty()) && uri.host().is_some_and(|host| !host.is_empty())
+        uri.scheme_str().is_some_and(|scheme| !scheme.is_empty())
+            && uri.host().is_some_and(|host| !host.is_empty())
     };
     if server.parse().is_ok_and(|uri| is_whole(&uri)) {
         return Ok(server.to_owned());
@@ -135,7 +129,7 @@ fn go_seconds(time: Duration) -> String {
 }
 
 /// The server of a kubeconfig file; what is wrong with it in the words of kube-apiserver.
-fn access(path: &Path) -> anyhow::Result<Access> {
+fn access(path: &Path) -> anyhow::Result<Settings> {
     let text = std::fs::read(path).map_err(|error| {
         let why = opening(path, &error).to_string();
         anyhow!(why.replacen("open ", "stat ", 1))
@@ -198,7 +192,7 @@ fn access(path: &Path) -> anyhow::Result<Access> {
         ));
     }
     match errors.as_slice() {
-        [] => Access::read(path),
+        [] => Settings::read(path),
         [error] => Err(anyhow!("invalid configuration: {error}")),
         errors => Err(anyhow!("invalid configuration: [{}]", errors.join(", "))),
     }
@@ -216,13 +210,23 @@ impl Remote {
         mut delay: Duration,
         is_given_up: impl Fn() -> bool,
     ) -> Result<outgoing::Answer, Failure> {
-        let Remote { endpoint, agent, timeout } = self;
+        let Remote { source, agent, timeout } = self;
         let mut attempt = 1;
         loop {
-            let failure = match outgoing::post(endpoint, agent, body.clone(), *timeout).await {
+            let endpoint = source.endpoint().await;
+            let endpoint =
+                endpoint.map_err(|error| Failure::Other(format!("getting credentials: {error:#}")))?;
+            let failure = match outgoing::post(&endpoint, agent, body.clone(), *timeout).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
+            if matches!(&failure, Failure::Code { code: 401, .. })
+                && attempt < ATTEMPTS
+                && source.refused().await
+            {
+                attempt += 1;
+                continue;
+            }
             let is_passing = matches!(&failure, Failure::Code { code: 429 | 500 | 504, .. });
             if attempt == ATTEMPTS || !is_passing || is_given_up() {
                 return Err(failure);

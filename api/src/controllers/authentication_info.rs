@@ -25,8 +25,10 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let resource = loopback.resource(&target)?;
     let key = store::key(resource, &target.namespace, NAME);
     let mut tail = api.engine().tail(api.engine().revision(), key)?;
-    let wanted = &api.extensions().settings().authentication;
+    let mut changes = api.extensions().setting_changes();
     loop {
+        changes.borrow_and_update();
+        let wanted = &api.extensions().settings().authentication;
         match loopback.get(&target)? {
             None => {
                 let text = |members: &[(&str, &str)]| {
@@ -54,6 +56,10 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
                 }
             }
         }
-        tail.next(EVENTS_MAX).await?;
+        tokio::select! {
+            events = tail.next(EVENTS_MAX) => drop(events?),
+            // The sender lives as long as the server.
+            _ = changes.changed() => {}
+        }
     }
 }

@@ -15,6 +15,7 @@ pub mod aggregation;
 pub mod api_services;
 mod authentication_info;
 mod bootstrap_tokens;
+mod certificates;
 mod condition;
 mod contents;
 pub mod definitions;
@@ -83,6 +84,9 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     run!("persistentvolumeclaim-protection-controller", storage_protection::follow);
     run!("token-cleaner-controller", bootstrap_tokens::clean);
     run!("bootstrap-signer-controller", bootstrap_tokens::sign);
+    run!("certificatesigningrequest-approving-controller", certificates::approve);
+    run!("certificatesigningrequest-signing-controller", certificates::sign);
+    run!("certificatesigningrequest-cleaner-controller", certificates::clean);
     if api.collects_garbage() {
         run!("garbage-collector-controller", garbage::follow);
     }

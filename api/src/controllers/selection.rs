@@ -4,8 +4,11 @@
 use std::fmt;
 
 /// The controllers of this server, by the names upstream gives them and the shorter ones it had before.
-pub const KNOWN: [(&str, &str); 11] = [
+pub const KNOWN: [(&str, &str); 14] = [
     ("bootstrap-signer-controller", "bootstrapsigner"),
+    ("certificatesigningrequest-approving-controller", "csrapproving"),
+    ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
+    ("certificatesigningrequest-signing-controller", "csrsigning"),
     ("clusterrole-aggregation-controller", "clusterrole-aggregation"),
     ("garbage-collector-controller", "garbagecollector"),
     ("namespace-controller", "namespace"),
@@ -76,15 +79,15 @@ mod tests {
     #[test]
     fn controllers_are_selected_as_upstream_selects_them() {
         for (text, running) in [
-            ("*", Ok(9)),
+            ("*", Ok(12)),
             ("", Ok(0)),
             ("-namespace-controller", Ok(0)),
-            ("*,-namespace-controller", Ok(8)),
-            ("-namespace,*", Ok(8)),
+            ("*,-namespace-controller", Ok(11)),
+            ("-namespace,*", Ok(11)),
             ("namespace", Ok(1)),
             ("namespace,-namespace", Ok(1)),
-            ("*,garbagecollector", Ok(9)),
-            ("*,tokencleaner", Ok(10)),
+            ("*,garbagecollector", Ok(12)),
+            ("*,tokencleaner", Ok(13)),
             ("bootstrapsigner,tokencleaner", Ok(2)),
             ("*,nobody", Err("\"nobody\" is not in the list of known controllers")),
             ("-*", Err("\"*\" is not in the list of known controllers")),

@@ -20,6 +20,7 @@ use auth::User;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use parking_lot::RwLock;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use tokio::sync::watch;
 
 use crate::discovery::Foreign;
 use crate::json::{Object, Value};
@@ -37,7 +38,9 @@ pub struct Settings {
 
 /// The extension servers.
 pub struct Extensions {
-    settings: Settings,
+    settings: ArcSwap<Settings>,
+    /// Told when the settings change.
+    changes: watch::Sender<()>,
     table: ArcSwap<BTreeMap<(String, String), Arc<Extension>>>,
 }
 
@@ -50,7 +53,7 @@ pub struct Extension {
     pub service: Service,
     spec: Value,
     /// How it is called, but for the address of its service; or why it cannot be.
-    endpoint: Result<Endpoint, String>,
+    endpoint: RwLock<Result<Endpoint, String>>,
     state: RwLock<State>,
 }
 
@@ -73,12 +76,27 @@ pub struct Told {
 impl Extensions {
     /// None so far.
     pub fn new(settings: Settings) -> Extensions {
-        Extensions { settings, table: ArcSwap::default() }
+        let (changes, _) = watch::channel(());
+        Extensions { settings: ArcSwap::from_pointee(settings), changes, table: ArcSwap::default() }
     }
 
     /// What an operator set.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Calls the servers with other credentials from the next request on, and tells them other things.
+    pub fn replace_settings(&self, settings: Settings) {
+        for extension in self.all() {
+            *extension.endpoint.write() = endpoint(&extension.spec, &extension.service, &settings);
+        }
+        self.settings.store(Arc::new(settings));
+        self.changes.send_replace(());
+    }
+
+    /// Wakes when the settings change.
+    pub fn setting_changes(&self) -> watch::Receiver<()> {
+        self.changes.subscribe()
     }
 
     /// The server of a path below `/apis/<group>/<version>`.
@@ -103,6 +121,7 @@ impl Extensions {
         let before = self.table.load_full();
         let mut table = BTreeMap::new();
         let mut is_changed = false;
+        let settings = self.settings();
         for object in services {
             let Some(spec) =
                 object.get("spec").filter(|spec| spec.get("service").is_some_and(|s| !s.is_null()))
@@ -112,7 +131,7 @@ impl Extensions {
             let key = (spec.str_at(&["group"]).to_owned(), spec.str_at(&["version"]).to_owned());
             let known = before.get(&key).filter(|known| known.spec == *spec).cloned();
             is_changed |= known.is_none();
-            let extension = known.unwrap_or_else(|| Arc::new(Extension::read(object, spec, &self.settings)));
+            let extension = known.unwrap_or_else(|| Arc::new(Extension::read(object, spec, &settings)));
             table.insert(key, extension);
         }
         is_changed |= table.len() != before.len();
@@ -146,7 +165,7 @@ impl Extension {
         let service = Service::read(spec.get("service").unwrap_or(&Value::Null));
         Extension {
             name: object.str_at(&["metadata", "name"]).to_owned(),
-            endpoint: endpoint(spec, &service, settings),
+            endpoint: RwLock::new(endpoint(spec, &service, settings)),
             service,
             spec: spec.clone(),
             state: RwLock::default(),
@@ -180,7 +199,7 @@ impl Extension {
     /// Why it cannot be reached.
     pub fn endpoint(&self, service: Option<&Object>) -> Result<Endpoint, String> {
         let (host, port) = self.service.address(service)?;
-        self.endpoint.as_ref().map_err(String::clone)?.moved(host, port)
+        self.endpoint.read().as_ref().map_err(String::clone)?.moved(host, port)
     }
 }
 
@@ -275,7 +294,8 @@ mod tests {
         let extensions = Extensions::new(Settings::default());
         extensions.configure(&[service("v1", "")]);
         let found = extensions.all().remove(0);
-        let told = || Told { resources: parse(br#"{"resources":[]}"#).ok(), openapi: Some("/o?hash=1".to_owned()) };
+        let told =
+            || Told { resources: parse(br#"{"resources":[]}"#).ok(), openapi: Some("/o?hash=1".to_owned()) };
         assert!(found.found(true, told()));
         assert!(!found.found(true, told()));
         assert!(found.has_openapi());

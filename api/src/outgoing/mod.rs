@@ -11,17 +11,20 @@
 mod answer;
 mod client;
 mod error;
+mod proxy;
 
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use flate2::read::GzDecoder;
 use http::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
@@ -40,6 +43,7 @@ use crate::traces;
 pub use answer::Review;
 pub use client::{Client, Service};
 pub use error::Failure;
+use proxy::Proxy;
 
 /// Most bytes of an answer that are read: far more than any object may have.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -57,8 +61,10 @@ pub struct Endpoint {
     /// Name that the server's certificate must have.
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
-    /// The header that says who asks.
-    token: Option<HeaderValue>,
+    /// The headers that say who asks.
+    identity: HeaderMap,
+    /// The proxy that the connection goes through.
+    proxy: Option<Proxy>,
 }
 
 /// How a server is known, and who asks it.
@@ -74,6 +80,12 @@ pub struct Credentials<'c> {
     pub token: Option<&'c str>,
     /// Whether any certificate of the server will do.
     pub is_unverified: bool,
+    /// User and password (RFC 7617).
+    pub basic: Option<(&'c str, &'c str)>,
+    /// Further headers that say who asks, or for whom.
+    pub headers: &'c [(String, String)],
+    /// URL of a proxy.
+    pub proxy: Option<&'c str>,
 }
 
 impl Endpoint {
@@ -98,16 +110,8 @@ impl Endpoint {
         let name = credentials.server_name.unwrap_or(&host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no host name"))?;
         let tls = Arc::new(tls(credentials)?);
-        let token = match credentials.token {
-            Some(token) => {
-                let mut token = HeaderValue::try_from(format!("Bearer {token}"))
-                    .map_err(|_| "the token contains characters that a header cannot carry".to_owned())?;
-                token.set_sensitive(true);
-                Some(token)
-            }
-            None => None,
-        };
-        Ok(Endpoint { url, address: (host, port), name, tls, token })
+        let proxy = credentials.proxy.map(Proxy::read).transpose()?;
+        Ok(Endpoint { url, address: (host, port), name, tls, identity: identity(credentials)?, proxy })
     }
 
     /// Why there is no call, in the words of a call that failed.
@@ -211,6 +215,7 @@ where
     let authority = HeaderValue::from_str(authority).map_err(|error| Failure::Other(error.to_string()))?;
     request.headers_mut().insert(HOST, authority);
     traces::propagate(request.headers_mut());
+    request.headers_mut().extend(endpoint.identity.clone());
     let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
     Ok(Opened { response, connection })
 }
@@ -243,7 +248,10 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (host, port) = &endpoint.address;
-    let stream = dial(host, *port).await?;
+    let stream = match &endpoint.proxy {
+        Some(proxy) => proxy.dial(host, *port).await?,
+        None => dial(host, *port).await?,
+    };
     let _ = stream.set_nodelay(true);
     let connector = TlsConnector::from(endpoint.tls.clone());
     let stream =
@@ -282,8 +290,8 @@ async fn exchange(
     let path = endpoint.url.path_and_query().map_or("/", |path| path.as_str());
     let authority = endpoint.url.authority().map_or("", |authority| authority.as_str());
     let mut request = Request::builder();
-    if let Some(token) = &endpoint.token {
-        request = request.header(AUTHORIZATION, token);
+    for (name, value) in &endpoint.identity {
+        request = request.header(name, value);
     }
     let mut request = request
         .method(Method::POST)
@@ -364,6 +372,29 @@ fn judge(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Result<Answer, F
         return Err(Failure::Code { code, text });
     }
     Ok(Answer { code, body })
+}
+
+/// The headers that say who asks.
+fn identity(credentials: &Credentials<'_>) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    let authorization = match (credentials.token, credentials.basic) {
+        (Some(token), _) => Some(("token", format!("Bearer {token}"))),
+        (None, Some((user, password))) => {
+            Some(("password", format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))))
+        }
+        (None, None) => None,
+    };
+    let odd = |what: &str| format!("the {what} contains characters that a header cannot carry");
+    if let Some((what, authorization)) = authorization {
+        let mut value = HeaderValue::try_from(authorization).map_err(|_| odd(what))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    for (name, value) in credentials.headers {
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| odd("name of a header"))?;
+        headers.append(name, HeaderValue::try_from(value.as_str()).map_err(|_| odd("user to act as"))?);
+    }
+    Ok(headers)
 }
 
 fn tls(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
 use rustls::pki_types::CertificateDer;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -39,7 +38,7 @@ pub struct Drained {
 
 /// State that all connections of a server share.
 struct Shared<H> {
-    tls: TlsAcceptor,
+    tls: Arc<tls::Tls>,
     server: Server<H>,
     cut: watch::Receiver<bool>,
 }
@@ -50,7 +49,7 @@ struct Shared<H> {
 /// [`Limits::drain_timeout`] is cut. Handlers end long responses themselves when the shutdown begins.
 pub async fn serve<H: Handler>(
     listener: TcpListener,
-    tls: Arc<ServerConfig>,
+    tls: Arc<tls::Tls>,
     handler: Arc<H>,
     limits: Limits,
     shutdown: Shutdown,
@@ -58,7 +57,7 @@ pub async fn serve<H: Handler>(
     let permits = Arc::new(Semaphore::new(limits.connections_max as usize));
     let (cut_sender, cut) = watch::channel(false);
     let server = Server { handler, protocols: Protocols::new(&limits), limits, shutdown };
-    let shared = Arc::new(Shared { tls: TlsAcceptor::from(tls), server, cut });
+    let shared = Arc::new(Shared { tls, server, cut });
     tokio::select! {
         () = shared.server.shutdown.begun() => {}
         () = accept_all(&listener, &permits, &shared) => {}
@@ -167,7 +166,7 @@ async fn converse<H: Handler>(
             wire.shutdown().await?;
             return Ok(None);
         }
-        shared.tls.accept(wire).await.map(Some)
+        TlsAcceptor::from(shared.tls.current()).accept(wire).await.map(Some)
     };
     // Boxed, because it needs much room for a moment, and the connection may live for days.
     let handshake = tokio::time::timeout(limits.handshake_timeout, handshake);

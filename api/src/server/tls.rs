@@ -2,7 +2,8 @@
 //!
 //! A client certificate is requested but optional. The handshake only proves possession of its key; authentication
 //! checks its issuer. So a client with an unknown certificate can still authenticate with a token, and a changed CA
-//! bundle needs no new listener. The crypto provider is named explicitly.
+//! bundle needs no new listener. The handshake names the authorities whose certificates are wanted, so that a client with
+//! several certificates can choose ([`Tls::name_authorities`]). The crypto provider is named explicitly.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +20,8 @@ use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, ProtocolVersion, ServerConfig, SignatureScheme, SupportedCipherSuite,
+    DigitallySignedStruct, DistinguishedName, ProtocolVersion, RootCertStore, ServerConfig, SignatureScheme,
+    SupportedCipherSuite,
 };
 
 use crate::clock;
@@ -151,6 +153,30 @@ impl TlsSettings {
     }
 }
 
+/// The TLS side of the listener. What is named to clients can be replaced; it takes effect with the next handshake.
+pub struct Tls {
+    certificate: Arc<ServingCertificate>,
+    settings: TlsSettings,
+    provider: Arc<CryptoProvider>,
+    current: ArcSwap<ServerConfig>,
+}
+
+impl Tls {
+    /// Names the authorities of a PEM bundle as those whose client certificates are wanted; entries that cannot be read
+    /// are left out.
+    pub fn name_authorities(&self, bundle: &[u8]) {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(bundle).filter_map(Result::ok));
+        let next = config(self.certificate.clone(), &self.settings, &self.provider, roots.subjects());
+        self.current.store(Arc::new(next));
+    }
+
+    /// The configuration of the next handshake.
+    pub(super) fn current(&self) -> Arc<ServerConfig> {
+        self.current.load_full()
+    }
+}
+
 /// The TLS side of the listener: 1.2 and 1.3, HTTP/2 before HTTP/1.1 if it is served, client certificates asked for.
 ///
 /// # Errors
@@ -158,21 +184,40 @@ impl TlsSettings {
 pub fn server_config(
     certificate: Arc<ServingCertificate>,
     settings: &TlsSettings,
-) -> Result<Arc<ServerConfig>, String> {
+) -> Result<Arc<Tls>, String> {
     let provider = Arc::new(settings.provider()?);
+    let current = config(certificate.clone(), settings, &provider, Vec::new());
+    Ok(Arc::new(Tls {
+        certificate,
+        settings: settings.clone(),
+        provider,
+        current: ArcSwap::from_pointee(current),
+    }))
+}
+
+fn config(
+    certificate: Arc<ServingCertificate>,
+    settings: &TlsSettings,
+    provider: &Arc<CryptoProvider>,
+    authorities: Vec<DistinguishedName>,
+) -> ServerConfig {
     let versions: &[_] = if settings.is_modern { &[&TLS13] } else { &[&TLS13, &TLS12] };
+    let ask = AskForCertificate { provider: provider.clone(), authorities };
     let mut config = ServerConfig::builder_with_details(provider.clone(), Arc::new(Clock))
         .with_protocol_versions(versions)
-        .map_err(|error| error.to_string())?
-        .with_client_cert_verifier(Arc::new(AskForCertificate(provider)))
+        .expect("the settings leave cipher suites for each of these versions")
+        .with_client_cert_verifier(Arc::new(ask))
         .with_cert_resolver(certificate);
     let protocols: &[&[u8]] = if settings.serves_http2 { &[HTTP2, HTTP1] } else { &[HTTP1] };
     config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-    Ok(Arc::new(config))
+    config
 }
 
 #[derive(Debug)]
-struct AskForCertificate(Arc<CryptoProvider>);
+struct AskForCertificate {
+    provider: Arc<CryptoProvider>,
+    authorities: Vec<DistinguishedName>,
+}
 
 impl ClientCertVerifier for AskForCertificate {
     fn client_auth_mandatory(&self) -> bool {
@@ -180,8 +225,7 @@ impl ClientCertVerifier for AskForCertificate {
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // No hints: clients then send whatever they have, and the authenticators may trust several CAs.
-        &[]
+        &self.authorities
     }
 
     fn verify_client_cert(
@@ -199,7 +243,7 @@ impl ClientCertVerifier for AskForCertificate {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -208,11 +252,11 @@ impl ClientCertVerifier for AskForCertificate {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }
 

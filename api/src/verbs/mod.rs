@@ -255,4 +255,3 @@ fn keep_empty(object: &mut Value, given: &Value) {
         _ => {}
     }
 }
-

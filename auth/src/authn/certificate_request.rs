@@ -1,8 +1,18 @@
-//! Certificate requests (PKCS #10 in PEM): whom the certificate would be for.
+//! Certificate requests (PKCS #10 in PEM, RFC 2986): whom the certificate would be for, and what it would be good for.
+//!
+//! The signature of a request proves that its sender has the key. [`Request::from_pem`] checks it; [`subject`] only reads.
+//! Names are those of RFC 5280, section 4.2.1.6; other kinds of names in a request are neither kept nor reported.
 
+use x509_parser::der_parser::oid::Oid;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
 use x509_parser::pem::parse_x509_pem;
 use x509_parser::prelude::{FromDer, X509CertificationRequest};
+
+use super::der::{self, Element};
+
+/// Most bytes of a request that is read: one has a few thousand, with many names.
+pub const REQUEST_BYTES_MAX: usize = 64 << 10;
 
 /// The subject of a request: who the holder of the certificate would be.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -11,6 +21,39 @@ pub struct Subject {
     pub common_name: String,
     /// All organizations, in their order.
     pub organizations: Vec<String>,
+}
+
+/// The alternative names of a request.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Names {
+    /// DNS names.
+    pub dns: Vec<String>,
+    /// Mail addresses.
+    pub emails: Vec<String>,
+    /// Addresses of four or sixteen bytes.
+    pub addresses: Vec<Vec<u8>>,
+    /// URIs.
+    pub uris: Vec<String>,
+}
+
+impl Names {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        *self == Names::default()
+    }
+}
+
+/// A request whose signature is right.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Request {
+    /// Whom it is for.
+    pub subject: Subject,
+    /// What else the subject is called.
+    pub names: Names,
+    /// The subject as the request has it, in DER.
+    pub(super) subject_der: Vec<u8>,
+    /// The public key with its algorithm, in DER.
+    pub(super) key_der: Vec<u8>,
 }
 
 /// Why a request cannot be read.
@@ -25,6 +68,9 @@ pub enum RequestError {
     /// A part of the subject is no text.
     #[error("malformed subject")]
     MalformedSubject,
+    /// The key of the request did not sign it, or is of a kind that is not supported.
+    #[error("the signature of the certificate request cannot be verified")]
+    Signature,
 }
 
 /// Reads the subject of the first request in `pem`. The signature is not checked.
@@ -32,27 +78,85 @@ pub enum RequestError {
 /// # Errors
 /// There is none, or it is malformed.
 pub fn subject(pem: &[u8]) -> Result<Subject, RequestError> {
+    let block = block(pem)?;
+    let (_, request) = X509CertificationRequest::from_der(&block).map_err(|_| RequestError::Malformed)?;
+    subject_of(&request)
+}
+
+/// The first block of `pem`, which must be a request.
+fn block(pem: &[u8]) -> Result<Vec<u8>, RequestError> {
+    if pem.len() > REQUEST_BYTES_MAX {
+        return Err(RequestError::Malformed);
+    }
     let (_, block) = parse_x509_pem(pem).map_err(|_| RequestError::NoRequest)?;
     if block.label != "CERTIFICATE REQUEST" {
         return Err(RequestError::NoRequest);
     }
-    let (_, request) =
-        X509CertificationRequest::from_der(&block.contents).map_err(|_| RequestError::Malformed)?;
+    Ok(block.contents)
+}
+
+fn subject_of(request: &X509CertificationRequest<'_>) -> Result<Subject, RequestError> {
     let mut subject = Subject::default();
     for attribute in request.certification_request_info.subject.iter_attributes() {
+        let is = |oid: &Oid<'_>| attribute.attr_type() == oid;
         let text = || attribute.as_str().map(str::to_owned).map_err(|_| RequestError::MalformedSubject);
-        if *attribute.attr_type() == OID_X509_COMMON_NAME {
+        if is(&OID_X509_COMMON_NAME) {
             subject.common_name = text()?;
-        } else if *attribute.attr_type() == OID_X509_ORGANIZATION_NAME {
+        } else if is(&OID_X509_ORGANIZATION_NAME) {
             subject.organizations.push(text()?);
         }
     }
     Ok(subject)
 }
 
+impl Request {
+    /// Reads the first request in `pem` and verifies that its own key signed it.
+    ///
+    /// # Errors
+    /// There is none, it is malformed, or its signature is wrong.
+    pub fn from_pem(pem: &[u8]) -> Result<Request, RequestError> {
+        let block = block(pem)?;
+        let malformed = |_| RequestError::Malformed;
+        let (rest, request) =
+            X509CertificationRequest::from_der(&block).map_err(|_| RequestError::Malformed)?;
+        if !rest.is_empty() {
+            return Err(RequestError::Malformed);
+        }
+        let info = &request.certification_request_info;
+        let key_der = info.subject_pki.raw.to_vec();
+        let [signed, algorithm, signature] = Element::children(&block).map_err(malformed)?;
+        let [key_algorithm, _] = Element::children(&key_der).map_err(malformed)?;
+        let key = &*info.subject_pki.subject_public_key.data;
+        let signature = signature.bits().ok_or(RequestError::Malformed)?;
+        if !der::is_signed((key_algorithm.content, key), signed.whole, (algorithm.content, signature)) {
+            return Err(RequestError::Signature);
+        }
+        let mut names = Names::default();
+        for extension in request.requested_extensions().into_iter().flatten() {
+            if let ParsedExtension::SubjectAlternativeName(said) = extension {
+                said.general_names.iter().for_each(|name| names.add(name));
+            }
+        }
+        let subject = subject_of(&request)?;
+        Ok(Request { subject, names, subject_der: info.subject.as_raw().to_vec(), key_der })
+    }
+}
+
+impl Names {
+    fn add(&mut self, name: &GeneralName<'_>) {
+        match name {
+            GeneralName::DNSName(name) => self.dns.push((*name).to_owned()),
+            GeneralName::RFC822Name(name) => self.emails.push((*name).to_owned()),
+            GeneralName::URI(name) => self.uris.push((*name).to_owned()),
+            GeneralName::IPAddress(bytes) => self.addresses.push(bytes.to_vec()),
+            _ => {}
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use rcgen::{CertificateParams, DnType, KeyPair};
+    use rcgen::{CertificateParams, DnType, KeyPair, SanType};
 
     use super::*;
 
@@ -62,21 +166,55 @@ mod tests {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, "system:node:a");
         params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
+        params.subject_alt_names = vec![
+            SanType::DnsName("a.example".try_into().unwrap()),
+            SanType::IpAddress([10, 0, 0, 7].into()),
+            SanType::URI("spiffe://a".try_into().unwrap()),
+        ];
         let request = params.serialize_request(&key).unwrap().pem().unwrap();
         let read = subject(request.as_bytes()).unwrap();
         assert_eq!(
-            (&*read.common_name, read.organizations),
-            ("system:node:a", vec!["system:nodes".to_owned()])
+            (&*read.common_name, &read.organizations),
+            ("system:node:a", &vec!["system:nodes".to_owned()])
         );
+        let whole = Request::from_pem(request.as_bytes()).unwrap();
+        assert_eq!(whole.subject, read);
+        let Names { dns, emails, addresses, uris } = whole.names;
+        assert_eq!((dns, emails), (vec!["a.example".to_owned()], vec![]));
+        assert_eq!((addresses, uris), (vec![vec![10, 0, 0, 7]], vec!["spiffe://a".to_owned()]));
+
         let certificate = params.self_signed(&key).unwrap().pem();
         let label = |text: &str| format!("-----{text} CERTIFICATE REQUEST-----");
         let cut = format!("{}\nAAAA\n{}\n", label("BEGIN"), label("END"));
+        let huge = " ".repeat(REQUEST_BYTES_MAX + 1);
         for (text, want) in [
             ("", RequestError::NoRequest),
             (&*certificate, RequestError::NoRequest),
             (&*cut, RequestError::Malformed),
+            (&*huge, RequestError::Malformed),
         ] {
             assert_eq!(subject(text.as_bytes()).unwrap_err(), want, "{text}");
+            assert_eq!(Request::from_pem(text.as_bytes()).unwrap_err(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_must_be_signed_by_its_own_key() {
+        let algorithms = [
+            &rcgen::PKCS_ECDSA_P256_SHA256,
+            &rcgen::PKCS_ECDSA_P384_SHA384,
+            &rcgen::PKCS_ED25519,
+            &rcgen::PKCS_RSA_SHA256,
+        ];
+        for algorithm in algorithms {
+            let key = KeyPair::generate_for(algorithm).unwrap();
+            let request = CertificateParams::default().serialize_request(&key).unwrap();
+            assert!(Request::from_pem(request.pem().unwrap().as_bytes()).is_ok(), "{algorithm:?}");
+            let mut der = request.der().to_vec();
+            let at = der.iter().rposition(|byte| *byte != 0).unwrap();
+            der[at] ^= 1;
+            let text = der::pem("CERTIFICATE REQUEST", &der);
+            assert_eq!(Request::from_pem(text.as_bytes()), Err(RequestError::Signature), "{algorithm:?}");
         }
     }
 }

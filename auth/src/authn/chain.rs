@@ -208,7 +208,7 @@ impl Anonymous {
 pub struct Authenticator {
     request_headers: Option<RequestHeaders>,
     certificates: Option<Arc<ClientCertificates>>,
-    tokens: Vec<Box<dyn TokenAuthenticator>>,
+    tokens: Vec<Arc<dyn TokenAuthenticator>>,
     remote: Vec<Arc<dyn RemoteTokenAuthenticator>>,
     remembered: Remembered,
     audiences: Vec<String>,
@@ -245,7 +245,14 @@ impl Authenticator {
     /// Adds a kind of bearer token, asked after those added before.
     #[must_use]
     pub fn with_tokens(mut self, tokens: impl TokenAuthenticator + 'static) -> Authenticator {
-        self.tokens.push(Box::new(tokens));
+        self.tokens.push(Arc::new(tokens));
+        self
+    }
+
+    /// The same, for one that is changed while it is asked.
+    #[must_use]
+    pub fn with_shared_tokens(mut self, tokens: Arc<dyn TokenAuthenticator>) -> Authenticator {
+        self.tokens.push(tokens);
         self
     }
 

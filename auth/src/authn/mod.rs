@@ -5,8 +5,10 @@
 
 pub mod bearer;
 pub mod bootstrap;
+pub mod certificate_authority;
 pub mod certificate_request;
 mod chain;
+mod der;
 pub mod jws;
 pub mod jwt;
 mod remembered;

@@ -6,12 +6,13 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use api::backup;
 use api::naming;
+use api::outgoing::Opened;
 use api::server::BODY_BYTES_MAX;
 use engine::offline::{Damage, Ready, Receiver};
 
 use crate::cli::progress::Progress;
 use crate::client::{self, Client};
-use crate::kubeconfig::Access;
+use crate::kubeconfig::Settings;
 
 /// Receives a backup of the server of `kubeconfig`, at the address `server` if given, to become the store `store`.
 /// Returns it with the naming profile of the server.
@@ -21,7 +22,7 @@ pub fn receive(
     store: &Path,
     on_damage: impl FnMut(&Damage),
 ) -> anyhow::Result<(Ready, &'static str)> {
-    let client = Client::new(Access::read(kubeconfig)?, server)?;
+    let client = Client::new(Settings::read(kubeconfig)?, server)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(transfer(&client, store, on_damage))
 }
@@ -35,7 +36,8 @@ async fn transfer(
     let mut progress = Progress::new("check existing segments", 0);
     let held = receiver.held(BODY_BYTES_MAX, |done, total| progress.update_of(done, total));
     drop(progress);
-    let response = client.post(backup::PATH, held).await?;
+    // The connection lasts until the body is read.
+    let Opened { response, connection: _connection } = client.post(backup::PATH, held).await?;
     let profile = response.headers().get(backup::NAMING).and_then(|value| value.to_str().ok());
     let Some(naming) = naming::ALL.iter().find(|naming| Some(naming.profile) == profile) else {
         bail!("the server does not state the naming profile of its store");

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Only the result of the signature check is cached. Dates, audiences and objects are checked at every use, so a
-//! token ends as soon as its account or pod is deleted. A token without audiences is for this server.
+//! token ends as soon as its account or pod is deleted. A token without audiences is for this server. Keys are replaced
+//! together with that cache, so that no token outlives the key that it was checked with.
 
 mod bound;
 mod issue;
@@ -16,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -213,14 +214,25 @@ enum Kind {
 /// The authenticator of service account tokens.
 pub struct ServiceAccountTokens {
     issuers: HashSet<String>,
-    keys: Vec<VerificationKey>,
+    keys: RwLock<Arc<Keys>>,
     accounts: Arc<dyn AccountSource>,
     domains: NameDomains,
     /// Audiences of tokens that name none.
     audiences: Vec<String>,
     /// Whether the secrets of legacy tokens are looked up.
     lookup: bool,
+}
+
+/// Keys, and the tokens that they were seen to have signed.
+struct Keys {
+    keys: Vec<VerificationKey>,
     signed: Mutex<HashMap<[u8; 32], Arc<Signed>>>,
+}
+
+impl Keys {
+    fn new(keys: Vec<VerificationKey>) -> RwLock<Arc<Keys>> {
+        RwLock::new(Arc::new(Keys { keys, signed: Mutex::default() }))
+    }
 }
 
 impl ServiceAccountTokens {
@@ -233,12 +245,11 @@ impl ServiceAccountTokens {
     ) -> ServiceAccountTokens {
         ServiceAccountTokens {
             issuers: issuers.into_iter().collect(),
-            keys,
+            keys: Keys::new(keys),
             accounts,
             domains,
             audiences: Vec::new(),
             lookup: true,
-            signed: Mutex::default(),
         }
     }
 
@@ -247,6 +258,11 @@ impl ServiceAccountTokens {
     pub fn with_audiences(mut self, audiences: Vec<String>) -> ServiceAccountTokens {
         self.audiences = audiences;
         self
+    }
+
+    /// Verifies with these keys from now on. Tokens of keys that are not among them are refused.
+    pub fn replace_keys(&self, keys: Vec<VerificationKey>) {
+        *self.keys.write() = Keys::new(keys).into_inner();
     }
 
     /// Accepts legacy tokens without their secret (`--service-account-lookup=false`).
@@ -291,7 +307,8 @@ impl ServiceAccountTokens {
     /// Parses the token and verifies its signature, or takes both from the cache.
     fn signed(&self, token: &str) -> Result<Option<Arc<Signed>>, TokenError> {
         let digest = sha256(token.as_bytes());
-        if let Some(signed) = self.signed.lock().get(&digest) {
+        let keys = self.keys.read().clone();
+        if let Some(signed) = keys.signed.lock().get(&digest) {
             return Ok(Some(signed.clone()));
         }
         let is_legacy = match jws::unverified_issuer(token) {
@@ -299,7 +316,7 @@ impl ServiceAccountTokens {
             Some(issuer) if self.issuers.contains(&issuer) => false,
             _ => return Ok(None),
         };
-        let token = Compact::parse(token).filter(|token| is_signed(token, &self.keys));
+        let token = Compact::parse(token).filter(|token| is_signed(token, &keys.keys));
         let token = token.ok_or(TokenError::Signature)?;
         let unreadable = |_| TokenError::Malformed("they cannot be read");
         let mut claims: Claims = serde_json::from_slice(&token.payload).map_err(unreadable)?;
@@ -309,7 +326,7 @@ impl ServiceAccountTokens {
             false => Kind::Bound(bound::Bound::read(claims, &self.domains)?),
         };
         let signed = Arc::new(Signed { audiences, kind });
-        let mut remembered = self.signed.lock();
+        let mut remembered = keys.signed.lock();
         if remembered.len() >= REMEMBERED_MAX {
             remembered.clear();
         }

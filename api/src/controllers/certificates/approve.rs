@@ -1,0 +1,128 @@
+//! Approves requests of nodes for their client certificates, where whoever asks may ask for that: the verb `create` on
+//! `certificatesigningrequests/nodeclient`, or `selfnodeclient` for the certificate of the one who asks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::{Attributes, User};
+
+use super::super::{EVENTS_MAX, Ending};
+use super::signer::Signer;
+use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
+use crate::context::Context;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::object::meta;
+use crate::status::Status;
+use crate::strategy::Endpoint;
+
+/// How often requests are looked at again whose senders had no permission: it may have been given meanwhile, by an
+/// authorizer whose changes are not seen here.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// A permission, and what the approval says.
+const PERMISSIONS: [(&str, &str); 2] = [
+    ("selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."),
+    ("nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."),
+];
+
+/// Follows the requests.
+pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
+    let loopback = Loopback::controller(&api, CONTROLLER);
+    let (resource, prefix) = resource(&loopback)?;
+    let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
+    loop {
+        let mut waiting = false;
+        for object in all(&api, &prefix).filter(is_undecided) {
+            match permitted(&api, &object).await {
+                Permitted::Not => {}
+                Permitted::NotYet => waiting = true,
+                Permitted::For(message) => approve(&loopback, resource, &object, message).await?,
+            }
+        }
+        let again = async {
+            match waiting {
+                true => tokio::time::sleep(AGAIN).await,
+                false => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            events = tail.next(EVENTS_MAX) => drop(events?),
+            () = again => {}
+        }
+    }
+}
+
+fn is_undecided(object: &Object) -> bool {
+    !is_signed(object) && !has(object, "Approved") && !has(object, "Denied")
+}
+
+enum Permitted {
+    /// It is not for this controller.
+    Not,
+    /// Whoever asks may not.
+    NotYet,
+    /// It is, with this message.
+    For(&'static str),
+}
+
+async fn permitted(api: &Context, object: &Object) -> Permitted {
+    if Signer::named(text(object, ["spec", "signerName"]), api.naming()) != Some(Signer::NodeClient) {
+        return Permitted::Not;
+    }
+    let Ok(request) = request(object) else { return Permitted::Not };
+    if Signer::NodeClient.check(&request.subject, &request.names, &usages(object)).is_err() {
+        return Permitted::Not;
+    }
+    let user = sender(object);
+    for (subresource, message) in PERMISSIONS {
+        if subresource == "selfnodeclient" && user.name != request.subject.common_name {
+            continue;
+        }
+        let group = api.naming().group("certificates", true);
+        let asked = Attributes {
+            verb: "create",
+            resource_request: true,
+            group: &group,
+            version: "*",
+            resource: "certificatesigningrequests",
+            subresource,
+            ..Attributes::path(&user, "", "")
+        };
+        if api.authorizer().authorize(&asked).await.is_ok() {
+            return Permitted::For(message);
+        }
+    }
+    tracing::debug!(request = meta(object, "name"), user = user.name, "certificate request not approved");
+    Permitted::NotYet
+}
+
+/// Who made the request.
+fn sender(object: &Object) -> User {
+    let spec = object.get("spec");
+    let texts = |list: Option<&Value>| -> Vec<String> {
+        let texts = list.and_then(Value::as_array).unwrap_or_default().iter();
+        texts.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let member = |name: &str| spec.and_then(|spec| spec.at(&[name]));
+    let mut user = User::new(text(object, ["spec", "username"]), texts(member("groups")));
+    user.uid = text(object, ["spec", "uid"]).to_owned();
+    for (key, values) in member("extra").and_then(Value::as_object).into_iter().flat_map(|extra| extra.iter())
+    {
+        user.extra.insert(key.to_owned(), texts(Some(values)));
+    }
+    user
+}
+
+async fn approve(
+    loopback: &Loopback<'_>,
+    resource: &crate::schema::registry::Resource,
+    seen: &Object,
+    message: &str,
+) -> Result<(), Status> {
+    let change = |current: &Object| {
+        (is_same(current, seen) && is_undecided(current))
+            .then(|| with_condition(current, "Approved", "AutoApproved", message))
+    };
+    loopback.change(resource, ("", meta(seen, "name")), Endpoint::Approval, change).await
+}

@@ -1,0 +1,102 @@
+//! Deletes requests that are long over: signed, denied or failed ones after an hour, undecided ones after a day, and
+//! those whose certificate is over at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::authn::certificate_authority::end_of;
+use http::StatusCode;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::super::{EVENTS_MAX, Ending};
+use super::{CONTROLLER, all, conditions, resource, text};
+use crate::clock;
+use crate::context::Context;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::object::meta;
+use crate::options::DeleteOptions;
+use crate::schema::scalars::bytes;
+
+/// How long a decided request is kept, and one that waits, in seconds.
+const DECIDED: i64 = 60 * 60;
+const UNDECIDED: i64 = 24 * 60 * 60;
+
+/// Longest sleep before the clock is looked at again: it may have been set meanwhile.
+const SLEEP_MAX: Duration = Duration::from_secs(60 * 60);
+
+/// Follows the requests.
+pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
+    let loopback = Loopback::controller(&api, CONTROLLER);
+    let (resource, prefix) = resource(&loopback)?;
+    let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
+    loop {
+        let now = clock::now_seconds();
+        let mut next = now.saturating_add(SLEEP_MAX.as_secs() as i64);
+        for object in all(&api, &prefix) {
+            let Some(due) = due(&object) else { continue };
+            if due > now {
+                next = next.min(due);
+                continue;
+            }
+            let options =
+                DeleteOptions { uid: Some(meta(&object, "uid").to_owned()), ..DeleteOptions::default() };
+            match loopback.delete_object(resource, ("", meta(&object, "name")), &options).await {
+                Err(error) if !matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => {
+                    return Err(error.into());
+                }
+                _ => {}
+            }
+        }
+        let pause = Duration::from_secs(u64::try_from(next - now).unwrap_or(0).max(1));
+        tokio::select! {
+            events = tail.next(EVENTS_MAX) => drop(events?),
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+/// When a request goes, in seconds since the epoch.
+fn due(object: &Object) -> Option<i64> {
+    if !meta(object, "deletionTimestamp").is_empty() {
+        return None;
+    }
+    let conditions = conditions(object);
+    if conditions.is_empty() {
+        return Some(clock::parse_seconds(meta(object, "creationTimestamp"))?.saturating_add(UNDECIDED));
+    }
+    let decided = |condition: &Value| {
+        let is_decision = ["Approved", "Denied", "Failed"].contains(&condition.str_at(&["type"]));
+        let time = clock::parse_seconds(condition.str_at(&["lastUpdateTime"]))?;
+        is_decision.then_some(time.saturating_add(DECIDED))
+    };
+    let certificate = bytes::decode(text(object, ["status", "certificate"])).unwrap_or_default();
+    let der = CertificateDer::from_pem_slice(&certificate).ok();
+    let end = der.and_then(|der| end_of(&der));
+    conditions.iter().filter_map(decided).chain(end).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    #[test]
+    fn a_request_goes_an_hour_after_its_decision_or_a_day_after_its_creation() {
+        let decided = |kind: &str| {
+            format!(r#"{{"conditions":[{{"type":"{kind}","lastUpdateTime":"1970-01-01T00:01:00Z"}}]}}"#)
+        };
+        for (status, want) in [
+            ("{}".to_owned(), Some(10 + UNDECIDED)),
+            (decided("Approved"), Some(60 + DECIDED)),
+            (decided("Denied"), Some(60 + DECIDED)),
+            (decided("Failed"), Some(60 + DECIDED)),
+            (decided("Other"), None),
+        ] {
+            let text =
+                format!(r#"{{"metadata":{{"creationTimestamp":"1970-01-01T00:00:10Z"}},"status":{status}}}"#);
+            assert_eq!(due(parse(text.as_bytes()).unwrap().as_object().unwrap()), want, "{status}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Certificate signing requests: those of nodes are approved, approved ones are signed, and old ones go
+//! (docs/api/controllers.md#certificates).
+//!
+//! ```text
+//! tail on requests ─┬─ undecided, of a node ─► may it? ─► /approval   (certificatesigningrequest-approving-controller)
+//!                   ├─ approved, unsigned ─► fits its signer? ─► /status (certificatesigningrequest-signing-controller)
+//!                   └─ long over ─► delete                            (certificatesigningrequest-cleaner-controller)
+//! ```
+//!
+//! An event only says that something changed: each looks at all requests of the newest state, of which there are few,
+//! because they are deleted within a day.
+
+mod approve;
+mod clean;
+mod sign;
+mod signer;
+
+pub(super) use approve::follow as approve;
+pub(super) use clean::follow as clean;
+pub(super) use sign::follow as sign;
+
+use auth::authn::certificate_request::{Request, RequestError};
+use bytes::Bytes;
+
+use super::objects::objects;
+use crate::bootstrap::Target;
+use crate::clock;
+use crate::context::Context;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::object::meta;
+use crate::schema::registry::Resource;
+use crate::schema::scalars;
+use crate::status::Status;
+use crate::store;
+
+/// Who the controllers are, as upstream's users know them.
+const CONTROLLER: &str = "certificate-controller";
+
+/// The resource, and the prefix of its keys.
+fn resource<'a>(loopback: &Loopback<'a>) -> Result<(&'a Resource, Bytes), Status> {
+    let (namespace, name) = (String::new(), String::new());
+    let (group, resource) = ("certificates", "certificatesigningrequests");
+    let resource = loopback.resource(&Target { group, version: "v1", resource, namespace, name })?;
+    Ok((resource, store::collection(resource, "")))
+}
+
+/// All requests of the newest state.
+fn all(api: &Context, prefix: &Bytes) -> impl Iterator<Item = Object> {
+    let all = objects(&api.engine().snapshot(), prefix).into_iter();
+    all.filter_map(|(_, object)| match object {
+        Value::Object(object) => Some(object),
+        _ => None,
+    })
+}
+
+fn text<'o>(object: &'o Object, path: [&str; 2]) -> &'o str {
+    object.get(path[0]).map_or("", |part| part.str_at(&[path[1]]))
+}
+
+fn usages(object: &Object) -> Vec<&str> {
+    let usages = object.get("spec").and_then(|spec| spec.at(&["usages"])).and_then(Value::as_array);
+    usages.unwrap_or_default().iter().filter_map(Value::as_str).collect()
+}
+
+/// Its PKCS #10 request.
+fn request(object: &Object) -> Result<Request, RequestError> {
+    let pem = scalars::bytes::decode(text(object, ["spec", "request"])).unwrap_or_default();
+    Request::from_pem(&pem)
+}
+
+fn conditions(object: &Object) -> &[Value] {
+    let conditions = object.get("status").and_then(|status| status.at(&["conditions"]));
+    conditions.and_then(Value::as_array).unwrap_or_default()
+}
+
+/// Whether it has a condition of this type, which then is true (docs/api/authentication.md#certificate-signing-requests).
+fn has(object: &Object, kind: &str) -> bool {
+    conditions(object).iter().any(|condition| condition.str_at(&["type"]) == kind)
+}
+
+fn is_signed(object: &Object) -> bool {
+    !text(object, ["status", "certificate"]).is_empty()
+}
+
+/// Whether one is a later state of the same request.
+fn is_same(one: &Object, other: &Object) -> bool {
+    meta(one, "uid") == meta(other, "uid")
+}
+
+/// A request with one more condition.
+fn with_condition(object: &Object, kind: &str, reason: &str, message: &str) -> Object {
+    let mut new = object.clone();
+    let status = new.object_entry("status");
+    let members = [("type", kind), ("status", "True"), ("reason", reason), ("message", message)];
+    let mut condition = Object::from_iter(members.map(|(name, text)| (name.into(), text.into())));
+    condition.push("lastUpdateTime", clock::now().into());
+    match status.get_mut("conditions").and_then(Value::as_array_mut) {
+        Some(conditions) => conditions.push(condition.into()),
+        None => _ = status.insert("conditions", Value::Array(vec![condition.into()])),
+    }
+    new
+}

@@ -1,0 +1,145 @@
+//! Signs approved requests with the server's authority, or says in a condition why their signer does not.
+//!
+//! Where nothing can be signed (no key, an authority that is over), approved requests wait; the log says why.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use auth::authn::certificate_authority::{Authority, IssueError};
+
+use super::super::{EVENTS_MAX, Ending};
+use super::signer::Signer;
+use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
+use crate::context::Context;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::object::meta;
+use crate::schema::scalars::bytes;
+use crate::strategy::Endpoint;
+
+/// Shortest life of a certificate, whatever its request asks for.
+const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
+
+/// How often signing is tried again where there is no authority: its files may be put back.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// Follows the requests.
+pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
+    let loopback = Loopback::controller(&api, CONTROLLER);
+    let (resource, prefix) = resource(&loopback)?;
+    let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
+    loop {
+        let mut unsigned = 0;
+        let waiting: Vec<Object> = all(&api, &prefix).filter(is_waiting).collect();
+        let authority = match waiting.is_empty() {
+            true => None,
+            false => Some(api.certificates().authorities.authority()),
+        };
+        for object in &waiting {
+            let Some(signer) = Signer::named(text(object, ["spec", "signerName"]), api.naming()) else {
+                continue;
+            };
+            let outcome = decide(&api, signer, object, authority.as_ref());
+            let Some(outcome) = outcome else {
+                unsigned += 1;
+                continue;
+            };
+            let change = |current: &Object| {
+                (is_same(current, object) && is_waiting(current)).then(|| outcome.written(current))
+            };
+            loopback.change(resource, ("", meta(object, "name")), Endpoint::Status, change).await?;
+        }
+        if let (true, Some(Err(why))) = (unsigned > 0, &authority) {
+            tracing::warn!(requests = unsigned, why, "approved certificate requests cannot be signed");
+        }
+        let again = async {
+            match unsigned {
+                0 => std::future::pending().await,
+                _ => tokio::time::sleep(AGAIN).await,
+            }
+        };
+        tokio::select! {
+            events = tail.next(EVENTS_MAX) => drop(events?),
+            () = again => {}
+        }
+    }
+}
+
+/// Approved, and neither signed nor failed.
+fn is_waiting(object: &Object) -> bool {
+    !is_signed(object) && has(object, "Approved") && !has(object, "Failed")
+}
+
+/// What becomes of a request.
+enum Outcome {
+    Certificate(String),
+    Failure(String),
+}
+
+impl Outcome {
+    fn written(&self, object: &Object) -> Object {
+        match self {
+            Outcome::Failure(why) => with_condition(object, "Failed", "SignerValidationFailure", why),
+            Outcome::Certificate(pem) => {
+                let mut new = object.clone();
+                new.object_entry("status").insert("certificate", bytes::encode(pem.as_bytes()).into());
+                new
+            }
+        }
+    }
+}
+
+/// Signs a request, or says why its signer does not; `None` where that cannot be said now.
+fn decide(
+    api: &Context,
+    signer: Signer,
+    object: &Object,
+    authority: Option<&Result<Authority, String>>,
+) -> Option<Outcome> {
+    let usages = usages(object);
+    let request = match request(object) {
+        Ok(request) => request,
+        Err(why) => return Some(Outcome::Failure(format!("unable to parse csr: {why}"))),
+    };
+    if let Err(why) = signer.check(&request.subject, &request.names, &usages) {
+        return Some(Outcome::Failure(why));
+    }
+    let authority = authority?.as_ref().ok()?;
+    let lifetime = lifetime(object, api.certificates().lifetime);
+    match authority.issue(&request, &usages, lifetime, SystemTime::now()) {
+        Ok(pem) => Some(Outcome::Certificate(pem)),
+        Err(IssueError::Usage(usage)) => Some(Outcome::Failure(format!("unrecognized usage: {usage}"))),
+        Err(why @ (IssueError::Expired | IssueError::Unsigned)) => {
+            tracing::warn!(request = meta(object, "name"), %why, "a certificate request cannot be signed");
+            None
+        }
+    }
+}
+
+/// How long a certificate is valid: as long as its request asks for, within bounds.
+fn lifetime(object: &Object, longest: Duration) -> Duration {
+    let asked = object.get("spec").and_then(|spec| spec.at(&["expirationSeconds"])).and_then(Value::as_i64);
+    let asked = asked.and_then(|seconds| u64::try_from(seconds).ok()).map(Duration::from_secs);
+    asked.map_or(longest, |asked| asked.max(LIFETIME_MIN).min(longest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    #[test]
+    fn a_certificate_lasts_as_long_as_asked_for_within_bounds() {
+        for (spec, want) in [
+            ("{}", 5000),
+            (r#"{"expirationSeconds":4000}"#, 4000),
+            (r#"{"expirationSeconds":6000}"#, 5000),
+            (r#"{"expirationSeconds":60}"#, 600),
+            (r#"{"expirationSeconds":-60}"#, 5000),
+        ] {
+            let object = parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
+            let got = lifetime(object.as_object().unwrap(), Duration::from_secs(5000));
+            assert_eq!(got.as_secs(), want, "{spec}");
+        }
+    }
+}

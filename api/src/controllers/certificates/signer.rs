@@ -1,0 +1,225 @@
+//! The signers of this server, by the names that requests call them, and what each asks of a request.
+
+use auth::authn::certificate_request::{Names, Subject};
+
+use crate::naming::Naming;
+
+/// A signer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Signer {
+    /// Certificates of clients.
+    Client,
+    /// Those of nodes.
+    NodeClient,
+    /// Those that nodes show to their clients.
+    NodeServing,
+}
+
+/// Group and first part of the name of every node.
+const NODES: &str = "system:nodes";
+const NODE_PREFIX: &str = "system:node:";
+
+impl Signer {
+    /// The signer of that name; `None` if it is another server's.
+    pub(super) fn named(name: &str, naming: &Naming) -> Option<Signer> {
+        let client = naming.system("apiserver-client");
+        let known = [
+            (client.clone(), Signer::Client),
+            (format!("{client}-kubelet"), Signer::NodeClient),
+            ("kubelet-serving".to_owned(), Signer::NodeServing),
+        ];
+        known.into_iter().find(|(known, _)| naming.label(known) == name).map(|(_, signer)| signer)
+    }
+
+    /// Whether the signer signs such a request.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(super) fn check(self, subject: &Subject, names: &Names, usages: &[&str]) -> Result<(), String> {
+        match self {
+            Signer::Client => client_usages(usages),
+            Signer::NodeClient => {
+                of_node(subject)?;
+                for (is_empty, kind) in [
+                    (names.dns.is_empty(), "DNS"),
+                    (names.emails.is_empty(), "Email"),
+                    (names.addresses.is_empty(), "IP"),
+                    (names.uris.is_empty(), "URI"),
+                ] {
+                    allowed(is_empty, kind)?;
+                }
+                node_name(subject)?;
+                node_usages(usages, "client auth")
+            }
+            Signer::NodeServing => {
+                of_node(subject)?;
+                if names.dns.is_empty() && names.addresses.is_empty() {
+                    return Err("DNS or IP subjectAltName is required".to_owned());
+                }
+                allowed(names.emails.is_empty(), "Email")?;
+                allowed(names.uris.is_empty(), "URI")?;
+                node_usages(usages, "server auth")?;
+                node_name(subject)
+            }
+        }
+    }
+}
+
+fn allowed(is_empty: bool, kind: &str) -> Result<(), String> {
+    if is_empty { Ok(()) } else { Err(format!("{kind} subjectAltNames are not allowed")) }
+}
+
+fn of_node(subject: &Subject) -> Result<(), String> {
+    match subject.organizations.as_slice() {
+        [only] if only == NODES => Ok(()),
+        _ => Err(format!("subject organization is not {NODES}")),
+    }
+}
+
+fn node_name(subject: &Subject) -> Result<(), String> {
+    match subject.common_name.starts_with(NODE_PREFIX) {
+        true => Ok(()),
+        false => Err(format!("subject common name does not begin with {NODE_PREFIX}")),
+    }
+}
+
+/// The usages of certificates of nodes: exactly these, the second only for keys that can encrypt.
+fn node_usages(usages: &[&str], purpose: &str) -> Result<(), String> {
+    let has = |usage: &str| usages.contains(&usage);
+    let optional = usize::from(has("key encipherment"));
+    if has("digital signature") && has(purpose) && usages.len() == 2 + optional {
+        return Ok(());
+    }
+    let mut wanted = ["digital signature", "key encipherment", purpose];
+    wanted.sort_unstable();
+    Err(format!("usages did not match [{}]", wanted.join(" ")))
+}
+
+fn client_usages(usages: &[&str]) -> Result<(), String> {
+    let odd =
+        usages.iter().find(|usage| !["digital signature", "key encipherment", "client auth"].contains(usage));
+    match odd {
+        Some(usage) => Err(format!("invalid usage for client certificate: {usage}")),
+        None if usages.contains(&"client auth") => Ok(()),
+        None => Err("missing required usage for client certificate: client auth".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::naming::{CLUSTER, KUBERNETES};
+
+    /// A request written as `CN|O,…|name,…`, names as `dns:`, `mail:`, `ip:`, `uri:`.
+    fn request(text: &str) -> (Subject, Names) {
+        let mut parts = text.split('|');
+        let mut list = || parts.next().unwrap_or_default().split(',').filter(|text| !text.is_empty());
+        let common_name = list().collect();
+        let organizations = list().map(str::to_owned).collect();
+        let mut names = Names::default();
+        for name in list() {
+            match name.split_once(':').unwrap() {
+                ("dns", name) => names.dns.push(name.to_owned()),
+                ("mail", name) => names.emails.push(name.to_owned()),
+                ("ip", _) => names.addresses.push(vec![10, 0, 0, 7]),
+                (_, name) => names.uris.push(name.to_owned()),
+            }
+        }
+        (Subject { common_name, organizations }, names)
+    }
+
+    #[test]
+    fn each_signer_signs_what_its_name_says() {
+        const NODE: [&str; 3] = ["digital signature", "key encipherment", "client auth"];
+        const SERVING: [&str; 2] = ["server auth", "digital signature"];
+        let cases: [(Signer, &str, &[&str], &str); 17] = [
+            (Signer::Client, "jane|dev,qa|mail:a@b", &["client auth"], ""),
+            (Signer::Client, "jane", &NODE, ""),
+            (Signer::Client, "jane", &["server auth"], "invalid usage for client certificate: server auth"),
+            (
+                Signer::Client,
+                "jane",
+                &["digital signature"],
+                "missing required usage for client certificate: client auth",
+            ),
+            (Signer::NodeClient, "system:node:a|system:nodes", &NODE, ""),
+            (Signer::NodeClient, "system:node:a|system:nodes", &["client auth", "digital signature"], ""),
+            (
+                Signer::NodeClient,
+                "system:node:a|system:nodes",
+                &["client auth"],
+                "usages did not match [client auth digital signature key encipherment]",
+            ),
+            (
+                Signer::NodeClient,
+                "system:node:a|system:nodes",
+                &["client auth", "digital signature", "server auth"],
+                "usages did not match [client auth digital signature key encipherment]",
+            ),
+            (Signer::NodeClient, "system:node:a|x", &NODE, "subject organization is not system:nodes"),
+            (
+                Signer::NodeClient,
+                "system:node:a|system:nodes,system:masters",
+                &NODE,
+                "subject organization is not system:nodes",
+            ),
+            (
+                Signer::NodeClient,
+                "jane|system:nodes",
+                &NODE,
+                "subject common name does not begin with system:node:",
+            ),
+            (
+                Signer::NodeClient,
+                "system:node:a|system:nodes|dns:a",
+                &NODE,
+                "DNS subjectAltNames are not allowed",
+            ),
+            (
+                Signer::NodeClient,
+                "system:node:a|system:nodes|uri:a",
+                &NODE,
+                "URI subjectAltNames are not allowed",
+            ),
+            (Signer::NodeServing, "system:node:a|system:nodes|dns:a,ip:b", &SERVING, ""),
+            (
+                Signer::NodeServing,
+                "system:node:a|system:nodes",
+                &SERVING,
+                "DNS or IP subjectAltName is required",
+            ),
+            (
+                Signer::NodeServing,
+                "system:node:a|system:nodes|ip:a,mail:b",
+                &SERVING,
+                "Email subjectAltNames are not allowed",
+            ),
+            (
+                Signer::NodeServing,
+                "system:node:a|system:nodes|ip:a",
+                &NODE,
+                "usages did not match [digital signature key encipherment server auth]",
+            ),
+        ];
+        for (signer, text, usages, want) in cases {
+            let (subject, names) = request(text);
+            let got = signer.check(&subject, &names, usages).err().unwrap_or_default();
+            assert_eq!(got, want, "{signer:?} {text} {usages:?}");
+        }
+    }
+
+    #[test]
+    fn signers_are_known_by_the_names_of_the_profile() {
+        for (naming, name, want) in [
+            (&KUBERNETES, "kubernetes.io/kube-apiserver-client", Some(Signer::Client)),
+            (&KUBERNETES, "kubernetes.io/kube-apiserver-client-kubelet", Some(Signer::NodeClient)),
+            (&KUBERNETES, "kubernetes.io/kubelet-serving", Some(Signer::NodeServing)),
+            (&KUBERNETES, "kubernetes.io/legacy-unknown", None),
+            (&KUBERNETES, "example.com/kubelet-serving", None),
+            (&CLUSTER, &CLUSTER.label("kubelet-serving"), Some(Signer::NodeServing)),
+            (&CLUSTER, "kubernetes.io/kubelet-serving", None),
+        ] {
+            assert_eq!(Signer::named(name, naming), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A proxy between this server and another one: asked for a tunnel (RFC 9110, section 9.3.6), through which TLS then goes
+//! to the other server itself.
+//!
+//! Only proxies without TLS of their own are spoken to. A refusal is told by its code; its body is not read.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::Uri;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{Failure, dial};
+
+/// Most bytes of the head of a proxy's answer.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// A proxy.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Proxy {
+    host: String,
+    port: u16,
+    /// What it wants to know of who asks.
+    authorization: Option<String>,
+}
+
+impl Proxy {
+    /// Reads `http://[user:password@]host[:port]`.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub(super) fn read(url: &str) -> Result<Proxy, String> {
+        let odd = || format!("{:?} is no proxy: want http://host:port", without_password(url));
+        let uri: Uri = url.parse().map_err(|_| odd())?;
+        let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else { return Err(odd()) };
+        let authorization = authority.as_str().rsplit_once('@').map(|(user, _)| {
+            let user: String = percent_encoding::percent_decode_str(user).decode_utf8_lossy().into_owned();
+            format!("Basic {}", STANDARD.encode(user))
+        });
+        let host = authority.host().trim_matches(['[', ']']).to_owned();
+        if host.is_empty() {
+            return Err(odd());
+        }
+        Ok(Proxy { host, port: authority.port_u16().unwrap_or(80), authorization })
+    }
+
+    /// A connection to another server through the proxy.
+    pub(super) async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, Failure> {
+        let mut stream = dial(&self.host, self.port).await?;
+        let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let authorization = self.authorization.as_ref();
+        let authorization =
+            authorization.map(|said| format!("Proxy-Authorization: {said}\r\n")).unwrap_or_default();
+        let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{authorization}\r\n");
+        let broken = |error: std::io::Error| Failure::Other(format!("proxyconnect tcp: {error}"));
+        stream.write_all(head.as_bytes()).await.map_err(broken)?;
+        let mut answer = Vec::new();
+        // Byte by byte, because what follows the head is the other server's.
+        while !answer.ends_with(b"\r\n\r\n") {
+            if answer.len() == HEAD_BYTES_MAX {
+                return Err(Failure::Other("proxyconnect tcp: the answer is too long".to_owned()));
+            }
+            answer.push(stream.read_u8().await.map_err(broken)?);
+        }
+        let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line);
+        let mut words = line.splitn(3, ' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("HTTP/1.1" | "HTTP/1.0"), Some(code), _) if code.len() == 3 && code.starts_with('2') => {
+                Ok(stream)
+            }
+            (Some(version), Some(_), Some(why)) if version.starts_with("HTTP/") && !why.is_empty() => {
+                Err(Failure::Other(why.to_owned()))
+            }
+            _ => Err(Failure::Other("proxyconnect tcp: malformed HTTP response".to_owned())),
+        }
+    }
+}
+
+/// A URL for people: what stands before the host may be a password.
+fn without_password(url: &str) -> String {
+    match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        _ => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn a_proxy_is_an_http_url_and_errors_show_no_password() {
+        for (url, want) in [
+            ("http://proxy:3128", Ok(("proxy", 3128, None))),
+            ("http://[::1]", Ok(("::1", 80, None))),
+            ("http://a:b@proxy:1", Ok(("proxy", 1, Some("Basic YTpi")))),
+            ("http://a:%40@proxy:1", Ok(("proxy", 1, Some("Basic YTpA")))),
+            ("https://a:b@proxy", Err("\"https://…@proxy\" is no proxy: want http://host:port")),
+            ("proxy:1", Err("\"proxy:1\" is no proxy: want http://host:port")),
+            ("", Err("\"\" is no proxy: want http://host:port")),
+        ] {
+            let got = Proxy::read(url);
+            let want = want.map(|(host, port, authorization)| Proxy {
+                host: host.to_owned(),
+                port,
+                authorization: authorization.map(str::to_owned),
+            });
+            assert_eq!(got, want.map_err(str::to_owned), "{url}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_tunnel_is_there_when_the_proxy_says_so() {
+        for (answer, want) in [
+            ("HTTP/1.1 200 Connection established\r\nVia: x\r\n\r\nrest", Ok("rest")),
+            ("HTTP/1.0 200 \r\n\r\nrest", Ok("rest")),
+            ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", Err("Proxy Authentication Required")),
+            ("SSH-2.0-x\r\n\r\n", Err("proxyconnect tcp: malformed HTTP response")),
+            ("HTTP/1.1 200", Err("proxyconnect tcp: unexpected end of file")),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let url = format!("http://a:b@{}", listener.local_addr().unwrap());
+            let proxy = Proxy::read(&url).unwrap();
+            let server = async {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut asked = vec![0; 1024];
+                let read = stream.read(&mut asked).await.unwrap();
+                stream.write_all(answer.as_bytes()).await.unwrap();
+                String::from_utf8(asked[..read].to_vec()).unwrap()
+            };
+            let (asked, got) = tokio::join!(server, proxy.dial("::1", 443));
+            let head =
+                "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\nProxy-Authorization: Basic YTpi\r\n\r\n";
+            assert_eq!(asked, head);
+            match (got, want) {
+                (Ok(mut stream), Ok(want)) => {
+                    let mut rest = String::new();
+                    stream.read_to_string(&mut rest).await.unwrap();
+                    assert_eq!(rest, want);
+                }
+                (Err(failure), Err(want)) => assert_eq!(failure.to_string(), want),
+                (got, want) => panic!("{answer}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! A certificate authority: issues certificates for requests (RFC 5280).
+//!
+//! ```text
+//! Request (subject, names, key) + usages + time ─► to be signed ─ key of the authority ─► certificate, PEM
+//! ```
+//!
+//! A certificate has the subject, the names and the key of its request, and nothing else of it: what the key may be used
+//! for, and for how long, is the caller's. No certificate outlives its authority, and none is an authority itself.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use aws_lc_rs::digest;
+use aws_lc_rs::rand::{SecureRandom, SystemRandom};
+use aws_lc_rs::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair, RsaKeyPair};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use x509_parser::extensions::ParsedExtension;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::certificate_request::{Names, Request};
+use super::der::{self, element, sequence};
+
+/// Certificates begin this long ago, for clients whose clocks are late.
+pub const BACKDATE: Duration = Duration::from_secs(5 * 60);
+
+/// A life shorter than this ends when it was asked to; of a longer one the backdating is part.
+const SHORT: Duration = Duration::from_secs(8 * 60 * 60);
+
+/// Why there is no authority.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum AuthorityError {
+    /// No PEM certificate.
+    #[error("no readable PEM certificate")]
+    Certificate,
+    /// The certificate is not that of an authority.
+    #[error("the certificate is not that of an authority")]
+    NoAuthority,
+    /// No PEM key of a known kind.
+    #[error("no readable RSA, P-256, P-384 or P-521 private key")]
+    Key,
+    /// The key is another certificate's.
+    #[error("certificate and key do not fit")]
+    Mismatch,
+}
+
+/// Why no certificate is issued.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum IssueError {
+    /// The authority is over.
+    #[error(
+        "refusing to sign a certificate that expired in the past: the certificate of the authority has expired"
+    )]
+    Expired,
+    /// A usage that no certificate is issued for.
+    #[error("unrecognized usage {0:?}")]
+    Usage(String),
+    /// The cryptography library, or the clock, failed.
+    #[error("the certificate cannot be signed")]
+    Unsigned,
+}
+
+/// An authority.
+pub struct Authority {
+    /// Its subject, in DER.
+    subject: Vec<u8>,
+    /// The identifier of its key.
+    key_id: Vec<u8>,
+    /// The last second in which it is valid, since the epoch.
+    ends: u64,
+    signer: Signer,
+}
+
+impl std::fmt::Debug for Authority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authority").field("ends", &self.ends).finish_non_exhaustive()
+    }
+}
+
+enum Signer {
+    Rsa(RsaKeyPair),
+    Ecdsa(EcdsaKeyPair, Curve),
+}
+
+/// An elliptic curve with the hash of its size, and the algorithm of their signatures as an object identifier.
+type Curve = (&'static EcdsaSigningAlgorithm, &'static [u8]);
+
+const CURVES: [Curve; 3] = [
+    (&signature::ECDSA_P256_SHA256_ASN1_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02]),
+    (&signature::ECDSA_P384_SHA384_ASN1_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x03]),
+    (&signature::ECDSA_P521_SHA512_ASN1_SIGNING, &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x04]),
+];
+
+/// sha256WithRSAEncryption.
+const RSA_SHA256: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x0b];
+
+/// Extensions, below id-ce.
+const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
+const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+const AUTHORITY_KEY_ID: &[u8] = &[0x55, 0x1d, 0x23];
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+
+/// What the key of a certificate may be used for: a bit of KeyUsage, or a purpose of ExtendedKeyUsage.
+enum Usage {
+    Bit(u8),
+    Purpose(&'static [u8]),
+}
+
+impl Usage {
+    /// The usages that the signers of this server issue certificates for.
+    fn read(text: &str) -> Option<Usage> {
+        Some(match text {
+            "digital signature" => Usage::Bit(0x80),
+            "key encipherment" => Usage::Bit(0x20),
+            "server auth" => Usage::Purpose(&[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01]),
+            "client auth" => Usage::Purpose(&[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02]),
+            _ => return None,
+        })
+    }
+}
+
+impl Authority {
+    /// The authority of a certificate and its key, as PEM; of several certificates the first.
+    ///
+    /// # Errors
+    /// They cannot be used, or do not belong together.
+    pub fn from_pem(certificate: &[u8], key: &[u8]) -> Result<Authority, AuthorityError> {
+        let der = CertificateDer::from_pem_slice(certificate).map_err(|_| AuthorityError::Certificate)?;
+        let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| AuthorityError::Certificate)?;
+        if !parsed.is_ca() {
+            return Err(AuthorityError::NoAuthority);
+        }
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| AuthorityError::Key)?;
+        let signer = Signer::read(key.secret_der()).ok_or(AuthorityError::Key)?;
+        let public = &*parsed.public_key().subject_public_key.data;
+        if signer.public() != public {
+            return Err(AuthorityError::Mismatch);
+        }
+        let said = parsed.extensions().iter().find_map(|extension| match extension.parsed_extension() {
+            ParsedExtension::SubjectKeyIdentifier(id) => Some(id.0.to_vec()),
+            _ => None,
+        });
+        // RFC 5280, section 4.2.1.2, method 1, with a hash of today.
+        let key_id = said.unwrap_or_else(|| digest::digest(&digest::SHA256, public).as_ref()[..20].to_vec());
+        let ends = parsed.validity().not_after.timestamp().try_into().unwrap_or(0);
+        Ok(Authority { subject: parsed.subject().as_raw().to_vec(), key_id, ends, signer })
+    }
+
+    /// Issues a certificate for `lifetime`, as PEM. `usages` are names of the API: `digital signature`,
+    /// `key encipherment`, `client auth`, `server auth`.
+    ///
+    /// # Errors
+    /// The authority is over, or a usage is not one of these.
+    pub fn issue(
+        &self,
+        request: &Request,
+        usages: &[&str],
+        lifetime: Duration,
+        now: SystemTime,
+    ) -> Result<String, IssueError> {
+        let now = now.duration_since(UNIX_EPOCH).map_err(|_| IssueError::Unsigned)?;
+        if now.as_secs() >= self.ends {
+            return Err(IssueError::Expired);
+        }
+        let end = now + if lifetime < SHORT { lifetime } else { lifetime.saturating_sub(BACKDATE) };
+        let validity = [now.saturating_sub(BACKDATE).as_secs(), end.as_secs().min(self.ends)];
+        let [begin, end] = validity.map(time);
+        let validity = sequence(&[&begin.ok_or(IssueError::Unsigned)?, &end.ok_or(IssueError::Unsigned)?]);
+        let signed = sequence(&[
+            &element(0xa0, &element(der::INTEGER, &[2])),
+            &element(der::INTEGER, &serial()?),
+            &self.signer.algorithm(),
+            &self.subject,
+            &validity,
+            &request.subject_der,
+            &request.key_der,
+            &element(0xa3, &self.extensions(request, usages)?),
+        ]);
+        let signature = self.signer.sign(&signed).ok_or(IssueError::Unsigned)?;
+        let certificate = sequence(&[&signed, &self.signer.algorithm(), &der::bit_string(&signature)]);
+        Ok(der::pem("CERTIFICATE", &certificate))
+    }
+
+    fn extensions(&self, request: &Request, usages: &[&str]) -> Result<Vec<u8>, IssueError> {
+        let (mut bits, mut purposes) = (0, Vec::new());
+        for usage in usages {
+            match Usage::read(usage).ok_or_else(|| IssueError::Usage((*usage).to_owned()))? {
+                Usage::Bit(bit) => bits |= bit,
+                Usage::Purpose(purpose) => purposes.push(element(der::OBJECT_IDENTIFIER, purpose)),
+            }
+        }
+        let mut extensions = Vec::new();
+        if bits != 0 {
+            let unused = bits.trailing_zeros() as u8;
+            let usage = element(der::BIT_STRING, &[unused, bits]);
+            extensions.push(extension(KEY_USAGE, true, &usage));
+        }
+        if !purposes.is_empty() {
+            extensions.push(extension(
+                EXTENDED_KEY_USAGE,
+                false,
+                &element(der::SEQUENCE, &purposes.concat()),
+            ));
+        }
+        extensions.push(extension(BASIC_CONSTRAINTS, true, &sequence(&[])));
+        extensions.push(extension(AUTHORITY_KEY_ID, false, &sequence(&[&element(0x80, &self.key_id)])));
+        if !request.names.is_empty() {
+            // A certificate without a subject has its names only (RFC 5280, section 4.1.2.6).
+            let is_critical = request.subject_der.len() <= 2;
+            extensions.push(extension(SUBJECT_ALT_NAME, is_critical, &names(&request.names)));
+        }
+        Ok(element(der::SEQUENCE, &extensions.concat()))
+    }
+}
+
+/// The last second in which a certificate is valid, since the epoch; `None` if the DER is none.
+pub fn end_of(der: &[u8]) -> Option<i64> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+fn extension(kind: &[u8], is_critical: bool, value: &[u8]) -> Vec<u8> {
+    let critical = if is_critical { element(der::BOOLEAN, &[0xff]) } else { Vec::new() };
+    sequence(&[&element(der::OBJECT_IDENTIFIER, kind), &critical, &element(der::OCTET_STRING, value)])
+}
+
+fn names(names: &Names) -> Vec<u8> {
+    let texts = |tag: u8, texts: &[String]| -> Vec<u8> {
+        texts.iter().flat_map(|text| element(tag, text.as_bytes())).collect()
+    };
+    let addresses: Vec<u8> = names.addresses.iter().flat_map(|address| element(0x87, address)).collect();
+    sequence(&[&texts(0x82, &names.dns), &texts(0x81, &names.emails), &addresses, &texts(0x86, &names.uris)])
+}
+
+/// A positive number of 127 random bits, the first of them set.
+fn serial() -> Result<[u8; 16], IssueError> {
+    let mut serial = [0; 16];
+    SystemRandom::new().fill(&mut serial).map_err(|_| IssueError::Unsigned)?;
+    serial[0] = serial[0] & 0x7f | 0x40;
+    Ok(serial)
+}
+
+/// A time: with two digits of the year until 2049 (RFC 5280, section 4.1.2.5).
+fn time(seconds: u64) -> Option<Vec<u8>> {
+    let time = jiff::Timestamp::from_second(seconds.try_into().ok()?).ok()?.to_zoned(jiff::tz::TimeZone::UTC);
+    let text = time.strftime("%Y%m%d%H%M%SZ").to_string();
+    Some(match time.year() {
+        1950..=2049 => element(der::UTC_TIME, text[2..].as_bytes()),
+        _ => element(der::GENERALIZED_TIME, text.as_bytes()),
+    })
+}
+
+impl Signer {
+    fn read(der: &[u8]) -> Option<Signer> {
+        if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
+            return Some(Signer::Rsa(pair));
+        }
+        let read = |curve: Curve| {
+            let pair = EcdsaKeyPair::from_private_key_der(curve.0, der).ok()?;
+            Some(Signer::Ecdsa(pair, curve))
+        };
+        CURVES.into_iter().find_map(read)
+    }
+
+    fn public(&self) -> &[u8] {
+        match self {
+            Signer::Rsa(pair) => pair.public_key().as_ref(),
+            Signer::Ecdsa(pair, _) => pair.public_key().as_ref(),
+        }
+    }
+
+    fn algorithm(&self) -> Vec<u8> {
+        match self {
+            Signer::Rsa(_) => sequence(&[&element(der::OBJECT_IDENTIFIER, RSA_SHA256), &[0x05, 0x00]]),
+            Signer::Ecdsa(_, curve) => sequence(&[&element(der::OBJECT_IDENTIFIER, curve.1)]),
+        }
+    }
+
+    fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let random = SystemRandom::new();
+        match self {
+            Signer::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&signature::RSA_PKCS1_SHA256, &random, message, &mut signature).ok()?;
+                Some(signature)
+            }
+            Signer::Ecdsa(pair, _) => Some(pair.sign(&random, message).ok()?.as_ref().to_vec()),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "certificate_authority_test.rs"]
+mod tests;

@@ -1,0 +1,51 @@
+//! Ends of certificates: a number on the page of metrics, and a warning long before.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use api::metrics::Metrics;
+use auth::authn::certificate_authority::end_of;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+/// How long before its end a certificate is warned of: long enough to get another one from a person.
+const WARN_BEFORE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Notes the earliest end among the certificates of a PEM text, and warns of it if it is near.
+pub fn watch(metrics: &Metrics, certificate: &'static str, pem: &[u8]) {
+    let Some(end) = first_end(pem) else { return };
+    metrics.certificates.set(&[certificate], end);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let left = end.saturating_sub(i64::try_from(now.as_secs()).unwrap_or(i64::MAX));
+    if left < WARN_BEFORE.as_secs() as i64 {
+        let days = left.div_euclid(24 * 60 * 60);
+        tracing::warn!(certificate, days, "a certificate ends soon, or has ended");
+    }
+}
+
+fn first_end(pem: &[u8]) -> Option<i64> {
+    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    certificates.filter_map(|certificate| end_of(&certificate)).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_end_of_a_bundle_counts() {
+        let ending = |year: i32| {
+            let mut params = rcgen::CertificateParams::default();
+            params.not_after = rcgen::date_time_ymd(year, 1, 1);
+            params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+        };
+        let bundle = [ending(2040), ending(2030), ending(2050)].concat();
+        assert_eq!(first_end(bundle.as_bytes()), Some(1_893_456_000));
+        assert_eq!(first_end(b"no certificate"), None);
+        let metrics = Metrics::default();
+        watch(&metrics, "serving", bundle.as_bytes());
+        let mut page = metrics.page();
+        metrics.write(&mut page);
+        let line = "apiserver_certificate_expiration_timestamp_seconds{certificate=\"serving\"} 1893456000";
+        assert!(page.into_text().contains(line));
+    }
+}

@@ -1,0 +1,19 @@
+//! Kubeconfig files: the administrator's is written, and those of operators say how to reach other servers, whoever asks
+//! them: webhooks for audit, tokens and permissions, and commands that connect to a running server.
+//!
+//! ```text
+//! file ─► Settings (current context) ─► Source ─┬─ certificates, tokens: inline or in files, read again
+//!                                               └─ exec: a program is asked, until its answer is over or refused
+//!                                                        └─► Endpoint for the next call
+//! ```
+//!
+//! A call has a connection of its own, so that new credentials count from the next call on.
+
+mod exec;
+mod settings;
+mod source;
+mod written;
+
+pub use settings::Settings;
+pub use source::Source;
+pub use written::Connection;

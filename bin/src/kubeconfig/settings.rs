@@ -1,0 +1,262 @@
+//! Reads the current context of a kubeconfig: where a server is, how it is known, and who asks it.
+//!
+//! Relative paths are relative to the file. Files that it names are read by [`Settings::material`], again and again.
+//! Settings that are not supported are refused by name.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use api::codec::yaml;
+use api::json::Value;
+use api::outgoing::{Credentials, Endpoint};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::Uri;
+
+use super::exec::{self, Exec};
+use crate::files;
+use crate::https::system_authorities;
+
+/// How to reach a server, and who asks. Files are not read yet.
+// No `Debug`: keys and tokens must not reach a log.
+pub struct Settings {
+    /// URL of the server.
+    pub server: String,
+    /// Name to expect in the server's certificate, if it is not the host of the address.
+    pub server_name: Option<String>,
+    /// URL of a proxy.
+    proxy: Option<String>,
+    /// Whether any certificate of the server will do.
+    is_unverified: bool,
+    authorities: Option<Held>,
+    certificate: Option<(Held, Held)>,
+    token: Option<Held>,
+    basic: Option<(String, String)>,
+    /// Headers that ask to act as another user.
+    headers: Vec<(String, String)>,
+    /// A program that knows the credentials.
+    pub(super) exec: Option<Exec>,
+}
+
+/// Something that stands in the file, or in another one.
+enum Held {
+    Here(Vec<u8>),
+    File(PathBuf),
+}
+
+/// What files said at one time.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct Material {
+    /// PEM of the authorities of the server; `None`: those of the system.
+    pub authorities: Option<Vec<u8>>,
+    /// PEM of a client certificate and its key.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// Bearer token.
+    pub token: Option<String>,
+}
+
+impl Settings {
+    /// Reads the current context of a kubeconfig.
+    ///
+    /// # Errors
+    /// One line, with the path, for anything missing, unreadable or unsupported.
+    pub fn read(path: &Path) -> anyhow::Result<Settings> {
+        let text =
+            files::read_if_there(path)?.with_context(|| format!("{} does not exist", path.display()))?;
+        let reading = Reading { dir: path.parent().unwrap_or(Path::new("")) };
+        reading.settings(&text).with_context(|| path.display().to_string())
+    }
+
+    /// Reads the files that it names.
+    ///
+    /// # Errors
+    /// One is missing, or is no text.
+    pub fn material(&self) -> anyhow::Result<Material> {
+        let certificate = match &self.certificate {
+            Some((chain, key)) => Some((chain.bytes()?, key.bytes()?)),
+            None => None,
+        };
+        let token = match &self.token {
+            Some(token) => {
+                let token = String::from_utf8(token.bytes()?).ok().context("the token is no text")?;
+                Some(token.trim().to_owned()).filter(|token| !token.is_empty())
+            }
+            None => None,
+        };
+        Ok(Material {
+            authorities: self.authorities.as_ref().map(Held::bytes).transpose()?,
+            certificate,
+            token,
+        })
+    }
+
+    /// How to call `url` of the server with these credentials; those of a program count before those of files.
+    ///
+    /// # Errors
+    /// They cannot be used.
+    pub(super) fn endpoint(
+        &self,
+        url: &Uri,
+        material: &Material,
+        given: Option<&exec::Credential>,
+    ) -> anyhow::Result<Endpoint> {
+        let pair = given.and_then(|given| given.certificate.as_ref()).or(material.certificate.as_ref());
+        let system;
+        let authorities = match &material.authorities {
+            Some(authorities) => authorities,
+            None if self.is_unverified => &Vec::new(),
+            None => {
+                system = system_authorities();
+                &system
+            }
+        };
+        let credentials = Credentials {
+            authorities,
+            server_name: self.server_name.as_deref(),
+            certificate: pair.map(|(chain, key)| (chain.as_slice(), key.as_slice())),
+            token: given.and_then(|given| given.token.as_deref()).or(material.token.as_deref()),
+            is_unverified: self.is_unverified,
+            basic: self.basic.as_ref().map(|(user, password)| (user.as_str(), password.as_str())),
+            headers: &self.headers,
+            proxy: self.proxy.as_deref(),
+        };
+        Endpoint::with(url.clone(), &credentials).map_err(anyhow::Error::msg)
+    }
+}
+
+impl Held {
+    fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+        match self {
+            Held::Here(bytes) => Ok(bytes.clone()),
+            Held::File(path) => {
+                files::read_if_there(path)?.with_context(|| format!("{} does not exist", path.display()))
+            }
+        }
+    }
+}
+
+/// A kubeconfig that is being read.
+struct Reading<'p> {
+    /// Base directory of relative paths.
+    dir: &'p Path,
+}
+
+impl Reading<'_> {
+    fn settings(&self, text: &[u8]) -> anyhow::Result<Settings> {
+        let config = yaml::parse(text)?.value;
+        let current = config.str_at(&["current-context"]);
+        if current.is_empty() {
+            bail!("current-context is not set");
+        }
+        let context = named(&config, "contexts", "context", current)?;
+        let (cluster_name, user_name) = (context.str_at(&["cluster"]), context.str_at(&["user"]));
+        let cluster = named(&config, "clusters", "cluster", cluster_name)?;
+        let absent = Value::Null;
+        let user = if user_name.is_empty() { &absent } else { named(&config, "users", "user", user_name)? };
+        if user.get("auth-provider").is_some_and(|provider| !provider.is_null()) {
+            bail!("auth-provider of {user_name:?} is not supported here: use exec, a token or a certificate");
+        }
+        let authorities = self.held(cluster, "certificate-authority", "certificate-authority-data")?;
+        let is_unverified = cluster.get("insecure-skip-tls-verify").and_then(Value::as_bool) == Some(true);
+        if is_unverified && authorities.is_some() {
+            bail!(
+                "cluster {cluster_name:?}: certificate-authority and insecure-skip-tls-verify exclude each other"
+            );
+        }
+        let pair = (
+            self.held(user, "client-certificate", "client-certificate-data")?,
+            self.held(user, "client-key", "client-key-data")?,
+        );
+        let certificate = match pair {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => bail!("user {user_name:?} has only one of client-certificate and client-key"),
+        };
+        // A token in a file counts before one in the kubeconfig, which is what it was at first.
+        let token = match (text_of(user, "tokenFile"), text_of(user, "token")) {
+            (Some(file), _) => Some(Held::File(self.dir.join(file))),
+            (None, Some(token)) => Some(Held::Here(token.into_bytes())),
+            (None, None) => None,
+        };
+        let basic =
+            text_of(user, "username").map(|name| (name, text_of(user, "password").unwrap_or_default()));
+        if basic.is_some() && token.is_some() {
+            bail!("user {user_name:?} has both a token and a password");
+        }
+        let exec = user.get("exec").filter(|exec| !exec.is_null());
+        let exec = exec.map(|exec| Exec::read(exec, cluster, self.dir, user_name)).transpose()?;
+        Ok(Settings {
+            server: text_of(cluster, "server")
+                .with_context(|| format!("cluster {cluster_name:?} has no server"))?,
+            server_name: text_of(cluster, "tls-server-name"),
+            proxy: text_of(cluster, "proxy-url"),
+            is_unverified,
+            authorities,
+            certificate,
+            token,
+            basic,
+            headers: acting_as(user).with_context(|| format!("user {user_name:?}"))?,
+            exec,
+        })
+    }
+
+    /// The base64 of one member, or the file that another one names.
+    fn held(&self, from: &Value, file: &str, data: &str) -> anyhow::Result<Option<Held>> {
+        if let Some(text) = text_of(from, data) {
+            return Ok(Some(Held::Here(
+                STANDARD.decode(text).with_context(|| format!("{data} is no base64"))?,
+            )));
+        }
+        Ok(text_of(from, file).map(|file| Held::File(self.dir.join(file))))
+    }
+}
+
+/// The headers of a user who acts as another one.
+fn acting_as(user: &Value) -> anyhow::Result<Vec<(String, String)>> {
+    let mut headers = Vec::new();
+    headers.extend(text_of(user, "as").map(|name| ("impersonate-user".to_owned(), name)));
+    headers.extend(text_of(user, "as-uid").map(|uid| ("impersonate-uid".to_owned(), uid)));
+    let texts = |list: Option<&Value>| -> Vec<String> {
+        let texts = list.and_then(Value::as_array).unwrap_or_default().iter();
+        texts.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    for group in texts(user.get("as-groups")) {
+        headers.push(("impersonate-group".to_owned(), group));
+    }
+    let extra = user.get("as-user-extra").and_then(Value::as_object);
+    for (key, values) in extra.into_iter().flat_map(|extra| extra.iter()) {
+        let key: String = key.bytes().map(in_header_name).collect();
+        for value in texts(Some(values)) {
+            headers.push((format!("impersonate-extra-{key}"), value));
+        }
+    }
+    if !headers.is_empty() && text_of(user, "as").is_none() {
+        bail!("requesting groups, uid or extra values without impersonating a user name");
+    }
+    Ok(headers)
+}
+
+/// A byte of a key as part of the name of a header.
+fn in_header_name(byte: u8) -> String {
+    match byte {
+        b'-' | b'.' | b'_' => char::from(byte).to_string(),
+        _ if byte.is_ascii_alphanumeric() => char::from(byte.to_ascii_lowercase()).to_string(),
+        _ => format!("%{byte:02X}"),
+    }
+}
+
+/// A member that is a text and not empty.
+pub(super) fn text_of(value: &Value, name: &str) -> Option<String> {
+    Some(value.str_at(&[name]).to_owned()).filter(|text| !text.is_empty())
+}
+
+/// The entry of that name in one of the lists.
+fn named<'c>(config: &'c Value, list: &str, kind: &str, name: &str) -> anyhow::Result<&'c Value> {
+    let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
+    let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);
+    entry.and_then(|entry| entry.get(kind)).with_context(|| format!("there is no {kind} {name:?}"))
+}
+
+#[cfg(test)]
+#[path = "settings_test.rs"]
+mod tests;

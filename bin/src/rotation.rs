@@ -1,0 +1,152 @@
+//! Rotation of credentials without a restart: files that say who may come in, who signs, and who this server is to others
+//! are read again and again, and what is made of them replaces what was in use.
+//!
+//! ```text
+//! files ─ changed? ─► checked ─┬─ usable ─► replaced as a whole: authorities, keys, certificates
+//!                              └─ not ────► one warning; what was in use stays
+//! ```
+//!
+//! Open connections are judged by the new authorities too. A token of a key that is gone is refused at once.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::context::Context as Api;
+use api::server::Tls;
+use auth::authn::x509::{CaBundle, ClientCertificates};
+
+use crate::authentication::Bundles;
+use crate::config::{Config, NamedFile};
+use crate::credentials::Credentials;
+use crate::reload::{self, Watched};
+use crate::{expiry, extension, issuers, tokens};
+
+/// What is replaced.
+pub struct Followed<'s> {
+    /// Authenticators.
+    pub bundles: &'s Bundles,
+    /// The names of authorities in handshakes.
+    pub tls: &'s Tls,
+    /// The server, which signs tokens and knows extension servers.
+    pub api: &'s Arc<Api>,
+}
+
+/// Follows the files of `config`.
+pub async fn follow(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
+    let issuers = async {
+        if let Some(issuers) = &followed.bundles.issuers {
+            issuers::follow(&config.authentication.issuers, issuers).await;
+        }
+    };
+    tokio::join!(
+        credentials.follow(followed.api.metrics()),
+        follow_authorities(config, credentials, followed),
+        follow_keys(config, credentials, followed),
+        issuers
+    );
+}
+
+fn path(file: &NamedFile) -> PathBuf {
+    file.path.clone()
+}
+
+/// The authorities of clients and proxies, and the certificate for extension servers, which are told of both.
+async fn follow_authorities(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
+    let mut authentication = config.authentication.clone();
+    let mut clients = Watched::new(authentication.client_ca.iter().map(path).collect());
+    let mut proxies = Watched::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
+    let mut own = Watched::new(config.extensions.files());
+    loop {
+        tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
+        let mut is_changed = false;
+        if let (Some([bundle]), Some(file)) = (clients.changed(), &mut authentication.client_ca) {
+            let joined = credentials.client_cas(Some(bundle));
+            if reload_bundle("--client-ca-file", joined.as_deref(), bundle, &followed.bundles.clients) {
+                is_changed = true;
+                file.bytes.clone_from(bundle);
+                followed.tls.name_authorities(&joined.unwrap_or_default());
+                expiry::watch(followed.api.metrics(), "client-ca", bundle);
+            }
+        }
+        if let (Some([bundle]), Some(certificates), Some(proxy)) =
+            (proxies.changed(), &followed.bundles.proxies, &mut authentication.proxy)
+            && reload_bundle("--requestheader-client-ca-file", Ok(bundle), bundle, certificates)
+        {
+            is_changed = true;
+            proxy.client_ca.bytes.clone_from(bundle);
+            expiry::watch(followed.api.metrics(), "requestheader-client-ca", bundle);
+        }
+        is_changed |= own.changed().is_some();
+        if is_changed {
+            match extension::ExtensionConfig::read(config.extensions.certificate.clone(), &authentication) {
+                Ok(read) => {
+                    if let Some((chain, _)) = &read.settings.certificate {
+                        expiry::watch(followed.api.metrics(), "proxy-client", chain);
+                    }
+                    followed.api.extensions().replace_settings(read.settings);
+                    tracing::info!("credentials for extension servers reloaded");
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(error, "still using the old credentials for extension servers");
+                }
+            }
+        }
+    }
+}
+
+/// Replaces a bundle, unless the file has no usable certificate. Says whether it did.
+fn reload_bundle<B: AsRef<[u8]>>(
+    flag: &str,
+    bundle: Result<B, &anyhow::Error>,
+    file: &[u8],
+    certificates: &ClientCertificates,
+) -> bool {
+    let read = |bytes: &[u8]| CaBundle::from_pem(bytes).map_err(anyhow::Error::from);
+    let whole = match bundle {
+        Ok(bundle) => read(file).and_then(|_| read(bundle.as_ref())),
+        Err(error) => Err(anyhow::anyhow!("{error:#}")),
+    };
+    match whole {
+        Ok(bundle) => {
+            certificates.replace_bundle(bundle);
+            tracing::info!(flag, "CA bundle reloaded");
+            true
+        }
+        Err(error) => {
+            tracing::warn!(flag, error = %format!("{error:#}"), "still using the old CA bundle");
+            false
+        }
+    }
+}
+
+/// The keys of service account tokens.
+async fn follow_keys(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
+    let flags = &config.authentication.tokens;
+    let paths: Vec<PathBuf> = flags.signing_key.iter().chain(&flags.keys).map(path).collect();
+    if paths.is_empty() {
+        return;
+    }
+    let mut watched = Watched::new(paths);
+    loop {
+        tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
+        let Some(contents) = watched.changed() else { continue };
+        let (signing, others) = contents.split_at(flags.signing_key.iter().count());
+        let signing = signing.first().map(Vec::as_slice);
+        let others: Vec<&[u8]> = others.iter().map(Vec::as_slice).collect();
+        match tokens::Keys::read(config, signing, &others) {
+            Ok(keys) => {
+                let documents = keys.documents(config, credentials.address());
+                let verifying = keys.verifying.clone();
+                // Verifying begins before signing, so that no new token is refused.
+                followed.bundles.tokens.replace_keys(verifying);
+                followed.api.tokens().replace(keys.signing, documents);
+                tracing::info!(keys = keys.verifying.len(), "keys of service account tokens reloaded");
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(error, "still using the old keys of service account tokens");
+            }
+        }
+    }
+}
