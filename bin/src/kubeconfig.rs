@@ -8,6 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use api::codec::yaml;
 use api::json::Value;
+use api::outgoing::{Identities, Identity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -140,14 +141,7 @@ impl Reading<'_> {
             (None, None) => None,
             _ => bail!("user {user_name:?} has only one of client-certificate and client-key"),
         };
-        let token = match (text(user, "token"), text(user, "tokenFile")) {
-            (Some(token), _) => Some(token),
-            (None, Some(file)) => {
-                let token = String::from_utf8(self.file(&file)?).ok().context("tokenFile is no text")?;
-                Some(token.trim().to_owned())
-            }
-            (None, None) => None,
-        };
+        let token = self.token(user)?;
         Ok(Access {
             server: text(cluster, "server")
                 .with_context(|| format!("cluster {cluster_name:?} has no server"))?,
@@ -170,6 +164,56 @@ impl Reading<'_> {
     fn file(&self, name: &str) -> anyhow::Result<Vec<u8>> {
         let path = self.dir.join(name);
         files::read_if_there(&path)?.with_context(|| format!("{} does not exist", path.display()))
+    }
+}
+
+/// The users of a kubeconfig as identities, each by its name; and the one of the current context for all others.
+pub fn identities(path: &Path, config: &Value) -> Identities {
+    let reading = Reading { dir: path.parent().unwrap_or(Path::new("")) };
+    let users = config.get("users").and_then(Value::as_array).unwrap_or_default();
+    let absent = Value::Null;
+    let of_server = users.iter().map(|entry| {
+        let user = entry.get("user").unwrap_or(&absent);
+        let identity = reading.identity(user).map_err(|error| format!("{error:#}"));
+        (entry.str_at(&["name"]).to_owned(), identity)
+    });
+    let context = named(config, "contexts", "context", config.str_at(&["current-context"]));
+    Identities::new(of_server.collect(), context.map_or("", |context| context.str_at(&["user"])))
+}
+
+impl Reading<'_> {
+    /// A user; a password is one of its own, and what would run a program is refused.
+    fn identity(&self, user: &Value) -> anyhow::Result<Identity> {
+        for (name, instead) in REFUSED.iter().filter(|(name, _)| !matches!(*name, "username")) {
+            if is_set(user, name) {
+                bail!("{name} is not supported here: {instead}");
+            }
+        }
+        let certificate =
+            match (self.bytes(user, "client-certificate")?, self.bytes(user, "client-key")?) {
+                (Some(certificate), Some(key)) => Some((certificate, key)),
+                (None, None) => None,
+                _ => bail!("there is only one of client-certificate and client-key"),
+            };
+        let (name, password) = (user.str_at(&["username"]), user.str_at(&["password"]));
+        let has_password = !name.is_empty() || !password.is_empty();
+        Ok(Identity {
+            certificate,
+            token: self.token(user)?,
+            password: has_password.then(|| (name.to_owned(), password.to_owned())),
+        })
+    }
+
+    /// A user's token, or the contents of its file.
+    fn token(&self, user: &Value) -> anyhow::Result<Option<String>> {
+        match (user.str_at(&["token"]), user.str_at(&["tokenFile"])) {
+            ("", "") => Ok(None),
+            ("", file) => {
+                let token = String::from_utf8(self.file(file)?).ok().context("tokenFile is no text")?;
+                Ok(Some(token.trim().to_owned()))
+            }
+            (token, _) => Ok(Some(token.to_owned())),
+        }
     }
 }
 

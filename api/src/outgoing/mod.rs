@@ -5,17 +5,21 @@
 //!                                                                            └─ open: an answer as it comes
 //! ```
 //!
-//! Nothing is followed that an answer points to: a redirect is an answer with an unexpected code. Each call has a
-//! connection of its own. Nothing here knows what is asked.
+//! A post follows redirects to other HTTPS URLs, a few of them and all within its deadline; answers that are read as they
+//! come are not followed. Each request has a connection of its own. Nothing here knows what is asked.
 
 mod answer;
 mod client;
 mod error;
+mod identity;
+mod redirect;
 
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
 use flate2::read::GzDecoder;
 use http::header::{
@@ -38,6 +42,7 @@ use tokio_rustls::TlsConnector;
 pub use answer::Review;
 pub use client::{Client, Service};
 pub use error::Failure;
+pub use identity::{Identities, Identity};
 
 /// Most bytes of an answer that are read: far more than any object may have.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -56,7 +61,7 @@ pub struct Endpoint {
     name: ServerName<'static>,
     tls: Arc<ClientConfig>,
     /// The header that says who asks.
-    token: Option<HeaderValue>,
+    authorization: Option<HeaderValue>,
 }
 
 /// How a server is known, and who asks it.
@@ -70,6 +75,8 @@ pub struct Credentials<'c> {
     pub certificate: Option<(&'c [u8], &'c [u8])>,
     /// Bearer token.
     pub token: Option<&'c str>,
+    /// User name and password; a token goes before them.
+    pub password: Option<(&'c str, &'c str)>,
     /// Whether any certificate of the server will do.
     pub is_unverified: bool,
 }
@@ -96,16 +103,36 @@ impl Endpoint {
         let name = credentials.server_name.unwrap_or(&host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no host name"))?;
         let tls = Arc::new(tls(credentials)?);
-        let token = match credentials.token {
-            Some(token) => {
-                let mut token = HeaderValue::try_from(format!("Bearer {token}"))
+        let said = match (credentials.token, credentials.password) {
+            (Some(token), _) => Some(format!("Bearer {token}")),
+            (None, Some((user, password))) => {
+                Some(format!("Basic {}", STANDARD.encode(format!("{user}:{password}"))))
+            }
+            (None, None) => None,
+        };
+        let authorization = match said {
+            Some(said) => {
+                let mut said = HeaderValue::try_from(said)
                     .map_err(|_| "the token contains characters that a header cannot carry".to_owned())?;
-                token.set_sensitive(true);
-                Some(token)
+                said.set_sensitive(true);
+                Some(said)
             }
             None => None,
         };
-        Ok(Endpoint { url, address: (host, port), name, tls, token })
+        Ok(Endpoint { url, address: (host, port), name, tls, authorization })
+    }
+
+    /// Where a redirect leads. Another host is not told who asks, and has to have a certificate of its own name.
+    fn redirected(&self, url: Uri) -> Result<Endpoint, String> {
+        if url.authority() == self.url.authority() {
+            return Ok(Endpoint { url, ..self.clone() });
+        }
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = url.port_u16().unwrap_or(443);
+        let name = ServerName::try_from(host.clone()).map_err(|_| format!("{host:?} is no host name"))?;
+        let is_same = url.host() == self.url.host();
+        let authorization = self.authorization.clone().filter(|_| is_same);
+        Ok(Endpoint { url, address: (host, port), name, tls: self.tls.clone(), authorization })
     }
 
     /// Why there is no call, in the words of a call that failed.
@@ -171,7 +198,7 @@ pub async fn post(
     let deadline = Instant::now() + timeout;
     let call = async {
         for _ in 0..RETRIES_MAX {
-            let (head, text) = exchange(endpoint, agent, body.clone()).await?;
+            let (head, text) = follow(endpoint, agent, &body).await?;
             match retry_after(head.status, &head.headers) {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return judge(head.status, &head.headers, text),
@@ -268,9 +295,32 @@ async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
     Err(first.unwrap_or_else(|| Failure::Other(format!("dial tcp: lookup {host}: no such host"))))
 }
 
+/// A post and those requests that answers ask for instead of it; the last answer.
+async fn follow(
+    endpoint: &Endpoint,
+    agent: &str,
+    body: &Bytes,
+) -> Result<(http::response::Parts, Bytes), Failure> {
+    let (mut head, mut text) = exchange(endpoint, &Method::POST, agent, body.clone()).await?;
+    let mut asked = (Method::POST, endpoint.clone());
+    for _ in 1..redirect::REQUESTS_MAX {
+        let Some((method, endpoint)) = redirect::next(&head, &asked.0, &asked.1)? else {
+            return Ok((head, text));
+        };
+        let body = if method == Method::POST { body.clone() } else { Bytes::new() };
+        (head, text) = exchange(&endpoint, &method, agent, body).await?;
+        asked = (method, endpoint);
+    }
+    match redirect::next(&head, &asked.0, &asked.1)? {
+        None => Ok((head, text)),
+        Some(_) => Err(Failure::Other(format!("stopped after {} redirects", redirect::REQUESTS_MAX))),
+    }
+}
+
 /// One request and its answer.
 async fn exchange(
     endpoint: &Endpoint,
+    method: &Method,
     agent: &str,
     body: Bytes,
 ) -> Result<(http::response::Parts, Bytes), Failure> {
@@ -279,17 +329,19 @@ async fn exchange(
     let path = endpoint.url.path_and_query().map_or("/", |path| path.as_str());
     let authority = endpoint.url.authority().map_or("", |authority| authority.as_str());
     let mut request = Request::builder();
-    if let Some(token) = &endpoint.token {
-        request = request.header(AUTHORIZATION, token);
+    if let Some(authorization) = &endpoint.authorization {
+        request = request.header(AUTHORIZATION, authorization);
+    }
+    if !body.is_empty() {
+        request = request.header(CONTENT_TYPE, "application/json");
     }
     let request = request
-        .method(Method::POST)
+        .method(method)
         .uri(path)
         .header(HOST, authority)
         .header(USER_AGENT, agent)
         .header(ACCEPT, "application/json, */*")
         .header(ACCEPT_ENCODING, "gzip")
-        .header(CONTENT_TYPE, "application/json")
         .body(Full::new(body))
         .map_err(|error| Failure::Other(error.to_string()))?;
     let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
