@@ -197,6 +197,7 @@ impl Context {
             authorizer: authorizer.clone(),
             naming,
             features: parts.features.clone(),
+            reaches_endpoints: parts.admission.reaches_endpoints(),
             quotas: Arc::default(),
         };
         let namespaces = registry.resource("", "v1", "namespaces").cloned();

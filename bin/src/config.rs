@@ -15,9 +15,11 @@ use api::controllers::Selection;
 use api::enablement::Enablement;
 use api::features::Features;
 use api::metrics::allowed::Allowed;
+use api::outgoing::Identities;
 use api::schema::registry::Registry;
 use api::server::{ServingCertificate, TlsSettings};
 use api::version::Releases;
+use auth::authn::webhook::Reviewer;
 
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
@@ -25,9 +27,11 @@ use crate::authorization::AuthorizationConfig;
 use crate::extension::ExtensionConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
+use crate::issuers::opening;
 use crate::pki::Name;
 use crate::signing::SigningConfig;
 use crate::traces::TracingConfig;
+use crate::webhooks;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -246,11 +250,22 @@ fn extra_names(given: &[String]) -> anyhow::Result<Vec<Name>> {
 }
 
 /// Files that the configuration of admission names, relative to its own directory.
-struct Beside<'d>(&'d Path);
+struct Beside<'d>(&'d Path, Profile);
 
 impl admission::Files for Beside<'_> {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         fs::read(self.0.join(path)).map_err(|error| error.to_string())
+    }
+
+    fn identities(&self, path: &str) -> Result<Identities, String> {
+        webhooks::identities(Path::new(path)).map_err(|error| format!("{error:#}"))
+    }
+
+    fn reviewer(&self, path: &str, pause: Duration) -> Result<Arc<dyn Reviewer>, String> {
+        let path = if path.is_empty() { PathBuf::new() } else { self.0.join(path) };
+        let remote = webhooks::Remote::read(&path, None, self.1);
+        let remote = remote.map_err(|error| format!("{error:#}"))?;
+        Ok(Arc::new(remote.of_agent("Go-http-client/1.1").pausing(pause)))
     }
 }
 
@@ -271,11 +286,22 @@ fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
         enable = whole;
     }
     let path = flags.admission_control_config_file.as_deref();
-    let text = path.map(|path| read("--admission-control-config-file", path)).transpose()?;
+    let text = path.map(|path| {
+        fs::read(path).map_err(|error| {
+            anyhow!(
+                "failed to apply admission: failed to read plugin config: unable to read admission control \
+                 configuration from {} [{}]",
+                auth::go::quote(&path.display().to_string()),
+                opening(path, &error)
+            )
+        })
+    });
+    let text = text.transpose()?;
     let wishes = admission::Wishes { enable: &enable, disable: &disable, config: text.as_deref() };
     let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
-    let settings = admission::Settings::parse(&wishes, &Beside(directory)).map_err(|why| anyhow!(why))?;
-    Ok(settings.tolerating([
+    let files = Beside(directory, flags.naming);
+    let settings = admission::Settings::parse(&wishes, &files).map_err(|why| anyhow!(why))?;
+    Ok(settings.reaching_endpoints(flags.enable_aggregator_routing).tolerating([
         flags.default_not_ready_toleration_seconds,
         flags.default_unreachable_toleration_seconds,
     ]))

@@ -167,6 +167,10 @@ pub struct Flags {
     /// Configuration of admission plugins (AdmissionConfiguration, YAML or JSON).
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
+    /// Reach services that webhooks are behind at their endpoints, not at their address in the cluster.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
+    pub enable_aggregator_routing: bool,
 
     /// How long pods stay on a node that is not ready, where they do not say so, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,

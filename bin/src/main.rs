@@ -59,13 +59,16 @@ fn main() -> ExitCode {
         }
         Err(Stop::Refuse(line)) => return refuse(&line),
     };
+    let naming = flags.naming;
     match serve(flags, shown, started) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            let code = refuse(&one_line(&error));
-            // What kube-apiserver calls fatal has a code of its own.
-            if error.is::<flags::NoReconciler>() { ExitCode::from(255) } else { code }
+        // What kube-apiserver calls fatal has a code of its own.
+        Err(error) if error.is::<flags::NoReconciler>() => {
+            refuse(&one_line(&error));
+            ExitCode::from(255)
         }
+        Err(error) if naming == &api::naming::KUBERNETES => fail(&one_line(&error)),
+        Err(error) => refuse(&one_line(&error)),
     }
 }
 
@@ -102,6 +105,15 @@ fn one_line(error: &anyhow::Error) -> String {
         }
     }
     line
+}
+
+/// The same as what supervisors of the reference server look for: a record of its log that says that the command failed.
+fn fail(line: &str) -> ExitCode {
+    let now = jiff::Timestamp::now().strftime("%m%d %H:%M:%S%.6f");
+    let id = std::process::id();
+    let line = auth::go::quote(line.trim_end());
+    let _ = writeln!(std::io::stderr(), "E{now} {id:7} main.rs:1] \"command failed\" err={line}");
+    ExitCode::FAILURE
 }
 
 fn refuse(line: &str) -> ExitCode {

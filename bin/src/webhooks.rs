@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use api::json::Value;
-use api::outgoing::{self, Failure};
+use api::outgoing::{self, Failure, Identities};
 use auth::authn::jwt::{FetchError, Fetched};
 use auth::authn::webhook::{Reviewer, WebhookTokens};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use http::Uri;
 
 use crate::flags::Profile;
 use crate::issuers::opening;
-use crate::kubeconfig::{Settings, Source};
+use crate::kubeconfig::{self, Settings, Source};
 
 /// Attempts for one review, while the other server is overloaded or broken.
 const ATTEMPTS: u32 = 5;
@@ -70,6 +70,7 @@ pub struct Remote {
     source: Arc<Source>,
     agent: String,
     timeout: Duration,
+    pause: Duration,
 }
 
 /// Longest that a review takes, unless something else is said.
@@ -87,7 +88,22 @@ impl Remote {
         let separator = if server.contains('?') { '&' } else { '?' };
         let url: Uri = format!("{server}{separator}timeout={}", go_seconds(timeout)).parse()?;
         let source = Source::new(settings, url)?;
-        Ok(Remote { source: Arc::new(source), agent: naming.system("apiserver"), timeout })
+        Ok(Remote {
+            source: Arc::new(source),
+            agent: naming.system("apiserver"),
+            timeout,
+            pause: FIRST_DELAY,
+        })
+    }
+
+    /// The same under another name of this server.
+    pub fn of_agent(self, agent: &str) -> Remote {
+        Remote { agent: agent.to_owned(), ..self }
+    }
+
+    /// The same with another time before the second attempt.
+    pub fn pausing(self, pause: Duration) -> Remote {
+        Remote { pause, ..self }
     }
 }
 
@@ -128,23 +144,42 @@ fn go_seconds(time: Duration) -> String {
     }
 }
 
-/// The server of a kubeconfig file; what is wrong with it in the words of kube-apiserver.
-fn access(path: &Path) -> anyhow::Result<Settings> {
+/// Who this server is to each of the servers that users of a kubeconfig file are named after.
+///
+/// # Errors
+/// An unusable file, in the words of kube-apiserver.
+pub fn identities(path: &Path) -> anyhow::Result<Identities> {
+    let config = loaded(path)?;
+    Ok(kubeconfig::identities(path, &config))
+}
+
+/// A kubeconfig file.
+fn loaded(path: &Path) -> anyhow::Result<Value> {
     let text = std::fs::read(path).map_err(|error| {
         let why = opening(path, &error).to_string();
         anyhow!(why.replacen("open ", "stat ", 1))
     })?;
     let document = api::codec::yaml::parse(&text).map_err(|error| {
-        let why = match error.to_string() {
-            why if text.trim_ascii() == b"{" => {
-                let _ = why;
-                "yaml: line 1: did not find expected node content".to_owned()
-            }
-            why => why,
+        // A text that only opens lists and maps.
+        let is_open = text.iter().all(|byte| b"{[ \n".contains(byte));
+        let why = match is_open {
+            true => "yaml: line 1: did not find expected node content".to_owned(),
+            false => error.to_string(),
         };
         anyhow!("error loading config file \"{}\": {why}", path.display())
     })?;
-    let config = &document.value;
+    Ok(document.value)
+}
+
+const NO_CONFIGURATION: &str = "invalid configuration: no configuration has been provided, try setting \
+                                KUBERNETES_MASTER environment variable";
+
+/// The server of a kubeconfig file; what is wrong with it in the words of kube-apiserver.
+fn access(path: &Path) -> anyhow::Result<Settings> {
+    if path.as_os_str().is_empty() {
+        bail!(NO_CONFIGURATION);
+    }
+    let config = &loaded(path)?;
     let named = |list: &str, kind: &str, name: &str| {
         let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
         let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);
@@ -156,10 +191,7 @@ fn access(path: &Path) -> anyhow::Result<Settings> {
         Some(value) => value.as_str() == Some(""),
     };
     if ["clusters", "contexts", "users", "current-context", "extensions"].iter().all(is_empty) {
-        bail!(
-            "invalid configuration: no configuration has been provided, try setting KUBERNETES_MASTER environment \
-             variable"
-        );
+        bail!(NO_CONFIGURATION);
     }
     if let Some(kind) = config.get("current-context").and_then(other_than_text) {
         bail!(
@@ -210,7 +242,7 @@ impl Remote {
         mut delay: Duration,
         is_given_up: impl Fn() -> bool,
     ) -> Result<outgoing::Answer, Failure> {
-        let Remote { source, agent, timeout } = self;
+        let Remote { source, agent, timeout, .. } = self;
         let mut attempt = 1;
         loop {
             let endpoint = source.endpoint().await;
@@ -242,7 +274,7 @@ impl Reviewer for Remote {
     fn review(&self, review: Vec<u8>) -> Fetched {
         let remote = self.clone();
         Box::pin(async move {
-            let answer = remote.send(review.into(), FIRST_DELAY, || false).await;
+            let answer = remote.send(review.into(), remote.pause, || false).await;
             answer.map(|answer| answer.body.to_vec()).map_err(|failure| FetchError(failure.to_string()))
         })
     }

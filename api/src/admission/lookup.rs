@@ -38,6 +38,8 @@ pub struct Lookup {
     pub naming: &'static Naming,
     /// Feature gates.
     pub features: Features,
+    /// Whether services are reached at their endpoints, not at their address in the cluster.
+    pub reaches_endpoints: bool,
     /// Who may take how much of which quota.
     pub quotas: Arc<Ledger>,
 }

@@ -14,6 +14,7 @@ use super::namespace_exists::{NamespaceAutoProvision, NamespaceExists};
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_taint::NodeTaint;
 use super::plugin::Plugin;
+use super::pod_resize::PodResizeValidator;
 use super::policy::mutating::MutatingAdmissionPolicy;
 use super::policy::validating::ValidatingAdmissionPolicy;
 use super::priority::Priority;
@@ -23,7 +24,7 @@ use super::settings::{Files, Make};
 use super::signers::{Act, Signers};
 use super::storage_protection::StorageProtection;
 use super::{
-    always, certificate_subject, event_rate, external_ips, node_restriction, owner_permissions,
+    always, certificate_subject, event_rate, external_ips, image_policy, node_restriction, owner_permissions,
     pod_node_selector, pod_security, pod_toleration_restriction, quota, topology_labels, webhook,
 };
 use crate::json::Value;
@@ -79,7 +80,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Images are pulled with the credentials of each pod.
     off("AlwaysPullImages", Some(|_, _| plain(|_| AlwaysPullImages))),
     // Another server decides on images.
-    off("ImagePolicyWebhook", None),
+    off("ImagePolicyWebhook", Some(image_policy::configure)),
     // Pod security levels of namespaces.
     on("PodSecurity", Some(|config, _| pod_security::configure(config))),
     // Node selectors of namespaces.
@@ -98,6 +99,8 @@ pub(super) static PLUGINS: &[Registration] = &[
     on("DefaultStorageClass", Some(|_, _| plain(DefaultClass::of_claims))),
     // Claims, volumes and their attribute classes stay while they are used.
     on("StorageObjectInUseProtection", Some(|_, _| plain(StorageProtection::new))),
+    // Groups of pods stay while pods belong to them; its feature is not served.
+    on("PodGroupProtection", None),
     // Owners are set by those who may delete.
     off("OwnerReferencesPermissionEnforcement", Some(|_, _| plain(owner_permissions::OwnerReferencesPermissionEnforcement::new))),
     // Claims grow only where their class allows it.
@@ -118,18 +121,22 @@ pub(super) static PLUGINS: &[Registration] = &[
     off("DenyServiceExternalIPs", Some(|_, _| plain(|_| external_ips::DenyServiceExternalIps))),
     // Pods get the topology labels of their node.
     on("PodTopologyLabels", Some(|_, _| plain(topology_labels::PodTopologyLabels::new))),
-    // Rules of jobs.
+    // Groups of pods belong to a workload; its feature is not served.
+    on("PodGroupWorkloadExists", None),
+    // Nodes have what pods need of them; its feature is not served.
+    on("NodeDeclaredFeatureValidator", None),
+    // Jobs whose pods are scheduled together keep their size; its feature is not served.
     on("JobValidation", None),
     // Which pods can be resized.
-    on("PodResizeValidator", None),
+    on("PodResizeValidator", Some(|_, _| plain(PodResizeValidator::new))),
     // Policies that change objects.
     on("MutatingAdmissionPolicy", Some(|_, _| plain(MutatingAdmissionPolicy::new))),
     // Webhooks that change objects.
-    on("MutatingAdmissionWebhook", Some(|_, _| plain(webhook::MutatingWebhooks::new))),
+    on("MutatingAdmissionWebhook", Some(webhook::configure_mutating)),
     // Policies that refuse objects.
     on("ValidatingAdmissionPolicy", Some(|_, _| plain(ValidatingAdmissionPolicy::new))),
     // Webhooks that refuse objects.
-    on("ValidatingAdmissionWebhook", Some(|_, _| plain(webhook::ValidatingWebhooks::new))),
+    on("ValidatingAdmissionWebhook", Some(webhook::configure_validating)),
     // Quotas of namespaces. After all others: what they refuse is not counted.
     on("ResourceQuota", Some(|config, _| quota::configure(config))),
     // Refuses everything.

@@ -3,13 +3,18 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use auth::authn::webhook::Reviewer;
 
 use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::lookup::Lookup;
 use super::order::{PLUGINS, Registration};
 use super::plugin::Plugin;
 use crate::codec::yaml;
-use crate::json::Value;
+use crate::field::go_quote;
+use crate::json::{Object, Value};
+use crate::outgoing::Identities;
 
 /// Makes a plugin at the start of the server, once its configuration was read.
 pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;
@@ -21,12 +26,29 @@ pub trait Files {
     /// # Errors
     /// Why it cannot be read.
     fn read(&self, path: &str) -> Result<Vec<u8>, String>;
+
+    /// Who this server is to others, as the users of a kubeconfig file say.
+    ///
+    /// # Errors
+    /// Why the file cannot be used.
+    fn identities(&self, path: &str) -> Result<Identities, String> {
+        Err(format!("stat {path}: no such file or directory"))
+    }
+
+    /// The server that a kubeconfig file names. `pause` is the time before it is asked a second time.
+    ///
+    /// # Errors
+    /// Why the file cannot be used.
+    fn reviewer(&self, path: &str, _pause: Duration) -> Result<Arc<dyn Reviewer>, String> {
+        Err(format!("stat {path}: no such file or directory"))
+    }
 }
 
 /// The selected plugins in order, ready to be made.
 #[derive(Clone)]
 pub struct Settings {
     plugins: Vec<(&'static str, Make)>,
+    reaches_endpoints: bool,
 }
 
 /// What the operator said about admission.
@@ -60,11 +82,23 @@ impl Settings {
         for plugin in PLUGINS.iter().filter(|plugin| wanted(plugin)) {
             let config = configured.iter().find(|(name, _)| name == plugin.name).map(|(_, config)| config);
             let Some(configure) = plugin.configure else { continue };
-            let make = configure(config, files)
-                .map_err(|why| format!("couldn't init admission plugin {:?}: {why}", plugin.name))?;
+            let make = configure(config, files).map_err(|why| {
+                format!("failed to apply admission: couldn't init admission plugin {:?}: {why}", plugin.name)
+            })?;
             plugins.push((plugin.name, make));
         }
-        Ok(Settings { plugins })
+        Ok(Settings { plugins, reaches_endpoints: false })
+    }
+
+    /// The same where services that webhooks are behind are reached at their endpoints.
+    pub fn reaching_endpoints(mut self, reaches: bool) -> Settings {
+        self.reaches_endpoints = reaches;
+        self
+    }
+
+    /// Whether they are.
+    pub fn reaches_endpoints(&self) -> bool {
+        self.reaches_endpoints
     }
 
     /// The same without one of the plugins.
@@ -137,14 +171,32 @@ fn check_names(wishes: &Wishes<'_>) -> Result<(), String> {
     Err(format!("[{}] in enable-admission-plugins and disable-admission-plugins overlapped", both.join(" ")))
 }
 
+/// Plugins whose configuration may be the whole file, without a kind, as it was before there was one.
+const UNVERSIONED: [(&str, &str); 2] =
+    [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
+
 /// The configuration of each plugin in an AdmissionConfiguration; a `path` names a file with it.
 fn configurations(text: &[u8], files: &dyn Files) -> Result<Vec<(String, Value)>, String> {
     let config = yaml::parse(text).map_err(|error| error.to_string())?.value;
     let kind = config.str_at(&["kind"]);
     if kind != "AdmissionConfiguration" {
+        if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) {
+            return Ok(UNVERSIONED
+                .iter()
+                .map(|(_, plugin)| ((*plugin).to_owned(), config.clone()))
+                .collect());
+        }
         return Err(format!("no kind \"AdmissionConfiguration\" but {kind:?}"));
     }
+    let mut unknown = unknown_fields(&config, "", &["apiVersion", "kind", "plugins"]);
     let plugins = config.get("plugins").and_then(Value::as_array).unwrap_or_default();
+    for (at, plugin) in plugins.iter().enumerate() {
+        let place = format!("plugins[{at}].");
+        unknown.extend(unknown_fields(plugin, &place, &["name", "path", "configuration"]));
+    }
+    if !unknown.is_empty() {
+        return Err(format!("strict decoding error: {}", unknown.join(", ")));
+    }
     let mut found = Vec::with_capacity(plugins.len());
     for plugin in plugins {
         let name = plugin.str_at(&["name"]);
@@ -161,6 +213,13 @@ fn configurations(text: &[u8], files: &dyn Files) -> Result<Vec<(String, Value)>
         found.push((name.to_owned(), config));
     }
     Ok(found)
+}
+
+/// The members of an object that nothing is known of, as an error names them.
+fn unknown_fields(object: &Value, place: &str, known: &[&str]) -> Vec<String> {
+    let members = object.as_object().into_iter().flat_map(Object::iter).map(|(name, _)| name);
+    let unknown = members.filter(|name| !known.contains(name));
+    unknown.map(|name| format!("unknown field {}", go_quote(&format!("{place}{name}")))).collect()
 }
 
 #[cfg(test)]
@@ -217,6 +276,14 @@ mod tests {
             (
                 "kind: AdmissionConfiguration\nplugins: [{name: A, path: p, configuration: {}}]",
                 Err("A: both a path and a configuration"),
+            ),
+            (
+                "kind: AdmissionConfiguration\nplugins: [{name: A, more: 1}]\nother: 1",
+                Err("strict decoding error: unknown field \"other\", unknown field \"plugins[0].more\""),
+            ),
+            (
+                "imagePolicy: {}",
+                Ok("ImagePolicyWebhook={\"imagePolicy\":{}} PodNodeSelector={\"imagePolicy\":{}}"),
             ),
             ("kind: Other", Err("no kind \"AdmissionConfiguration\" but \"Other\"")),
         ] {

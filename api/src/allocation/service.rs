@@ -13,6 +13,7 @@ use super::range::Family;
 use crate::field::FieldError;
 use crate::json::{Object, Value};
 use crate::object::{at, same_at};
+use crate::validation::{ADDRESS, address_fault};
 
 /// Why allocation for a service failed.
 #[derive(Debug)]
@@ -388,11 +389,11 @@ fn check_addresses(service: &Object) -> Vec<FieldError> {
             }
             continue;
         }
-        match address.parse::<IpAddr>() {
-            Ok(address) => parsed.push(address),
-            Err(_) => {
+        match (address.parse::<IpAddr>(), address_fault(address)) {
+            (Ok(address), None) => parsed.push(address),
+            (_, fault) => {
                 unreadable = true;
-                let detail = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
+                let detail = fault.unwrap_or(ADDRESS);
                 let value = Value::from(address.as_str());
                 errors.push(FieldError::invalid(format!("{PATH}[{position}]"), &value, detail));
             }

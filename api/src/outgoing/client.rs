@@ -2,7 +2,7 @@
 
 use http::Uri;
 
-use super::Endpoint;
+use super::{Credentials, Endpoint, Identities};
 use crate::json::{Object, Value};
 use crate::schema::scalars::bytes;
 
@@ -31,8 +31,13 @@ impl Client {
     /// Reads a client configuration with `url` or `service`, and `caBundle`. The server is told that it has so many
     /// seconds.
     pub fn read(config: &Value, seconds: i64) -> Client {
+        Client::known(config, seconds, &Identities::default())
+    }
+
+    /// The same for a server that is told who asks.
+    pub fn known(config: &Value, seconds: i64, identities: &Identities) -> Client {
         let service = config.get("service").filter(|service| !service.is_null()).map(Service::read);
-        Client { endpoint: endpoint(config, service.as_ref(), seconds), service }
+        Client { endpoint: endpoint(config, service.as_ref(), seconds, identities), service }
     }
 
     /// Where the server is now. `find` looks a Service up by namespace and name.
@@ -43,17 +48,34 @@ impl Client {
         &self,
         find: impl FnOnce(&str, &str) -> Result<Option<Object>, String>,
     ) -> Result<Endpoint, String> {
+        self.endpoint_at(|service| {
+            let found = find(&service.namespace, &service.name)?;
+            service.address(found.as_ref())
+        })
+    }
+
+    /// Where the server is now. `address` says where a service is.
+    ///
+    /// # Errors
+    /// Why no call is possible.
+    pub fn endpoint_at(
+        &self,
+        address: impl FnOnce(&Service) -> Result<(String, u16), String>,
+    ) -> Result<Endpoint, String> {
         let endpoint = self.endpoint.clone()?;
         let Some(service) = &self.service else { return Ok(endpoint) };
-        let found = find(&service.namespace, &service.name);
-        let address = found.and_then(|found| service.address(found.as_ref()));
-        let (host, port) = address.map_err(|why| endpoint.no_call(&why))?;
+        let (host, port) = address(service).map_err(|why| endpoint.no_call(&why))?;
         Ok(endpoint.at(host, port))
     }
 }
 
 /// The URL of a server with its timeout, and the authorities that it is verified against.
-fn endpoint(config: &Value, service: Option<&Service>, seconds: i64) -> Result<Endpoint, String> {
+fn endpoint(
+    config: &Value,
+    service: Option<&Service>,
+    seconds: i64,
+    identities: &Identities,
+) -> Result<Endpoint, String> {
     let base = match service {
         Some(Service { namespace, name, port }) => {
             let path = config.str_at(&["service", "path"]);
@@ -66,7 +88,20 @@ fn endpoint(config: &Value, service: Option<&Service>, seconds: i64) -> Result<E
     let slash = if has_path { "" } else { "/" };
     let url: Uri = format!("{base}{slash}?timeout={seconds}s").parse().map_err(|error| format!("{error}"))?;
     let authorities = bytes::decode(config.str_at(&["caBundle"])).unwrap_or_default();
-    Endpoint::new(url, &authorities)
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+    let identity = identities
+        .of(host, url.port_u16().unwrap_or(PORT_DEFAULT))
+        .map_err(|why| format!("could not get REST client: {why}"))?;
+    let certificate = identity.and_then(|identity| identity.certificate.as_ref());
+    let password = identity.and_then(|identity| identity.password.as_ref());
+    let credentials = Credentials {
+        authorities: &authorities,
+        certificate: certificate.map(|(chain, key)| (chain.as_slice(), key.as_slice())),
+        token: identity.and_then(|identity| identity.token.as_deref()),
+        basic: password.map(|(user, password)| (user.as_str(), password.as_str())),
+        ..Credentials::default()
+    };
+    Endpoint::with(url, &credentials)
 }
 
 impl Service {
@@ -96,8 +131,104 @@ impl Service {
             return Err(format!("no service port {port} found for service \"{name}\""));
         }
         match spec.str_at(&["clusterIP"]) {
-            "" | "None" => Err(format!("service \"{name}\" has no address in the cluster")),
+            "None" => Err("cannot route to service with ClusterIP \"None\"".to_owned()),
+            "" => Err(format!("service \"{name}\" has no address in the cluster")),
             address => Ok((address.to_owned(), *port)),
+        }
+    }
+
+    /// Where one of the endpoints of the service is, as its slices say: of those that are ready, the one that `choose`
+    /// takes of so many.
+    ///
+    /// # Errors
+    /// Why it cannot be reached.
+    pub fn endpoint(
+        &self,
+        object: Option<&Object>,
+        slices: &[Object],
+        choose: impl FnOnce(usize) -> usize,
+    ) -> Result<(String, u16), String> {
+        let Service { name, port, .. } = self;
+        let spec = object.and_then(|object| object.get("spec"));
+        let spec = spec.ok_or_else(|| format!("service \"{name}\" not found"))?;
+        let kind = spec.str_at(&["type"]);
+        if !matches!(kind, "ClusterIP" | "NodePort" | "LoadBalancer") {
+            return Err(format!("unsupported service type \"{kind}\""));
+        }
+        let ports = spec.get("ports").and_then(Value::as_array).unwrap_or_default();
+        let named =
+            ports.iter().find(|item| item.get("port").and_then(Value::as_i64) == Some((*port).into()));
+        let named = named.ok_or_else(|| format!("no service port {port} found for service \"{name}\""))?;
+        let ready = |endpoint: &&Value| {
+            endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool).unwrap_or(true)
+        };
+        let mut found = Vec::new();
+        for slice in slices {
+            let of = |list: &str| slice.get(list).and_then(Value::as_array).unwrap_or_default();
+            let port = of("ports").iter().find(|item| item.str_at(&["name"]) == named.str_at(&["name"]));
+            let port = port.and_then(|port| u16::try_from(port.get("port")?.as_i64()?).ok());
+            let Some(port) = port else { continue };
+            for endpoint in of("endpoints").iter().filter(ready) {
+                let addresses = endpoint.get("addresses").and_then(Value::as_array).unwrap_or_default();
+                found.extend(addresses.first().and_then(Value::as_str).map(|address| (address, port)));
+            }
+        }
+        if found.is_empty() {
+            return Err(format!("no endpoints available for service \"{name}\""));
+        }
+        let (address, port) = found[choose(found.len()) % found.len()];
+        Ok((address.to_owned(), port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::parse;
+
+    fn object(text: &str) -> Object {
+        match parse(text.as_bytes()) {
+            Ok(Value::Object(object)) => object,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_service_is_reached_at_an_endpoint_that_is_ready_and_has_its_port() {
+        let service = Service { namespace: "n".to_owned(), name: "s".to_owned(), port: 443 };
+        let slice = |text: &str| object(text);
+        let ports = r#""ports":[{"name":"other","port":1},{"name":"web","port":8443}]"#;
+        let slices = [
+            slice(r#"{"ports":[{"name":"other","port":1}],"endpoints":[{"addresses":["10.0.0.1"]}]}"#),
+            slice(&format!(
+                r#"{{{ports},"endpoints":[{{"addresses":["10.0.0.2"],"conditions":{{"ready":false}}}},
+                    {{"addresses":["10.0.0.3","10.0.0.9"],"conditions":{{"ready":true}}}}]}}"#
+            )),
+            slice(&format!(r#"{{{ports},"endpoints":[{{"addresses":["10.0.0.4"]}}]}}"#)),
+        ];
+        let spec = r#"{"spec":{"type":"ClusterIP","ports":[{"name":"web","port":443}]}}"#;
+        for (spec, slices, chosen, want) in [
+            (Some(spec), &slices[..], 0, Ok(("10.0.0.3", 8443))),
+            (Some(spec), &slices[..], 1, Ok(("10.0.0.4", 8443))),
+            (Some(spec), &slices[..1], 0, Err("no endpoints available for service \"s\"")),
+            (Some(spec), &[], 0, Err("no endpoints available for service \"s\"")),
+            (
+                Some(r#"{"spec":{"type":"ExternalName"}}"#),
+                &slices[..],
+                0,
+                Err("unsupported service type \"ExternalName\""),
+            ),
+            (
+                Some(r#"{"spec":{"type":"ClusterIP","ports":[{"port":80}]}}"#),
+                &slices[..],
+                0,
+                Err("no service port 443 found for service \"s\""),
+            ),
+            (None, &slices[..], 0, Err("service \"s\" not found")),
+        ] {
+            let got = service.endpoint(spec.map(object).as_ref(), slices, |count| chosen.min(count));
+            let want = want.map(|(host, port)| (host.to_owned(), port)).map_err(str::to_owned);
+            assert_eq!(got, want, "{spec:?}");
         }
     }
 }

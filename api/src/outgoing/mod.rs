@@ -5,13 +5,15 @@
 //!                                                                            └─ open: an answer as it comes
 //! ```
 //!
-//! Nothing is followed that an answer points to: a redirect is an answer with an unexpected code. Each call has a
-//! connection of its own. Nothing here knows what is asked.
+//! A post follows redirects to other HTTPS URLs, a few of them and all within its deadline; answers that are read as they
+//! come are not followed. Each request has a connection of its own. Nothing here knows what is asked.
 
 mod answer;
 mod client;
 mod error;
+mod identity;
 mod proxy;
+mod redirect;
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -43,6 +45,7 @@ use crate::traces;
 pub use answer::Review;
 pub use client::{Client, Service};
 pub use error::Failure;
+pub use identity::{Identities, Identity};
 use proxy::Proxy;
 
 /// Most bytes of an answer that are read: far more than any object may have.
@@ -114,6 +117,18 @@ impl Endpoint {
         Ok(Endpoint { url, address: (host, port), name, tls, identity: identity(credentials)?, proxy })
     }
 
+    /// Where a redirect leads. Another host is not told who asks, and has to have a certificate of its own name.
+    fn redirected(&self, url: Uri) -> Result<Endpoint, String> {
+        if url.authority() == self.url.authority() {
+            return Ok(Endpoint { url, ..self.clone() });
+        }
+        let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = url.port_u16().unwrap_or(443);
+        let name = ServerName::try_from(host.clone()).map_err(|_| format!("{host:?} is no host name"))?;
+        let identity = if url.host() == self.url.host() { self.identity.clone() } else { HeaderMap::new() };
+        Ok(Endpoint { url, address: (host, port), name, identity, ..self.clone() })
+    }
+
     /// Why there is no call, in the words of a call that failed.
     fn no_call(&self, why: &str) -> String {
         Failure::Other(why.to_owned()).of(&self.url).to_string()
@@ -177,7 +192,7 @@ pub async fn post(
     let deadline = Instant::now() + timeout;
     let call = async {
         for _ in 0..RETRIES_MAX {
-            let (head, text) = exchange(endpoint, agent, body.clone()).await?;
+            let (head, text) = follow(endpoint, agent, &body).await?;
             match retry_after(head.status, &head.headers) {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return judge(head.status, &head.headers, text),
@@ -279,9 +294,32 @@ async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
     Err(first.unwrap_or_else(|| Failure::Other(format!("dial tcp: lookup {host}: no such host"))))
 }
 
+/// A post and those requests that answers ask for instead of it; the last answer.
+async fn follow(
+    endpoint: &Endpoint,
+    agent: &str,
+    body: &Bytes,
+) -> Result<(http::response::Parts, Bytes), Failure> {
+    let (mut head, mut text) = exchange(endpoint, &Method::POST, agent, body.clone()).await?;
+    let mut asked = (Method::POST, endpoint.clone());
+    for _ in 1..redirect::REQUESTS_MAX {
+        let Some((method, endpoint)) = redirect::next(&head, &asked.0, &asked.1)? else {
+            return Ok((head, text));
+        };
+        let body = if method == Method::POST { body.clone() } else { Bytes::new() };
+        (head, text) = exchange(&endpoint, &method, agent, body).await?;
+        asked = (method, endpoint);
+    }
+    match redirect::next(&head, &asked.0, &asked.1)? {
+        None => Ok((head, text)),
+        Some(_) => Err(Failure::Other(format!("stopped after {} redirects", redirect::REQUESTS_MAX))),
+    }
+}
+
 /// One request and its answer.
 async fn exchange(
     endpoint: &Endpoint,
+    method: &Method,
     agent: &str,
     body: Bytes,
 ) -> Result<(http::response::Parts, Bytes), Failure> {
@@ -293,14 +331,16 @@ async fn exchange(
     for (name, value) in &endpoint.identity {
         request = request.header(name, value);
     }
+    if !body.is_empty() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
     let mut request = request
-        .method(Method::POST)
+        .method(method)
         .uri(path)
         .header(HOST, authority)
         .header(USER_AGENT, agent)
         .header(ACCEPT, "application/json, */*")
         .header(ACCEPT_ENCODING, "gzip")
-        .header(CONTENT_TYPE, "application/json")
         .body(Full::new(body))
         .map_err(|error| Failure::Other(error.to_string()))?;
     traces::propagate(request.headers_mut());

@@ -97,11 +97,12 @@ pub(super) fn text(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldEr
             let bare = text.strip_suffix('.').unwrap_or(text);
             return metadata::refuse(errors, path, bare, names::subdomain_with_underscore(bare));
         }
-        Form::Ip => unless(address(text).is_some(), ADDRESS),
-        Form::Cidr => unless(network(text).is_some(), NETWORK),
+        Form::Ip => address_fault(text).map(str::to_owned).into_iter().collect(),
+        Form::Cidr => network_fault(text).map(str::to_owned).into_iter().collect(),
         Form::CidrPadded => {
             let text = text.trim();
-            return metadata::refuse(errors, path, text, unless(network(text).is_some(), NETWORK));
+            let faults = network_fault(text).map(str::to_owned).into_iter().collect();
+            return metadata::refuse(errors, path, text, faults);
         }
         Form::NoBacksteps => backsteps(text),
         Form::Descending => descending(text),
@@ -185,6 +186,41 @@ pub(crate) fn address(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| IpAddr::V4(Ipv4Addr::from(bytes)))
 }
 
+/// What is wrong with an address: not all programs read those with leading zeros, and those of one family within the
+/// other, alike.
+pub(crate) fn address_fault(text: &str) -> Option<&'static str> {
+    if address(text).is_none() {
+        return Some(ADDRESS);
+    }
+    match text.parse::<IpAddr>() {
+        Err(_) => Some("must not have leading 0s"),
+        Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
+            Some("must not be an IPv4-mapped IPv6 address")
+        }
+        Ok(_) => None,
+    }
+}
+
+/// The same for a network.
+pub(crate) fn network_fault(text: &str) -> Option<&'static str> {
+    let Some((_, length)) = network(text) else { return Some(NETWORK) };
+    let (given, digits) = text.split_once('/')?;
+    let Ok(address) = given.parse::<IpAddr>() else {
+        return Some("must not have leading 0s in IP or prefix length");
+    };
+    if digits.len() > 1 && digits.starts_with('0') {
+        return Some("must not have leading 0s in IP or prefix length");
+    }
+    let host_bits = match address {
+        IpAddr::V4(v4) => u128::from(v4.to_bits().checked_shl(length.into()).unwrap_or(0)),
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => {
+            return Some("must not have an IPv4-mapped IPv6 address");
+        }
+        IpAddr::V6(v6) => v6.to_bits().checked_shl(length.into()).unwrap_or(0),
+    };
+    (host_bits != 0).then_some("must not have bits set beyond the prefix length")
+}
+
 /// A network: its address as given, and the length of its prefix.
 pub(crate) fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
@@ -217,10 +253,15 @@ mod tests {
         for (form, fitting, others) in [
             (
                 Form::Ip,
-                "1.2.3.4 010.1.1.1 ::1 ::ffff:1.2.3.4 2001:db8::1",
-                "1.2.3 1.2.3.256 x 1.2.3.4.5 fe80::1%eth0 1..2.3",
+                "1.2.3.4 ::1 2001:db8::1 FE80:0::1",
+                "1.2.3 1.2.3.256 x 1.2.3.4.5 fe80::1%eth0 1..2.3 010.1.1.1 ::ffff:1.2.3.4",
             ),
-            (Form::Cidr, "10.0.0.0/8 ::/0 1.2.3.4/32", "10.0.0.0 10.0.0.0/33 ::/129 x/8 1.2.3.4/ 1.2.3.4/-1"),
+            (
+                Form::Cidr,
+                "10.0.0.0/8 ::/0 1.2.3.4/32 0.0.0.0/0 2001:db8::/64",
+                "10.0.0.0 10.0.0.0/33 ::/129 x/8 1.2.3.4/ 1.2.3.4/-1 10.0.0.1/8 10.0.0.0/08 010.0.0.0/8 ::1/64 \
+                 ::ffff:10.0.0.0/104",
+            ),
             (Form::Local, "a a/b ...a/ a/..b", "/a ../a .. a/../b ..a"),
             (Form::NoBacksteps, "/a a/..b", "a/.. .."),
             (Form::Absolute, "/ /a", "a"),

@@ -78,6 +78,7 @@ async fn rounds<C: Caller, S: Source<C>>(
             stages::defined(intent)?;
             stages::own_new(intent, &mut object).await?;
         }
+        stages::same(intent, &object, current.as_mut())?;
         stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
         let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
         let generated_from = match &current {

@@ -188,25 +188,38 @@ pub(super) fn identify(intent: &Intent<'_>, object: &mut Object) -> Result<Optio
     Ok(generated_from)
 }
 
-/// Compares the version and the identity that the writer saw with the stored ones.
+/// Compares the identity that the body of a PUT names with the stored one. A patch, or a plugin, that changes it is
+/// refused by validation.
+pub(super) fn same(intent: &Intent<'_>, new: &Object, current: Option<&mut Current>) -> Result<(), Status> {
+    let uid = meta(new, "uid");
+    let is_patch = matches!(intent.options, admission::Options::Patch(_));
+    let Some(current) = current.filter(|_| !uid.is_empty() && !is_patch && intent.passes(Stage::Compare))
+    else {
+        return Ok(());
+    };
+    let stored_uid = meta(current.object(intent.resource)?, "uid");
+    if uid == stored_uid {
+        return Ok(());
+    }
+    let key = store::shown_key(intent.resource, intent.namespace, intent.name);
+    let cause = format!(
+        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+         failed: UID in precondition: {uid}, UID in object meta: {stored_uid}"
+    );
+    Err(Status::conflict(intent.subject(intent.name), &cause))
+}
+
+/// Compares the version that the writer saw with the stored one.
 pub(super) fn compare(
     intent: &Intent<'_>,
     new: &mut Object,
     old: Option<&Object>,
     current: &Current,
 ) -> Result<(), Status> {
-    let Some(old) = old.filter(|_| intent.passes(Stage::Compare)) else { return Ok(()) };
-    let is_patch = matches!(intent.options, admission::Options::Patch(_));
-    let (uid, stored_uid) = (meta(new, "uid"), meta(old, "uid"));
-    // Only the body of a PUT says which object it means; a patch that changes it is refused by validation.
-    if !uid.is_empty() && uid != stored_uid && !is_patch {
-        let key = store::shown_key(intent.resource, intent.namespace, intent.name);
-        let cause = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: \
-             Precondition failed: UID in precondition: {uid}, UID in object meta: {stored_uid}"
-        );
-        return Err(Status::conflict(intent.subject(intent.name), &cause));
+    if old.is_none() || !intent.passes(Stage::Compare) {
+        return Ok(());
     }
+    let is_patch = matches!(intent.options, admission::Options::Patch(_));
     match meta(new, "resourceVersion") {
         "" | "0" if intent.resource.table.unconditional_update || is_patch => {}
         "" | "0" => {

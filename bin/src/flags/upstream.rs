@@ -36,10 +36,7 @@ struct Refusal {
 const WITHOUT_EFFECT: &[Treatment] = &[
     Treatment {
         why: "extension servers are reached at the address of their service, and may not point elsewhere",
-        flags: &[
-            ("aggregator-reject-forwarding-redirect", Form::Bool),
-            ("enable-aggregator-routing", Form::Bool),
-        ],
+        flags: &[("aggregator-reject-forwarding-redirect", Form::Bool)],
     },
     Treatment {
         why: "the releases that can be emulated have the same stable APIs",

@@ -1,5 +1,5 @@
-//! Kubeconfig files: the administrator's is written, and those of operators say how to reach other servers, whoever asks
-//! them: webhooks for audit, tokens and permissions, and commands that connect to a running server.
+//! Kubeconfig files: the administrator's is written, and those of operators say how to reach other servers, for all
+//! that ask them: webhooks for audit, tokens and permissions, and commands that connect to a running server.
 //!
 //! ```text
 //! file ─► Settings (current context) ─► Source ─┬─ certificates, tokens: inline or in files, read again
@@ -10,10 +10,12 @@
 //! A call has a connection of its own, so that new credentials count from the next call on.
 
 mod exec;
+mod identities;
 mod settings;
 mod source;
 mod written;
 
+pub use identities::identities;
 pub use settings::Settings;
 pub use source::Source;
 pub use written::Connection;

@@ -39,7 +39,7 @@ pub struct Settings {
 }
 
 /// Something that stands in the file, or in another one.
-enum Held {
+pub(super) enum Held {
     Here(Vec<u8>),
     File(PathBuf),
 }
@@ -125,7 +125,7 @@ impl Settings {
 }
 
 impl Held {
-    fn bytes(&self) -> anyhow::Result<Vec<u8>> {
+    pub(super) fn bytes(&self) -> anyhow::Result<Vec<u8>> {
         match self {
             Held::Here(bytes) => Ok(bytes.clone()),
             Held::File(path) => {
@@ -136,9 +136,9 @@ impl Held {
 }
 
 /// A kubeconfig that is being read.
-struct Reading<'p> {
+pub(super) struct Reading<'p> {
     /// Base directory of relative paths.
-    dir: &'p Path,
+    pub(super) dir: &'p Path,
 }
 
 impl Reading<'_> {
@@ -172,12 +172,7 @@ impl Reading<'_> {
             (None, None) => None,
             _ => bail!("user {user_name:?} has only one of client-certificate and client-key"),
         };
-        // A token in a file counts before one in the kubeconfig, which is what it was at first.
-        let token = match (text_of(user, "tokenFile"), text_of(user, "token")) {
-            (Some(file), _) => Some(Held::File(self.dir.join(file))),
-            (None, Some(token)) => Some(Held::Here(token.into_bytes())),
-            (None, None) => None,
-        };
+        let token = self.token(user);
         let basic =
             text_of(user, "username").map(|name| (name, text_of(user, "password").unwrap_or_default()));
         if basic.is_some() && token.is_some() {
@@ -200,8 +195,17 @@ impl Reading<'_> {
         })
     }
 
+    /// The token of a user. One in a file counts before one in the kubeconfig, which is what it was at first.
+    pub(super) fn token(&self, user: &Value) -> Option<Held> {
+        match (text_of(user, "tokenFile"), text_of(user, "token")) {
+            (Some(file), _) => Some(Held::File(self.dir.join(file))),
+            (None, Some(token)) => Some(Held::Here(token.into_bytes())),
+            (None, None) => None,
+        }
+    }
+
     /// The base64 of one member, or the file that another one names.
-    fn held(&self, from: &Value, file: &str, data: &str) -> anyhow::Result<Option<Held>> {
+    pub(super) fn held(&self, from: &Value, file: &str, data: &str) -> anyhow::Result<Option<Held>> {
         if let Some(text) = text_of(from, data) {
             return Ok(Some(Held::Here(
                 STANDARD.decode(text).with_context(|| format!("{data} is no base64"))?,
@@ -251,7 +255,7 @@ pub(super) fn text_of(value: &Value, name: &str) -> Option<String> {
 }
 
 /// The entry of that name in one of the lists.
-fn named<'c>(config: &'c Value, list: &str, kind: &str, name: &str) -> anyhow::Result<&'c Value> {
+pub(super) fn named<'c>(config: &'c Value, list: &str, kind: &str, name: &str) -> anyhow::Result<&'c Value> {
     let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
     let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);
     entry.and_then(|entry| entry.get(kind)).with_context(|| format!("there is no {kind} {name:?}"))

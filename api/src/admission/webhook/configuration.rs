@@ -11,7 +11,7 @@ use crate::admission::policy::condition::Conditions;
 use crate::expression::policy::environment::{Declarations, Extent, Known};
 use crate::json::{Object, Value};
 use crate::object::meta;
-use crate::outgoing::Client;
+use crate::outgoing::{Client, Identities};
 use crate::status::Status;
 use crate::validation::names;
 
@@ -45,17 +45,17 @@ pub(super) struct Webhook {
 
 impl Configuration {
     /// Reads an object. What validation would not have accepted is left out.
-    pub(super) fn read(object: &Object) -> Configuration {
+    pub(super) fn read(object: &Object, identities: &Identities) -> Configuration {
         let webhooks = object.get("webhooks").and_then(Value::as_array).unwrap_or_default();
         Configuration {
             name: meta(object, "name").to_owned(),
-            webhooks: webhooks.iter().map(Webhook::read).collect(),
+            webhooks: webhooks.iter().map(|webhook| Webhook::read(webhook, identities)).collect(),
         }
     }
 }
 
 impl Webhook {
-    fn read(webhook: &Value) -> Webhook {
+    fn read(webhook: &Value, identities: &Identities) -> Webhook {
         let client = webhook.get("clientConfig").unwrap_or(&Value::Null);
         let seconds =
             webhook.get("timeoutSeconds").and_then(Value::as_i64).unwrap_or(TIMEOUT_DEFAULT_SECONDS);
@@ -83,7 +83,7 @@ impl Webhook {
             knows_dry_runs: matches!(webhook.str_at(&["sideEffects"]), "None" | "NoneOnDryRun"),
             timeout: Duration::from_secs(seconds.unsigned_abs()),
             review_version: versions.iter().find_map(known),
-            client: Client::read(client, seconds),
+            client: Client::known(client, seconds, identities),
         }
     }
 

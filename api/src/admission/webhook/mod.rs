@@ -13,6 +13,7 @@
 
 mod condition;
 mod configuration;
+mod credentials;
 mod matching;
 mod mutating;
 mod review;
@@ -28,9 +29,11 @@ pub use validating::ValidatingWebhooks;
 use self::configuration::{Configuration, Webhook};
 use self::review::Verdict;
 use super::policy::condition::Match;
+use super::settings::{Files, Make};
 use super::{Lookup, Operation, Options, Parsed, Target};
-use crate::json::Object;
-use crate::outgoing;
+use crate::json::{Object, Value};
+use crate::object::at;
+use crate::outgoing::{self, Identities};
 use crate::schema::registry::{Registry, Resource};
 use crate::status::{Reason, Status, Subject};
 use crate::store;
@@ -81,14 +84,34 @@ struct Webhooks {
     configurations: Parsed<Configuration>,
     namespaces: Arc<Resource>,
     services: Arc<Resource>,
+    slices: Arc<Resource>,
     agent: String,
 }
 
+/// Reads the configuration of the plugin that may change objects.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
+    let identities = Arc::new(credentials::read(config, files)?);
+    Ok(Arc::new(move |lookup| Arc::new(MutatingWebhooks::new(lookup, identities.clone()))))
+}
+
+/// The same for the plugin that may refuse them.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn configure_validating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
+    let identities = Arc::new(credentials::read(config, files)?);
+    Ok(Arc::new(move |lookup| Arc::new(ValidatingWebhooks::new(lookup, identities.clone()))))
+}
+
 impl Webhooks {
-    fn new(lookup: &Lookup, plural: &str) -> Webhooks {
+    fn new(lookup: &Lookup, plural: &str, identities: Arc<Identities>) -> Webhooks {
         let resource = lookup.resource("admissionregistration", "v1", plural);
         Webhooks {
-            configurations: Parsed::new(resource, Configuration::read),
+            configurations: Parsed::new(resource, move |object| Configuration::read(object, &identities)),
+            slices: lookup.resource("discovery", "v1", "endpointslices"),
             namespaces: lookup.resource("", "v1", "namespaces"),
             services: lookup.resource("", "v1", "services"),
             agent: format!("{}apiserver-admission", lookup.naming.system_prefix),
@@ -183,8 +206,22 @@ impl Webhooks {
 
     /// Where a webhook is now.
     fn endpoint(&self, webhook: &Webhook) -> Result<outgoing::Endpoint, String> {
-        webhook.client.endpoint(|namespace, name| {
-            self.lookup.get(&self.services, namespace, name).map_err(|status| status.message)
+        webhook.client.endpoint_at(|service| {
+            let object = self.lookup.get(&self.services, &service.namespace, &service.name);
+            let object = object.map_err(|status| status.message)?;
+            if !self.lookup.reaches_endpoints {
+                return service.address(object.as_ref());
+            }
+            let slices =
+                self.lookup.list(&self.slices, &service.namespace).map_err(|status| status.message)?;
+            let label = self.lookup.naming.label("service-name");
+            let is_of = |slice: &Object| {
+                at(slice, "metadata.labels").is_some_and(|labels| labels.str_at(&[&label]) == service.name)
+            };
+            let slices: Vec<Object> = slices.into_iter().filter(is_of).collect();
+            service.endpoint(object.as_ref(), &slices, |count| {
+                usize::from_le_bytes(crate::names::random::<{ size_of::<usize>() }>()) % count
+            })
         })
     }
 }

@@ -3,12 +3,15 @@
 //! A webhook that is to be invoked again sees the object once more, in the second round of the mutating point, if
 //! others changed it after its turn.
 
+use std::sync::Arc;
+
 use super::review::{Verdict, converted, is_whole, operation_name};
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::admission::{Operation, Plugin, Record, Review, Step, Target};
 use crate::field::FieldError;
 use crate::json::{self, Object, Value};
 use crate::object::meta;
+use crate::outgoing::Identities;
 use crate::patch::{Patch, PatchKind, apply_operations};
 use crate::schema::conform::conform;
 use crate::schema::registry::Resource;
@@ -36,9 +39,9 @@ impl Progress {
 }
 
 impl MutatingWebhooks {
-    /// The plugin over this store.
-    pub fn new(lookup: &Lookup) -> MutatingWebhooks {
-        MutatingWebhooks(Webhooks::new(lookup, "mutatingwebhookconfigurations"))
+    /// The plugin over this store; `identities` say who this server is to webhooks.
+    pub fn new(lookup: &Lookup, identities: Arc<Identities>) -> MutatingWebhooks {
+        MutatingWebhooks(Webhooks::new(lookup, "mutatingwebhookconfigurations", identities))
     }
 
     async fn run(&self, record: &mut Record<'_, &mut Object>, review: &mut Review) -> Result<(), Status> {

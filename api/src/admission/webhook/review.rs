@@ -347,10 +347,10 @@ pub(super) fn verdict(
     let patch_type = text_of("patchType")?;
     if version == "v1" {
         let given = text_of("uid")?.unwrap_or_default();
-        review
-            .verify(&answer)
-            .and_then(|()| check(given, uid, &patch, patch_type, mutating))
-            .map_err(invalid)?;
+        if given != uid {
+            return Err(invalid(format!("expected response.uid=\"{uid}\", got \"{given}\"")));
+        }
+        review.verify(&answer).and_then(|()| check(&patch, patch_type, mutating)).map_err(invalid)?;
     }
     let allows_patch = version != "v1" || matches!(patch_type, None | Some("JSONPatch"));
     if allowed && !patch.is_empty() && !allows_patch {
@@ -371,16 +371,7 @@ pub(super) fn verdict(
 }
 
 /// What an answer of version v1 must have.
-fn check(
-    given: &str,
-    uid: &str,
-    patch: &[u8],
-    patch_type: Option<&str>,
-    mutating: bool,
-) -> Result<(), String> {
-    if given != uid {
-        return Err(format!("expected response.uid=\"{uid}\", got \"{given}\""));
-    }
+fn check(patch: &[u8], patch_type: Option<&str>, mutating: bool) -> Result<(), String> {
     let wrong = match (mutating, patch.is_empty(), patch_type) {
         (true, false, None) => "webhook returned response.patch but not response.patchType",
         (true, true, Some(_)) => "webhook returned response.patchType but not response.patch",

@@ -1,19 +1,22 @@
 //! The plugin ValidatingAdmissionWebhook: webhooks that may refuse an object, asked all at once.
 
+use std::sync::Arc;
+
 use futures_util::future::join_all;
 
 use super::{Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::admission::{Plugin, Record, Review, Step, Target};
 use crate::json::Object;
+use crate::outgoing::Identities;
 use crate::status::Status;
 
 /// The plugin.
 pub struct ValidatingWebhooks(Webhooks);
 
 impl ValidatingWebhooks {
-    /// The plugin over this store.
-    pub fn new(lookup: &Lookup) -> ValidatingWebhooks {
-        ValidatingWebhooks(Webhooks::new(lookup, "validatingwebhookconfigurations"))
+    /// The plugin over this store; `identities` say who this server is to webhooks.
+    pub fn new(lookup: &Lookup, identities: Arc<Identities>) -> ValidatingWebhooks {
+        ValidatingWebhooks(Webhooks::new(lookup, "validatingwebhookconfigurations", identities))
     }
 
     async fn run(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {

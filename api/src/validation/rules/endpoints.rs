@@ -87,10 +87,11 @@ fn one(validator: &mut Validator, path: &Path, endpoint: View, kind: &str) {
         let place = list.index(at);
         match kind {
             "IPv4" | "IPv6" => {
-                let Some(address) = forms::address(text) else {
-                    validator.invalid(place, text, forms::ADDRESS);
+                if let Some(fault) = forms::address_fault(text) {
+                    validator.invalid(place, text, fault);
                     continue;
-                };
+                }
+                let Some(address) = forms::address(text) else { continue };
                 if !matches!((kind, address), ("IPv4", IpAddr::V4(_)) | ("IPv6", IpAddr::V6(_))) {
                     // The reference server names the list, not the element.
                     validator.invalid(list, text, format!("must be an {kind} address"));

@@ -154,8 +154,8 @@ fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
             return;
         }
         let text = address.text("ip");
-        if forms::address(text).is_none() {
-            validator.invalid(path.index(at), text, forms::ADDRESS);
+        if let Some(fault) = forms::address_fault(text) {
+            validator.invalid(path.index(at), text, fault);
         }
     }
     let all = status.items(list);

@@ -190,11 +190,11 @@ fn addresses(validator: &mut Validator, path: &Path, spec: View) {
             }
             continue;
         }
-        match forms::address(text) {
-            Some(address) => parsed.push(address),
-            None => {
+        match (forms::address(text), forms::address_fault(text)) {
+            (Some(address), None) => parsed.push(address),
+            (_, fault) => {
                 are_valid = false;
-                validator.invalid(place.index(at), text, forms::ADDRESS);
+                validator.invalid(place.index(at), text, fault.unwrap_or(forms::ADDRESS));
             }
         }
     }
@@ -218,9 +218,10 @@ fn addresses(validator: &mut Validator, path: &Path, spec: View) {
 
 /// An address that traffic can come to: of no special kind.
 pub(super) fn usable_address(validator: &mut Validator, path: &Path, text: &str) {
-    let Some(address) = forms::address(text) else {
-        return validator.invalid(path, text, forms::ADDRESS);
-    };
+    if let Some(fault) = forms::address_fault(text) {
+        return validator.invalid(path, text, fault);
+    }
+    let Some(address) = forms::address(text) else { return };
     let (is_link_local, is_local_multicast) = match address {
         IpAddr::V4(v4) => (v4.is_link_local(), v4.octets()[..3] == [224, 0, 0]),
         IpAddr::V6(v6) => (v6.is_unicast_link_local(), v6.segments()[0] & 0xff0f == 0xff02),

@@ -285,8 +285,10 @@ pub(super) fn ingress(validator: &mut Validator, path: &Path, status: View) {
 
 fn address(validator: &mut Validator, path: &Path, point: View) {
     let address = point.text("ip");
-    if !address.is_empty() && forms::address(address).is_none() {
-        validator.invalid(path.child("ip"), address, forms::ADDRESS);
+    if !address.is_empty()
+        && let Some(fault) = forms::address_fault(address)
+    {
+        validator.invalid(path.child("ip"), address, fault);
     }
 }
 

@@ -1,0 +1,122 @@
+//! The plugin PodResizeValidator: a pod on a node is resized only to what the node has, and only where nodes can do so.
+
+use std::sync::Arc;
+
+use super::pod::{self, Bound};
+use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+use crate::json::Object;
+use crate::object::{at, meta};
+use crate::schema::registry::Resource;
+use crate::schema::scalars::quantity::Quantity;
+use crate::status::{Cause, Status};
+
+/// The plugin.
+pub struct PodResizeValidator {
+    lookup: Lookup,
+    nodes: Arc<Resource>,
+    /// The label that names the operating system of a node.
+    system: String,
+}
+
+impl PodResizeValidator {
+    /// The plugin over this store.
+    pub fn new(lookup: &Lookup) -> PodResizeValidator {
+        PodResizeValidator {
+            nodes: lookup.resource("", "v1", "nodes"),
+            system: lookup.naming.label("os"),
+            lookup: lookup.clone(),
+        }
+    }
+
+    fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
+        let (Some(pod), Some(old)) = (record.new, record.old) else { return Ok(()) };
+        let node = pod::text(pod, "nodeName");
+        let generation = |pod: &Object| at(pod, "metadata.generation").cloned();
+        // The generation stays where the specification does.
+        if node.is_empty() || generation(pod) == generation(old) {
+            return Ok(());
+        }
+        let Some(node) =
+            self.lookup.get(&self.nodes, "", node).map_err(|cause| record.forbidden_by(cause))?
+        else {
+            return Err(record.forbidden(&format!("node {} not found", crate::field::go_quote(node))));
+        };
+        let lacking = lacking(pod, &node);
+        if !lacking.is_empty() {
+            let why = format!("Node didn't have enough allocatable resources: {}", lacking.join("; "));
+            return Err(refusal(record, &why, "NodeCapacity"));
+        }
+        let system = at(&node, "metadata.labels").map_or("", |labels| labels.str_at(&[&self.system]));
+        if system != "linux" {
+            let [name, system] = [meta(&node, "name"), system].map(crate::field::go_quote);
+            let why = format!("pod resize is only supported on linux nodes, node {name} is {system}");
+            return Err(refusal(record, &why, "UnsupportedPlatform"));
+        }
+        Ok(())
+    }
+}
+
+/// 403 with a cause that tells clients whether to try again elsewhere.
+fn refusal(record: &Record<'_, &Object>, why: &str, cause: &str) -> Status {
+    let mut status = record.forbidden(why);
+    let details = status.details.get_or_insert_default();
+    details.causes.push(Cause { reason: cause.to_owned(), ..Cause::default() });
+    status
+}
+
+/// What the pod asks for beyond all that the node has for pods, in the units in which nodes count it.
+fn lacking(pod: &Object, node: &Object) -> Vec<String> {
+    let requests = pod::of_pod(pod, Bound::Requests);
+    let zero = Quantity::whole(0);
+    let mut lacking = Vec::new();
+    for (name, unit) in [("cpu", 1000.0), ("memory", 1.0)] {
+        let asked = requests.get(name).copied().unwrap_or(zero);
+        let allocatable = at(node, "status.allocatable").and_then(|amounts| amounts.get(name));
+        let allocatable = allocatable.and_then(pod::quantity).unwrap_or(zero);
+        let [asked, allocatable] = [asked, allocatable].map(|amount| (amount.to_f64() * unit).ceil());
+        if asked > allocatable {
+            lacking.push(format!("{name}, requested: {asked:.0}, allocatable: {allocatable:.0}"));
+        }
+    }
+    lacking
+}
+
+impl Plugin for PodResizeValidator {
+    fn handles(&self, target: &Target<'_>) -> bool {
+        target.operation == Operation::Update
+            && target.subresource == "resize"
+            && target.resource.is_of("", "pods")
+    }
+
+    fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, _: &'p mut Review) -> Step<'p> {
+        self.check(record).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::{Value, parse};
+
+    #[test]
+    fn a_node_has_to_have_all_that_a_pod_asks_for() {
+        let of = |text: &str| match parse(text.as_bytes()) {
+            Ok(Value::Object(object)) => object,
+            other => panic!("{text}: {other:?}"),
+        };
+        let pod = of(r#"{"spec":{"containers":[
+            {"resources":{"requests":{"cpu":"1500m","memory":"1Gi"}}},{"resources":{"requests":{"cpu":"1"}}}]}}"#);
+        for (allocatable, lacks) in [
+            (r#"{"cpu":"2500m","memory":"1Gi"}"#, ""),
+            (r#"{"cpu":"2","memory":"2Gi"}"#, "cpu, requested: 2500, allocatable: 2000"),
+            (
+                r#"{"cpu":"2499m","memory":"1000Mi"}"#,
+                "cpu, requested: 2500, allocatable: 2499 memory, requested: 1073741824, allocatable: 1048576000",
+            ),
+            ("{}", "cpu, requested: 2500, allocatable: 0 memory, requested: 1073741824, allocatable: 0"),
+        ] {
+            let node = of(&format!(r#"{{"status":{{"allocatable":{allocatable}}}}}"#));
+            assert_eq!(lacking(&pod, &node).join(" "), lacks, "{allocatable}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Who this server is to each of the servers that it calls: the users of a kubeconfig file, by the server that they are
+//! for (docs/api/webhooks.md#credentials).
+
+use std::collections::HashMap;
+
+/// The port that need not be named.
+const PORT_DEFAULT: u16 = 443;
+
+/// What this server shows of itself.
+#[derive(Clone, Default)]
+pub struct Identity {
+    /// PEM of a client certificate and its key.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// Bearer token.
+    pub token: Option<String>,
+    /// User name and password.
+    pub password: Option<(String, String)>,
+}
+
+/// Identities by the name of their server: `host:port`, `host` for the port of HTTPS, `*.domain`, or `*` for all others.
+#[derive(Clone, Default)]
+pub struct Identities {
+    of_server: HashMap<String, Result<Identity, String>>,
+    /// Name of the identity for servers that none is for.
+    current: String,
+}
+
+impl Identities {
+    /// Identities by server, each as it is or why it cannot be used; and the name of that of all other servers.
+    pub fn new(of_server: HashMap<String, Result<Identity, String>>, current: &str) -> Identities {
+        Identities { of_server, current: current.to_owned() }
+    }
+
+    /// The identity for a server; none: it is not told who asks.
+    ///
+    /// # Errors
+    /// Why the identity cannot be used.
+    pub fn of(&self, host: &str, port: u16) -> Result<Option<&Identity>, String> {
+        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let whole = format!("{shown}:{port}");
+        let without_port = (port == PORT_DEFAULT).then_some(host);
+        let found = self.named(&whole).or_else(|| without_port.and_then(|host| self.named(host)));
+        let found = found.or_else(|| self.of_server.get("*")).or_else(|| self.of_server.get(&self.current));
+        found.map(|identity| identity.as_ref().map_err(Clone::clone)).transpose()
+    }
+
+    /// The identity of this name, or of the smallest domain that it is in.
+    fn named(&self, name: &str) -> Option<&Result<Identity, String>> {
+        let domains = name.match_indices('.').map(|(at, _)| format!("*{}", &name[at..]));
+        std::iter::once(name.to_owned()).chain(domains).find_map(|name| self.of_server.get(&name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_exact_name_of_a_server_counts() {
+        let of = |names: &str, current: &str| {
+            let each = names.split_whitespace().map(|name| {
+                let token = Some(name.to_owned());
+                (name.to_owned(), Ok(Identity { token, ..Identity::default() }))
+            });
+            Identities::new(each.collect(), current)
+        };
+        let all = of("a.b.svc:443 a.b.svc *.b.svc:443 *.svc 127.0.0.1:8443 [::1]:443 * me", "me");
+        for (identities, host, port, want) in [
+            (&all, "a.b.svc", 443, "a.b.svc:443"),
+            (&all, "c.b.svc", 443, "*.b.svc:443"),
+            (&all, "c.d.svc", 443, "*.svc"),
+            (&all, "a.b.svc", 8443, "*"),
+            (&all, "127.0.0.1", 8443, "127.0.0.1:8443"),
+            (&all, "::1", 443, "[::1]:443"),
+            (&of("a.svc me", "me"), "a.svc", 443, "a.svc"),
+            (&of("a.svc me", "me"), "b.svc", 443, "me"),
+            (&of("a.svc me", ""), "b.svc", 443, ""),
+        ] {
+            let found = identities.of(host, port).unwrap();
+            let name = found.and_then(|identity| identity.token.as_deref()).unwrap_or_default();
+            assert_eq!(name, want, "{host}:{port}");
+        }
+        let broken = Identities::new([("*".to_owned(), Err("no file".to_owned()))].into(), "");
+        assert_eq!(broken.of("a", 1).err().unwrap(), "no file");
+    }
+}

@@ -1,0 +1,62 @@
+//! Reads the users of a kubeconfig as identities: who this server is to each of the servers that they are named after
+//! (docs/api/webhooks.md#credentials).
+//!
+//! Files are read once. What would run a program, or act as another user, is refused by name.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use api::json::Value;
+use api::outgoing::{Identities, Identity};
+
+use super::settings::{Held, Reading, named, text_of};
+
+/// Settings of a user that are not supported, and the alternative.
+const REFUSED: [(&str, &str); 3] = [
+    ("exec", "put a token or a client certificate into the file"),
+    ("auth-provider", "put a token or a client certificate into the file"),
+    ("as", "connect as yourself"),
+];
+
+/// Each user by its name; and the one of the current context for all other servers.
+pub fn identities(path: &Path, config: &Value) -> Identities {
+    let reading = Reading { dir: path.parent().unwrap_or(Path::new("")) };
+    let users = config.get("users").and_then(Value::as_array).unwrap_or_default();
+    let absent = Value::Null;
+    let of_server = users.iter().map(|entry| {
+        let user = entry.get("user").unwrap_or(&absent);
+        let identity = identity(&reading, user).map_err(|error| format!("{error:#}"));
+        (entry.str_at(&["name"]).to_owned(), identity)
+    });
+    let context = named(config, "contexts", "context", config.str_at(&["current-context"]));
+    Identities::new(of_server.collect(), context.map_or("", |context| context.str_at(&["user"])))
+}
+
+fn identity(reading: &Reading<'_>, user: &Value) -> anyhow::Result<Identity> {
+    let is_set = |name: &str| user.get(name).is_some_and(|set| !set.is_null() && set.as_str() != Some(""));
+    if let Some((name, instead)) = REFUSED.iter().find(|(name, _)| is_set(name)) {
+        bail!("{name} is not supported here: {instead}");
+    }
+    let certificate = reading.held(user, "client-certificate", "client-certificate-data")?;
+    let key = reading.held(user, "client-key", "client-key-data")?;
+    let certificate = match (certificate, key) {
+        (Some(certificate), Some(key)) => Some((certificate.bytes()?, key.bytes()?)),
+        (None, None) => None,
+        _ => bail!("there is only one of client-certificate and client-key"),
+    };
+    let token = match reading.token(user).as_ref().map(Held::bytes).transpose()? {
+        Some(token) => {
+            let token = String::from_utf8(token).ok().context("the token is no text")?;
+            Some(token.trim().to_owned()).filter(|token| !token.is_empty())
+        }
+        None => None,
+    };
+    let name = text_of(user, "username");
+    let password = text_of(user, "password");
+    let has_password = name.is_some() || password.is_some();
+    Ok(Identity {
+        certificate,
+        token,
+        password: has_password.then(|| (name.unwrap_or_default(), password.unwrap_or_default())),
+    })
+}
