@@ -92,8 +92,11 @@ impl Conditions {
         programs.collect::<Result<_, String>>().map(Conditions)
     }
 
-    /// Whether all hold. One that is false decides, whatever others fail.
-    pub(super) fn hold(&self, spec: &Map<String, Json>) -> Result<bool, String> {
+    /// Whether all hold of the spec of a review. One that is false decides, whatever others fail.
+    ///
+    /// # Errors
+    /// None is false, and some cannot be evaluated.
+    pub fn hold(&self, spec: &Map<String, Json>) -> Result<bool, String> {
         if self.0.is_empty() {
             return Ok(true);
         }
