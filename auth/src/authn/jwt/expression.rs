@@ -83,7 +83,7 @@ impl Expression {
         let checked = environment.compile(text).map_err(|error| format!("compilation failed: {error}"))?;
         let program = Program::new(&checked, environment)
             .map_err(|error| format!("program instantiation failed: {error}"))?;
-        let is_bool = matches!(checked.result_type(), Type::Bool | Type::Any | Type::Dyn);
+        let is_bool = matches!(checked.result_type(), Type::Bool);
         Ok(Expression { text: text.to_owned(), program, is_bool, checked })
     }
 
