@@ -263,13 +263,16 @@ impl<'a> Definitions<'a> {
         taken
     }
 
-    /// Writes the states of definitions.
+    /// Writes the states of definitions; one that gets established is first said to be about to.
     async fn tell(&self, untold: Vec<Untold>) -> Result<(), Status> {
         let (api, loopback) = (self.api, &Loopback::new(self.api));
         let writes = untold.into_iter().map(|Untold { name, taken }| async move {
-            let tell = |object: &Object| {
+            let told = |object: &Object, is_last: bool| {
                 let definition = Definition::read(object);
-                let state = state(api, object, &definition, &taken);
+                let mut state = state(api, object, &definition, &taken);
+                if !is_last {
+                    state = state.installing(&definition)?;
+                }
                 if deletion::is_deleted(object) || state == State::of(&definition) {
                     return None;
                 }
@@ -277,7 +280,15 @@ impl<'a> Definitions<'a> {
                 state.write(&mut wanted);
                 Some(wanted)
             };
-            match loopback.change(api.definitions(), ("", &name), Endpoint::Status, tell).await {
+            let write = async |is_last| {
+                let tell = |object: &Object| told(object, is_last);
+                loopback.change(api.definitions(), ("", &name), Endpoint::Status, tell).await
+            };
+            let outcome = match write(false).await {
+                Ok(()) => write(true).await,
+                error => error,
+            };
+            match outcome {
                 Err(error) if error.reason == Reason::Invalid => {
                     tracing::error!(definition = name, %error, "status of a definition cannot be written");
                     Ok(())
