@@ -70,14 +70,15 @@ pub fn answer(row: &Json) -> Json {
 }
 
 /// The expression, written out or generated.
-fn expression(row: &Json) -> String {
+pub fn expression(row: &Json) -> String {
     let Some(generated) = row.get("gen") else { return row["expr"].as_str().unwrap_or_default().to_owned() };
     let part = |name: &str| generated[name].as_str().unwrap_or_default();
     let n = generated["n"].as_u64().unwrap_or_default() as usize;
     [&part("prefix").repeat(n), part("mid"), &part("suffix").repeat(n)].concat()
 }
 
-fn environment(row: &Json) -> Environment {
+/// The environment of a line, with its variables.
+pub fn environment(row: &Json) -> Environment {
     let version = row["version"].as_str().unwrap_or("1.35");
     let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
     let version = Version::new(major.parse().unwrap_or(1), minor.parse().unwrap_or(0));

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use cel::duration;
 use cel::library::{cidr::Cidr, ip::Ip, quantity::Quantity, semver, url::Url};
 use cel::types::{Primitive, Type};
-use cel::value::{Duration, Octets, Opaque, OwnedMap, Timestamp, Value};
+use cel::value::{Duration, Fault, Octets, Opaque, OwnedMap, Timestamp, Value};
 use serde_json::{Map, Value as Json, json};
 
 /// Keys that make an object with one entry a tagged value.
@@ -162,6 +162,7 @@ pub fn from_value(value: &Value<'_>) -> Json {
         Value::Duration(value) => json!({"duration": duration::to_units_text(value.nanoseconds)}),
         Value::Timestamp(value) => json!({"timestamp": value.to_text()}),
         Value::Type(of @ (Type::List(_) | Type::Map(_))) => json!({"type": of.declared().to_string()}),
+        Value::Type(of) if of.runtime_name() == "map" => json!({"type": "map(dyn, dyn)"}),
         Value::Type(of) => json!({"type": of.runtime_name()}),
         Value::List(list) => list.iter().map(|element| from_value(&element)).collect(),
         Value::Map(map) => {
@@ -210,6 +211,8 @@ fn from_opaque(opaque: &dyn Opaque) -> Json {
         json!({"semver": version.to_string()})
     } else if let Some(url) = any.downcast_ref::<Url>() {
         json!({"url": url.to_string()})
+    } else if let Some(Fault(error)) = any.downcast_ref() {
+        json!({"opaque": format!("error: {error}")})
     } else {
         json!({"opaque": opaque.type_of().runtime_name()})
     }

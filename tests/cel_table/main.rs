@@ -2,9 +2,12 @@
 //!
 //! `cel-table FILE.jsonl` reads only the input fields of each line. Lines of operations it does not know are left out.
 
+mod auth;
 mod base;
+mod crd;
 mod json;
 mod policy;
+mod versions;
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -27,15 +30,36 @@ fn main() -> ExitCode {
 fn answer(path: &Path, text: &str) -> std::io::Result<()> {
     let mut out = BufWriter::new(std::io::stdout().lock());
     let mut policies = None;
+    let mut definitions = None;
+    let mut configurations = None;
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
         let row: serde_json::Value = serde_json::from_str(line)?;
         let mut answer = match (row["env"].as_str(), row["op"].as_str()) {
+            (Some("base"), None) if row["rule"]["function"].is_string() => versions::answer(&row),
             (Some("base"), None) => base::answer(&row),
             (Some("policy"), Some(_)) => {
                 if policies.is_none() {
                     policies = Some(policy::Fixture::beside(path)?);
                 }
                 match policies.as_ref().and_then(|policies| policies.answer(&row)) {
+                    Some(answer) => answer,
+                    None => continue,
+                }
+            }
+            (Some("crd"), Some(_)) => {
+                if definitions.is_none() {
+                    definitions = Some(crd::Fixture::beside(path)?);
+                }
+                match definitions.as_ref().and_then(|definitions| definitions.answer(&row)) {
+                    Some(answer) => answer,
+                    None => continue,
+                }
+            }
+            (Some("authn" | "authz"), Some(_)) => {
+                if configurations.is_none() {
+                    configurations = Some(auth::Fixture::beside(path)?);
+                }
+                match configurations.as_ref().and_then(|configurations| configurations.answer(&row)) {
                     Some(answer) => answer,
                     None => continue,
                 }

@@ -10,6 +10,7 @@ mod basics;
 mod cbor;
 mod controllers;
 mod crash;
+mod definitions;
 mod delete_options;
 mod deletes;
 mod docs;

@@ -11,6 +11,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::ast::Constant;
+use crate::error::EvalError;
 use crate::types::Type;
 
 pub use self::host::{HostList, HostMap, HostObject, HostRef, View};
@@ -95,6 +96,25 @@ pub trait Opaque: fmt::Debug + Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
+/// A value of the host that cannot be read, such as a malformed date. It stands where the value would, in a list or as
+/// a variable, and is an error only of an expression that uses it.
+#[derive(Clone, Debug)]
+pub struct Fault(pub EvalError);
+
+impl Opaque for Fault {
+    fn type_of(&self) -> Type {
+        Type::Error
+    }
+
+    fn equals(&self, _: &dyn Opaque) -> bool {
+        false
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 impl Deref for Text<'_> {
     type Target = str;
 
@@ -131,6 +151,24 @@ impl<'v> Value<'v> {
     /// A map made by the evaluation.
     pub fn map(entries: OwnedMap<'v>) -> Self {
         Self::Map(Map::Shared(Arc::new(entries)))
+    }
+
+    /// A value of the host that cannot be read: using it is this error of the evaluation.
+    pub fn fault(error: EvalError) -> Self {
+        Self::Opaque(Arc::new(Fault(error)))
+    }
+
+    /// The value, unless it is a [`Fault`].
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn checked(self) -> Result<Self, EvalError> {
+        if let Self::Opaque(opaque) = &self
+            && let Some(Fault(error)) = opaque.as_any().downcast_ref()
+        {
+            return Err(error.clone());
+        }
+        Ok(self)
     }
 
     /// An optional with a value.

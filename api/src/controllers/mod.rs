@@ -97,7 +97,11 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     if !api.extensions().settings().authentication.is_empty() {
         tasks.spawn(supervise("authentication info", api.clone(), authentication_info::follow));
     }
-    tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
+    if selection.has("storage-version-migrator-controller") {
+        tasks.spawn(supervise("definitions", api.clone(), definitions::follow_migrating));
+    } else {
+        tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
+    }
     tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));
     tasks.spawn(supervise("own service", api, own_service::follow));
     Controllers { tasks }

@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// The controllers of this server, by the names upstream gives them and the shorter ones it had before.
-pub const KNOWN: [(&str, &str); 14] = [
+pub const KNOWN: [(&str, &str); 15] = [
     ("bootstrap-signer-controller", "bootstrapsigner"),
     ("certificatesigningrequest-approving-controller", "csrapproving"),
     ("certificatesigningrequest-cleaner-controller", "csrcleaner"),
@@ -16,13 +16,15 @@ pub const KNOWN: [(&str, &str); 14] = [
     ("resourcequota-controller", "resourcequota"),
     ("root-ca-certificate-publisher-controller", "root-ca-cert-publisher"),
     ("serviceaccount-controller", "serviceaccount"),
+    ("storage-version-migrator-controller", "storage-version-migrator"),
     ("token-cleaner-controller", "tokencleaner"),
     ("ttl-after-finished-controller", "ttl-after-finished"),
     ("validatingadmissionpolicy-status-controller", "validatingadmissionpolicy-status"),
 ];
 
 /// Those that run only where they are named.
-const BY_NAME: [&str; 2] = ["bootstrap-signer-controller", "token-cleaner-controller"];
+const BY_NAME: [&str; 3] =
+    ["bootstrap-signer-controller", "storage-version-migrator-controller", "token-cleaner-controller"];
 
 /// A choice of controllers. All that run by default do unless something else is said.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -123,7 +123,11 @@ impl Path<'_> {
     /// Field names without indices and keys, as type errors print them: `spec.containers.env`.
     fn fields(&self) -> String {
         let mut out = self.parent.map(Path::fields).unwrap_or_default();
-        if let Step::Field(_, field) = self.step {
+        if let Step::Field(message, field) = self.step {
+            // The metadata of custom objects is read on its own.
+            if message.custom && &*field.name == "metadata" {
+                return String::new();
+            }
             if !out.is_empty() {
                 out.push('.');
             }

@@ -25,12 +25,25 @@ use crate::naming::Naming;
 /// Tells apart the defaults of releases: a fingerprint of everything that decides them, made by the build.
 pub const MARK: u64 = include!(concat!(env!("OUT_DIR"), "/defaults_mark.rs"));
 
+/// Bytes of defaults after which no more are filled in: more than any stored object may have, so that a write of such an
+/// object is refused for its size. A schema can ask for a large default in each element of a long list.
+const BYTES_MAX: usize = engine::VALUE_BYTES_MAX;
+
 /// Fills in the defaults of an object of type `message`, in place. Doing it again changes nothing.
 ///
-/// The object is in the form that `decode` gives; members set here stand in schema order.
+/// The object is in the form that `decode` gives; members set here stand in schema order. One whose defaults are larger
+/// than an object can be does not get all of them.
 pub fn apply(message: &Message, object: &mut Object, naming: &'static Naming) {
+    apply_within(message, object, naming, &mut 0);
+}
+
+/// The same, with `filled` bytes filled in before.
+fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming, filled: &mut usize) {
     let Some(plan) = plan(message) else { return };
-    assign(message, plan, object);
+    if *filled > BYTES_MAX {
+        return;
+    }
+    assign(message, plan, object, filled);
     if let Some(rule) = plan.rule {
         rule(&mut Node { message, object }, naming);
     }
@@ -49,20 +62,20 @@ pub fn apply(message: &Message, object: &mut Object, naming: &'static Naming) {
         match object.get_mut(&field.name) {
             None => {}
             Some(value) if field.resource_list => round(value),
-            Some(value) => apply_below(&field.kind, value, naming),
+            Some(value) => apply_below(&field.kind, value, naming, filled),
         }
     }
 }
 
 /// Fills in the defaults of the structs that a value is or has.
-fn apply_below(kind: &Kind, value: &mut Value, naming: &'static Naming) {
+fn apply_below(kind: &Kind, value: &mut Value, naming: &'static Naming, filled: &mut usize) {
     match (kind, value) {
-        (Kind::Message(message), Value::Object(object)) => apply(message, object, naming),
+        (Kind::Message(message), Value::Object(object)) => apply_within(message, object, naming, filled),
         (Kind::List(list), Value::Array(items)) => {
-            items.iter_mut().for_each(|item| apply_below(&list.item.kind, item, naming));
+            items.iter_mut().for_each(|item| apply_below(&list.item.kind, item, naming, filled));
         }
         (Kind::Map(map), Value::Object(members)) => {
-            members.iter_mut().for_each(|(_, value)| apply_below(&map.value.kind, value, naming));
+            members.iter_mut().for_each(|(_, value)| apply_below(&map.value.kind, value, naming, filled));
         }
         _ => {}
     }
@@ -112,7 +125,7 @@ fn kind_has_defaults<'m>(kind: &'m Kind, seen: &mut HashSet<*const Message>) -> 
 }
 
 /// Sets what is unset, walking members and values side by side.
-fn assign(message: &Message, plan: &Defaults, object: &mut Object) {
+fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut usize) {
     let fields = &*message.fields;
     let members = object.members_mut();
     let (mut at, mut field_at) = (0, 0);
@@ -130,11 +143,18 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object) {
             at += 1;
         };
         if found {
-            if is_unset(field, &members[at].1) {
-                members[at].1 = value.clone();
+            if !is_unset(field, &members[at].1) {
+                continue;
             }
-        } else if !members[at..].iter().any(|(name, _)| *name == field.name) {
+            members[at].1 = value.clone();
+        } else if members[at..].iter().any(|(name, _)| *name == field.name) {
+            continue;
+        } else {
             members.insert(at, (field.name.clone(), value.clone()));
+        }
+        *filled += field.assigned.as_ref().map_or(0, |text| text.len());
+        if *filled > BYTES_MAX {
+            return;
         }
     }
 }

@@ -8,7 +8,6 @@ use cel::evaluation::{Limits, Program};
 use cel::library::{Library, Version, extensions, standard};
 use cel::types::{Type, TypeProvider};
 use cel::value::map::OwnedMap;
-use cel::value::object::{Object, OwnedObject};
 use cel::value::{Text, Value};
 use serde_json::{Map, Value as Json};
 
@@ -92,15 +91,18 @@ impl Conditions {
         programs.collect::<Result<_, String>>().map(Conditions)
     }
 
-    /// Whether all hold. One that is false decides, whatever others fail.
-    pub(super) fn hold(&self, spec: &Map<String, Json>) -> Result<bool, String> {
+    /// Whether all hold of the spec of a review. One that is false decides, whatever others fail.
+    ///
+    /// # Errors
+    /// None is false, and some cannot be evaluated.
+    pub fn hold(&self, spec: &Map<String, Json>) -> Result<bool, String> {
         if self.0.is_empty() {
             return Ok(true);
         }
         let mut errors = Vec::new();
         let mut cost = COST_MAX;
         for (text, program) in &self.0 {
-            let variables = vec![("request".to_owned(), object(SPEC, spec))];
+            let variables = vec![("request".to_owned(), request(spec))];
             let evaluation = program.evaluate(&variables, &Limits::cost(cost));
             cost = cost.saturating_sub(evaluation.cost);
             match evaluation.result {
@@ -122,35 +124,66 @@ impl Conditions {
     }
 }
 
-/// An object of a type. Members that are not there have the zero values of their types: only objects can be absent.
-fn object<'v>(name: &str, members: &'v Map<String, Json>) -> Value<'v> {
-    const TEXTS: [(&str, &[&str]); 3] = [
-        (SPEC, &["user", "uid"]),
-        (RESOURCE, &["namespace", "verb", "group", "version", "resource", "subresource", "name"]),
-        (NON_RESOURCE, &["path", "verb"]),
-    ];
-    let mut fields = Vec::new();
-    for (_, texts) in TEXTS.iter().filter(|(kind, _)| *kind == name) {
-        for field in *texts {
-            let text = members.get(*field).and_then(Json::as_str).unwrap_or_default();
-            fields.push(((*field).into(), Value::String(Text::Borrowed(text))));
-        }
+/// A review's spec as a map. Texts and lists that are not there are empty ones; attributes and selectors that are not
+/// there, and the parts of selectors, are absent.
+fn request(spec: &Map<String, Json>) -> Value<'_> {
+    let mut request = OwnedMap::default();
+    put_texts(&mut request, spec, &["user", "uid"]);
+    put(&mut request, "groups", texts(spec.get("groups")));
+    let mut extra = OwnedMap::default();
+    for (key, values) in spec.get("extra").and_then(Json::as_object).into_iter().flatten() {
+        put(&mut extra, key, texts(Some(values)));
     }
-    if name == SPEC {
-        let extra = members.get("extra").and_then(Json::as_object);
-        let mut map = OwnedMap::default();
-        for (key, values) in extra.into_iter().flatten() {
-            map.insert(Value::String(Text::Borrowed(key)), texts(Some(values)));
-        }
-        fields.push(("groups".into(), texts(members.get("groups"))));
-        fields.push(("extra".into(), Value::map(map)));
-        for (field, kind) in [("resourceAttributes", RESOURCE), ("nonResourceAttributes", NON_RESOURCE)] {
-            if let Some(attributes) = members.get(field).and_then(Json::as_object) {
-                fields.push((field.into(), object(kind, attributes)));
+    put(&mut request, "extra", Value::map(extra));
+    if let Some(given) = spec.get("resourceAttributes").and_then(Json::as_object) {
+        let names = ["namespace", "verb", "group", "version", "resource", "subresource", "name"];
+        let mut attributes = OwnedMap::default();
+        put_texts(&mut attributes, given, &names);
+        for name in ["fieldSelector", "labelSelector"] {
+            if let Some(given) = given.get(name).and_then(Json::as_object) {
+                put(&mut attributes, name, selector(given));
             }
         }
+        put(&mut request, "resourceAttributes", Value::map(attributes));
     }
-    Value::Object(Object::Shared(Arc::new(OwnedObject { type_name: name.into(), fields })))
+    if let Some(given) = spec.get("nonResourceAttributes").and_then(Json::as_object) {
+        let mut attributes = OwnedMap::default();
+        put_texts(&mut attributes, given, &["path", "verb"]);
+        put(&mut request, "nonResourceAttributes", Value::map(attributes));
+    }
+    Value::map(request)
+}
+
+fn selector(given: &Map<String, Json>) -> Value<'_> {
+    let mut selector = OwnedMap::default();
+    let requirements = given.get("requirements").and_then(Json::as_array).into_iter().flatten();
+    let requirements: Vec<Value<'_>> = requirements
+        .filter_map(Json::as_object)
+        .map(|given| {
+            let mut requirement = OwnedMap::default();
+            put_texts(&mut requirement, given, &["key", "operator"]);
+            put(&mut requirement, "values", texts(given.get("values")));
+            Value::map(requirement)
+        })
+        .collect();
+    if !requirements.is_empty() {
+        put(&mut selector, "requirements", Value::list(requirements));
+    }
+    if given.get("rawSelector").and_then(Json::as_str).is_some_and(|raw| !raw.is_empty()) {
+        put_texts(&mut selector, given, &["rawSelector"]);
+    }
+    Value::map(selector)
+}
+
+fn put<'v>(map: &mut OwnedMap<'v>, name: &'v str, value: Value<'v>) {
+    map.insert(Value::String(Text::Borrowed(name)), value);
+}
+
+fn put_texts<'v>(map: &mut OwnedMap<'v>, members: &'v Map<String, Json>, names: &[&'static str]) {
+    for name in names {
+        let text = members.get(*name).and_then(Json::as_str).unwrap_or_default();
+        put(map, name, Value::String(Text::Borrowed(text)));
+    }
 }
 
 fn texts(list: Option<&Json>) -> Value<'_> {

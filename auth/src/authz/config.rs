@@ -296,15 +296,24 @@ impl WebhookSettings {
                 .push(format!("{conditions}: Too many: {count}: must have at most {CONDITIONS_MAX} items"));
             return;
         }
-        for (at, text) in self.conditions.iter().enumerate() {
-            let place = format!("{conditions}[{at}].expression");
-            if text.trim().is_empty() {
-                errors.required(&place);
-            } else if let Err(why) = condition::compile(text) {
-                errors.invalid(&place, text, &why);
-            }
+        errors.0.extend(condition_errors(&conditions, &self.conditions));
+    }
+}
+
+/// What is wrong with conditions at a path.
+pub fn condition_errors(path: &str, conditions: &[String]) -> Vec<String> {
+    let mut errors = Errors::default();
+    for (at, text) in conditions.iter().enumerate() {
+        let place = format!("{path}[{at}].expression");
+        if text.trim().is_empty() {
+            errors.required(&place);
+        } else if conditions[..at].contains(text) {
+            errors.0.push(format!("{place}: Duplicate value: {}", quote(text)));
+        } else if let Err(why) = condition::compile(text) {
+            errors.invalid(&place, text, &why);
         }
     }
+    errors.0
 }
 
 /// The connection as it is shown: the type first.

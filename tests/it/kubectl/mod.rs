@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! shown      get, explain, wait, output in every form
+//! custom     definitions, and objects of them
 //! changed    create, patch, edit, apply, delete
 //! manifests  all user manifests
 //! workloads  the life cycle of the workloads among them
@@ -11,6 +12,7 @@
 //! manifests that some tests read, the tests print `skipped: …` and pass.
 
 mod changed;
+mod custom;
 mod manifests;
 mod shown;
 mod workloads;

@@ -194,6 +194,8 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                 };
                 self.charge_call(call.charge, std::slice::from_ref(&argument), result)
             }
+            // With a constant pattern, matching is planned as a call of many arguments.
+            (Operation::Matches(Some(_)), args) => self.call_many(call, args),
             (_, &[left, right]) => {
                 let (left, right) = self.pair(left, right)?;
                 match (left, right) {
@@ -213,7 +215,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         }
     }
 
-    /// A call of no or at least three arguments. The first error ends it; unless it is that of the last argument, the
+    /// A call of no or at least three arguments, or of `matches`. The first error ends it; unless it is that of the last argument, the
     /// call then costs nothing.
     fn call_many(&mut self, call: &Call, args: &[ExpressionId]) -> Outcome<'v> {
         let mut values: SmallVec<[Value<'v>; 4]> = SmallVec::with_capacity(args.len());
@@ -370,7 +372,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         let value = self.activation.variable(name);
         let value = value.ok_or_else(|| EvalError::new(format!("no such attribute(s): {name}")))?;
         self.variables[number] = Some(value.clone());
-        Ok(value)
+        value.checked()
     }
 
     /// The value of a loop's variable. Reading an accumulator ends its growth in place.
@@ -461,7 +463,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
             },
             _ => None,
         };
-        Ok((key, found))
+        Ok((key, found.map(Value::checked).transpose()?))
     }
 }
 

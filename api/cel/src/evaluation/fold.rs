@@ -52,12 +52,12 @@ impl<'v> Evaluator<'_, 'v> {
         match (range, variables) {
             (Value::List(list), FoldVariables::One(element)) => {
                 let Some(value) = list.get(index) else { return false };
-                self.set(element, SlotState::Value(Ok(value)));
+                self.set(element, SlotState::Value(value.checked()));
             }
             (Value::List(list), FoldVariables::Two(key, element)) => {
                 let Some(value) = list.get(index) else { return false };
                 self.set(key, SlotState::Value(Ok(Value::Int(index as i64))));
-                self.set(element, SlotState::Value(Ok(value)));
+                self.set(element, SlotState::Value(value.checked()));
             }
             (Value::Map(map), FoldVariables::One(element)) => {
                 let Some(key) = map.key_at(index) else { return false };
@@ -66,7 +66,7 @@ impl<'v> Evaluator<'_, 'v> {
             (Value::Map(map), FoldVariables::Two(first, second)) => {
                 let Some((key, value)) = map.entry_at(index) else { return false };
                 self.set(first, SlotState::Value(Ok(key)));
-                self.set(second, SlotState::Value(Ok(value)));
+                self.set(second, SlotState::Value(value.checked()));
             }
             _ => return false,
         }

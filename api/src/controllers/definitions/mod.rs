@@ -3,13 +3,15 @@
 //!
 //! ```text
 //! tail on definitions ─► names granted ─► types made ─► swap ─► status ─► store
-//!                    └─ deleted ─► one task each (deletion.rs)
+//!                    ├─ deleted ─► one task each (deletion.rs)
+//!                    └─ another storage version ─► one task each, if wanted (migration.rs)
 //! ```
 //!
 //! The types are served before the status says so: who sees a definition established finds its objects. Names go to the
 //! definition that asks first; when one gives names back, those of its group that were refused some are looked at again.
 
 mod deletion;
+mod migration;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -55,13 +57,22 @@ pub fn load(api: &Context) -> Result<(), Status> {
 
 /// Follows the definitions.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    run(api, false).await
+}
+
+/// Follows the definitions, and brings objects into their storage versions.
+pub(super) async fn follow_migrating(api: Arc<Context>) -> Ending {
+    run(api, true).await
+}
+
+async fn run(api: Arc<Context>, migrates: bool) -> Ending {
     let prefix = store::collection(api.definitions(), "");
     let snapshot = api.engine().snapshot();
     let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
     let name_of = |key: &[u8]| store::identity(api.definitions(), key).1.to_owned();
     let names = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
-    let mut definitions = Definitions::new(&api);
+    let mut definitions = Definitions::new(&api, migrates);
     definitions.look_at(names).await?;
     loop {
         tokio::select! {
@@ -81,6 +92,13 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
                     definitions.look_at(vec![name]).await?;
                 }
             }
+            Some(ended) = definitions.migrations.join_next() => {
+                if let Ok(name) = ended {
+                    definitions.migrating.remove(&name);
+                    // The storage version may have changed while the task was about to end.
+                    definitions.look_at(vec![name]).await?;
+                }
+            }
         }
     }
 }
@@ -93,6 +111,11 @@ struct Definitions<'a> {
     /// Names of those whose deletion is under way, one task each.
     deleting: HashSet<String>,
     deletions: JoinSet<String>,
+    /// Whether objects are brought into the storage version.
+    migrates: bool,
+    /// Names of those whose objects are being migrated, one task each.
+    migrating: HashSet<String>,
+    migrations: JoinSet<String>,
 }
 
 /// What others of its group need to know of a definition.
@@ -110,8 +133,16 @@ struct Untold {
 }
 
 impl<'a> Definitions<'a> {
-    fn new(api: &'a Arc<Context>) -> Self {
-        Definitions { api, known: BTreeMap::new(), deleting: HashSet::new(), deletions: JoinSet::new() }
+    fn new(api: &'a Arc<Context>, migrates: bool) -> Self {
+        Definitions {
+            api,
+            known: BTreeMap::new(),
+            deleting: HashSet::new(),
+            deletions: JoinSet::new(),
+            migrates,
+            migrating: HashSet::new(),
+            migrations: JoinSet::new(),
+        }
     }
 
     /// Takes the types of a definition that is gone away, even if there is another one of its name by now.
@@ -213,6 +244,12 @@ impl<'a> Definitions<'a> {
         }
         if is_served(api, object, &definition) {
             serve(api, object, &definition, established, changes);
+            if self.migrates
+                && migration::is_due(object, &definition)
+                && self.migrating.insert(name.to_owned())
+            {
+                self.migrations.spawn(migration::run(api.clone(), name.to_owned()));
+            }
         } else {
             established.remove(name, changes);
         }
@@ -226,13 +263,16 @@ impl<'a> Definitions<'a> {
         taken
     }
 
-    /// Writes the states of definitions.
+    /// Writes the states of definitions; one that gets established is first said to be about to.
     async fn tell(&self, untold: Vec<Untold>) -> Result<(), Status> {
         let (api, loopback) = (self.api, &Loopback::new(self.api));
         let writes = untold.into_iter().map(|Untold { name, taken }| async move {
-            let tell = |object: &Object| {
+            let told = |object: &Object, is_last: bool| {
                 let definition = Definition::read(object);
-                let state = state(api, object, &definition, &taken);
+                let mut state = state(api, object, &definition, &taken);
+                if !is_last {
+                    state = state.installing(&definition)?;
+                }
                 if deletion::is_deleted(object) || state == State::of(&definition) {
                     return None;
                 }
@@ -240,7 +280,15 @@ impl<'a> Definitions<'a> {
                 state.write(&mut wanted);
                 Some(wanted)
             };
-            match loopback.change(api.definitions(), ("", &name), Endpoint::Status, tell).await {
+            let write = async |is_last| {
+                let tell = |object: &Object| told(object, is_last);
+                loopback.change(api.definitions(), ("", &name), Endpoint::Status, tell).await
+            };
+            let outcome = match write(false).await {
+                Ok(()) => write(true).await,
+                error => error,
+            };
+            match outcome {
                 Err(error) if error.reason == Reason::Invalid => {
                     tracing::error!(definition = name, %error, "status of a definition cannot be written");
                     Ok(())

@@ -78,6 +78,9 @@ impl State {
     }
 }
 
+/// Why a definition is not established yet.
+const INSTALLING: &str = "Installing";
+
 /// The state that a stored definition should have: names granted, and established at once, for there is one server.
 pub fn derive(
     naming: &Naming,
@@ -130,6 +133,21 @@ pub fn derive(
 }
 
 impl State {
+    /// The state on the way to this one that clients wait for: names are granted, and the types are about to be served.
+    /// `None` for a definition that does not get established now, or stands there already.
+    pub fn installing(&self, definition: &Definition) -> Option<State> {
+        let is_established = self.conditions.iter().position(|other| other.kind == ESTABLISHED);
+        let at = is_established.filter(|at| self.conditions[*at].status == "True")?;
+        let before = definition.condition(ESTABLISHED);
+        if before.is_some_and(|before| before.status == "True" || before.reason == INSTALLING) {
+            return None;
+        }
+        let mut state = self.clone();
+        state.conditions[at].status = "False".to_owned();
+        state.conditions[at].reason = INSTALLING.to_owned();
+        Some(state)
+    }
+
     /// Sets a condition unless it already says the same.
     fn change(&mut self, condition: Condition, now: &str) {
         if !self.conditions.iter().any(|old| old.kind == condition.kind && old.says(&condition)) {

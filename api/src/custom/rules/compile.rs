@@ -31,12 +31,7 @@ impl RuleCompiler for Compiler {
             return Ok(Vec::new());
         }
         let Some(declaration) = Declaration::of(node, is_object) else {
-            return Err(format!(
-                "rule declared on schema that does not support validation rules type: '{}' \
-                 x-kubernetes-preserve-unknown-fields: '{}'",
-                node.kind,
-                node.preserves_unknown_fields()
-            ));
+            return Err("unable to convert structural schema to CEL declarations".to_owned());
         };
         let scope = Scope::new(declaration);
         Ok(node.validations.iter().map(|rule| scope.compile(rule, stored)).collect())
@@ -101,7 +96,7 @@ impl Scope {
             Err(fault) => {
                 compiled.error = Some(RuleError::Invalid(match fault {
                     Fault::Compile(issues) => format!("compilation failed: {issues}"),
-                    Fault::Type => "cel expression must evaluate to a bool".to_owned(),
+                    Fault::Type => NO_BOOL.to_owned(),
                     Fault::Program(error) => format!("program instantiation failed: {error}"),
                 }));
                 return compiled;
@@ -128,17 +123,20 @@ impl Scope {
     /// Why the rule is refused.
     pub(super) fn programs(&self, rule: &Rule) -> Result<Ready, String> {
         let environment = self.environment(true, rule);
-        let program = |text: &str| {
+        let program = |text: &str, wanted: &Type| {
             let failed = |error: &dyn std::fmt::Display| format!("compilation failed: {error}");
             let checked = environment.compile(text).map_err(|error| failed(&error))?;
+            if checked.result_type() != wanted {
+                return Err(NO_BOOL.to_owned());
+            }
             let made = Program::new(&checked, environment);
             let made = made.map_err(|error| format!("program instantiation failed: {error}"))?;
             Ok::<_, String>((made, speaks_of_old_self(&checked)))
         };
-        let (made, uses_old_self) = program(&rule.rule)?;
+        let (made, uses_old_self) = program(&rule.rule, &Type::Bool)?;
         // A message expression that is none makes no message.
         let message = Some(&rule.message_expression).filter(|text| !text.is_empty());
-        let message = message.and_then(|text| program(text).ok()).map(|(program, _)| program);
+        let message = message.and_then(|text| program(text, &Type::String).ok()).map(|(program, _)| program);
         Ok(Ready { rule: made, message, uses_old_self })
     }
 
@@ -153,6 +151,8 @@ impl Scope {
         Ok((cost.max, speaks_of_old_self(&checked)))
     }
 }
+
+const NO_BOOL: &str = "cel expression must evaluate to a bool";
 
 /// Why an expression is refused.
 enum Fault {

@@ -10,7 +10,9 @@
 mod compile;
 mod declaration;
 pub mod escape;
+mod keyed;
 mod run;
+mod time;
 pub mod value;
 
 pub use compile::{Compiler, Scope};

@@ -47,7 +47,6 @@ struct Node {
     paths: Vec<String>,
     scope: Option<Declaration>,
     programs: OnceLock<Vec<Compiled>>,
-    is_atomic: bool,
     properties: Vec<(String, Node)>,
     items: Option<Box<Node>>,
     values: Option<Box<Node>>,
@@ -159,7 +158,6 @@ impl Node {
             rules: rules.validations.clone(),
             scope: has_rules.then(|| Declaration::of(schema, is_object)).flatten(),
             programs: OnceLock::new(),
-            is_atomic: schema.map_type.as_deref() == Some("atomic"),
             properties,
             items,
             values,
@@ -257,18 +255,10 @@ impl Run {
         let is_as_before = is_as_before || old.is_some_and(|old| is_same(place.kind, place.limits, new, old));
         if !node.rules.is_empty() {
             let own = place.value(new);
-            let before = old.map(|old| place.value(old)).transpose();
-            match (own, before) {
-                (Ok(own), Ok(before)) => {
-                    let is_shown = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
-                    let judged = Judged { own, before, shown: is_shown.then_some(new), is_as_before };
-                    self.rules(node, &judged, path)?;
-                }
-                (Err(error), _) | (_, Err(error)) => {
-                    let kind = node.kind.as_str().into();
-                    self.errors.push(FieldError::invalid(format!("{path:#}"), &kind, error.to_string()));
-                }
-            }
+            let before = old.map(|old| place.value(old));
+            let is_shown = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
+            let judged = Judged { own, before, shown: is_shown.then_some(new), is_as_before };
+            self.rules(node, &judged, path)?;
         }
         for part in &node.all_of {
             self.node(part, place, new, old, path, is_as_before)?;
@@ -285,7 +275,7 @@ impl Run {
                 }
             }
             (json::Value::Object(members), kind) => {
-                let old = old.and_then(json::Value::as_object).filter(|_| !node.is_atomic);
+                let old = old.and_then(json::Value::as_object);
                 match (kind, &node.values) {
                     (Kind::Map(map), Some(below)) => {
                         let place = Place::of(&map.value.kind, map.value.limits.as_deref());

@@ -7,15 +7,17 @@
 use base64::Engine;
 use cel::error::EvalError;
 use cel::value::{
-    Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Timestamp, Value, View,
+    Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Value, View,
 };
 
 use super::escape::{escape, unescape};
+use super::keyed;
+use super::time;
 use crate::custom::same::limits_of;
 use crate::json;
 use crate::schema::kind;
 use crate::schema::limits::Limits;
-use crate::schema::table::{Kind, ListType, Message};
+use crate::schema::table::{Kind, Message};
 
 /// What a value below an object is.
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +54,8 @@ impl<'t> Place<'t> {
         Some(Place::of(&map.value.kind, map.value.limits.as_deref()))
     }
 
-    /// A value that is here.
-    ///
-    /// # Errors
-    /// A text does not have the format that makes it something else.
-    pub fn value<'v>(self, value: &'v json::Value) -> Result<Value<'v>, EvalError>
+    /// A value that is here. A text without the format that makes it something else is a fault.
+    pub fn value<'v>(self, value: &'v json::Value) -> Value<'v>
     where
         't: 'v,
     {
@@ -65,19 +64,15 @@ impl<'t> Place<'t> {
 }
 
 /// The value of a kind.
-fn of<'v>(
-    kind: &'v Kind,
-    limits: Option<&'v Limits>,
-    value: &'v json::Value,
-) -> Result<Value<'v>, EvalError> {
-    Ok(match (kind, value) {
+fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) -> Value<'v> {
+    match (kind, value) {
         (_, json::Value::Null) => Value::Null,
         (_, json::Value::Bool(value)) => Value::Bool(*value),
         (Kind::Double, json::Value::Int(number)) => Value::Double(*number as f64),
         (_, json::Value::Int(number)) => Value::Int(*number),
         (_, json::Value::Float(number)) => Value::Double(*number),
         (_, json::Value::String(text)) => {
-            return formed(limits.map_or("", |limits| &*limits.format), text);
+            formed(limits.map_or("", |limits| &*limits.format), text).unwrap_or_else(Value::fault)
         }
         (Kind::List(list), json::Value::Array(_)) => {
             let list: &kind::List = list;
@@ -90,7 +85,7 @@ fn of<'v>(
         (Kind::Message(message), json::Value::Object(members)) => object(message, members),
         // Values without a type cannot be spoken of.
         _ => Value::Null,
-    })
+    }
 }
 
 /// The object of a struct.
@@ -103,18 +98,15 @@ fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
     match format {
         "duration" => {
             let nanoseconds = crate::custom::format::duration(text);
-            let nanoseconds = nanoseconds.ok_or_else(|| failed("duration", "cannot parse duration"))?;
-            Ok(Value::Duration(Duration { nanoseconds }))
+            let why = || failed("duration", &format!("unable to parse {text} as duration"));
+            Ok(Value::Duration(Duration { nanoseconds: nanoseconds.ok_or_else(why)? }))
         }
         "date" => {
-            let parsed = Timestamp::parse(&format!("{text}T00:00:00Z"));
-            let parsed = parsed.map_err(|_| failed("date formatted string", "cannot parse as a date"))?;
+            let parsed = time::date(text).map_err(|why| failed("date formatted string", &why))?;
             Ok(Value::Timestamp(parsed))
         }
         "date-time" => {
-            let parsed = Timestamp::parse(&text.to_ascii_uppercase());
-            let parsed =
-                parsed.map_err(|_| failed("date-time formatted string", "cannot parse as a time"))?;
+            let parsed = time::date_time(text).map_err(|why| failed("date-time formatted string", &why))?;
             Ok(Value::Timestamp(parsed))
         }
         "byte" => {
@@ -146,46 +138,17 @@ impl HostList for json::Value {
             return item.map_or(Value::Null, crate::expression::json::of);
         };
         let limits = limits_of(&list.item.kind, list.item.limits.as_deref());
-        item.and_then(|item| of(&list.item.kind, limits, item).ok()).unwrap_or(Value::Null)
+        item.map_or(Value::Null, |item| of(&list.item.kind, limits, item))
     }
 
-    /// Sets are equal whatever the order of their elements.
     fn equals<'v>(&'v self, list: View<'v>, other: &List<'v>) -> Option<bool> {
-        if view::<kind::List>(list)?.merge != ListType::Set {
-            return None;
-        }
-        let len = HostList::len(self, list);
-        let has =
-            |wanted: &Value<'v>| (0..len).any(|at| is_same_scalar(&HostList::get(self, list, at), wanted));
-        Some(len == other.len() && other.iter().all(|item| has(&item)))
+        let own = List::Host(HostRef { node: self, view: list });
+        keyed::equal(&view::<kind::List>(list)?.merge, &own, other)
     }
 
-    /// The union of sets keeps the order of the first.
     fn concat<'v>(&'v self, list: View<'v>, other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
-        if view::<kind::List>(list)?.merge != ListType::Set {
-            return None;
-        }
-        let own = (0..HostList::len(self, list)).map(|at| HostList::get(self, list, at));
-        let mut union: Vec<Value<'v>> = own.collect();
-        for item in other.iter() {
-            if !union.iter().any(|known| is_same_scalar(known, &item)) {
-                union.push(item);
-            }
-        }
-        Some(Ok(List::Shared(union.into())))
-    }
-}
-
-/// Elements of sets are scalars.
-fn is_same_scalar(a: &Value<'_>, b: &Value<'_>) -> bool {
-    match (a, b) {
-        (Value::String(a), Value::String(b)) => **a == **b,
-        (Value::Int(a), Value::Int(b)) => a == b,
-        (Value::Double(a), Value::Double(b)) => a == b,
-        (Value::Bool(a), Value::Bool(b)) => a == b,
-        (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
-        (Value::Duration(a), Value::Duration(b)) => a == b,
-        _ => false,
+        let own = List::Host(HostRef { node: self, view: list });
+        keyed::sum(&view::<kind::List>(list)?.merge, &own, other).map(Ok)
     }
 }
 
@@ -197,7 +160,7 @@ impl HostMap for json::Value {
     fn get<'v>(&'v self, map: View<'v>, key: &str) -> Option<Value<'v>> {
         let map = view::<kind::Map>(map)?;
         let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
-        of(&map.value.kind, limits, self.get(key)?).ok()
+        Some(of(&map.value.kind, limits, self.get(key)?))
     }
 
     fn key_at<'v>(&'v self, _: View<'v>, index: usize) -> &'v str {
@@ -208,7 +171,7 @@ impl HostMap for json::Value {
 
 impl HostObject for json::Object {
     fn type_name<'v>(&'v self, _: View<'v>) -> &'v str {
-        "object"
+        "map"
     }
 
     fn get<'v>(&'v self, message: View<'v>, field: &str) -> Option<Value<'v>> {
@@ -221,8 +184,9 @@ impl HostObject for json::Object {
             let field = view::<Message>(message)?.field(&name)?;
             Some((field, self.get(&name)?))
         };
-        let Some((field, value)) = found() else { return Ok(None) };
-        of(&field.kind, limits_of(&field.kind, field.limits.as_deref()), value).map(Some)
+        // A member that is null counts as absent.
+        let Some((field, value)) = found().filter(|(_, value)| !value.is_null()) else { return Ok(None) };
+        Ok(Some(of(&field.kind, limits_of(&field.kind, field.limits.as_deref()), value)))
     }
 
     fn fields<'v>(&'v self, message: View<'v>) -> Vec<&'v str> {

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 /// The claims of a token.
-pub(super) type Claims = Map<String, Value>;
+pub type Claims = Map<String, Value>;
 
 /// What JSON calls a value, in the words of Go's decoder.
 fn kind(value: &Value) -> &'static str {

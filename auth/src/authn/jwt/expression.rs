@@ -54,9 +54,9 @@ impl TypeProvider for UserType {
 }
 
 /// A compiled expression.
-pub(super) struct Expression {
+pub struct Expression {
     /// As it was written.
-    pub(super) text: String,
+    pub text: String,
     program: Program,
     is_bool: bool,
     checked: CheckedAst,
@@ -64,12 +64,18 @@ pub(super) struct Expression {
 
 impl Expression {
     /// Compiles an expression over `claims`.
-    pub(super) fn of_claims(text: &str) -> Result<Expression, String> {
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn of_claims(text: &str) -> Result<Expression, String> {
         Expression::compile(text, &CLAIMS)
     }
 
     /// Compiles an expression over `user`.
-    pub(super) fn of_user(text: &str) -> Result<Expression, String> {
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn of_user(text: &str) -> Result<Expression, String> {
         Expression::compile(text, &USERS)
     }
 
@@ -77,12 +83,17 @@ impl Expression {
         let checked = environment.compile(text).map_err(|error| format!("compilation failed: {error}"))?;
         let program = Program::new(&checked, environment)
             .map_err(|error| format!("program instantiation failed: {error}"))?;
-        let is_bool = matches!(checked.result_type(), Type::Bool | Type::Any | Type::Dyn);
+        let is_bool = matches!(checked.result_type(), Type::Bool);
         Ok(Expression { text: text.to_owned(), program, is_bool, checked })
     }
 
+    /// The type of the result.
+    pub fn result_type(&self) -> &Type {
+        self.checked.result_type()
+    }
+
     /// Whether the result can be a condition.
-    pub(super) fn is_condition(&self) -> bool {
+    pub fn is_condition(&self) -> bool {
         self.is_bool
     }
 
@@ -104,12 +115,18 @@ impl Expression {
     }
 
     /// The result for some claims.
-    pub(super) fn on_claims<'c>(&self, claims: &'c Claims) -> Result<Value<'c>, String> {
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn on_claims<'c>(&self, claims: &'c Claims) -> Result<Value<'c>, String> {
         self.evaluate(vec![("claims".to_owned(), map_of(claims))])
     }
 
     /// The result for a user.
-    pub(super) fn on_user<'u>(&self, user: &'u User) -> Result<Value<'u>, String> {
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn on_user<'u>(&self, user: &'u User) -> Result<Value<'u>, String> {
         self.evaluate(vec![("user".to_owned(), value_of_user(user))])
     }
 

@@ -10,7 +10,7 @@
 //! token reviews show; clients see nothing of them.
 
 mod claims;
-mod expression;
+pub mod expression;
 pub mod file;
 mod issuer;
 mod provider;

@@ -55,6 +55,23 @@ impl Settings {
     /// # Errors
     /// All problems, in one line unless an expression has several.
     pub fn validate(&self, own_issuers: &[String]) -> Result<(), String> {
+        match self.faults().as_slice() {
+            [] => {}
+            [only] => return Err(format!("invalid authentication configuration: {only}")),
+            several => return Err(format!("invalid authentication configuration: [{}]", several.join(", "))),
+        }
+        for jwt in &self.jwt {
+            if own_issuers.contains(&jwt.issuer.url) {
+                let why =
+                    format!("URL must not overlap with disallowed issuers: [{}]", own_issuers.join(" "));
+                return Err(format!("issuer.url: Invalid value: {}: {why}", quote(&jwt.issuer.url)));
+            }
+        }
+        Ok(())
+    }
+
+    /// What is wrong with each issuer, in the order of the settings.
+    pub fn faults(&self) -> Vec<String> {
         let mut errors = Errors::default();
         if self.jwt.len() > ISSUERS_MAX {
             errors
@@ -74,19 +91,7 @@ impl Settings {
                 errors.duplicate(&format!("{path}.issuer.discoveryURL"), discovery);
             }
         }
-        match errors.0.as_slice() {
-            [] => {}
-            [only] => return Err(format!("invalid authentication configuration: {only}")),
-            several => return Err(format!("invalid authentication configuration: [{}]", several.join(", "))),
-        }
-        for jwt in &self.jwt {
-            if own_issuers.contains(&jwt.issuer.url) {
-                let why =
-                    format!("URL must not overlap with disallowed issuers: [{}]", own_issuers.join(" "));
-                return Err(format!("issuer.url: Invalid value: {}: {why}", quote(&jwt.issuer.url)));
-            }
-        }
-        Ok(())
+        errors.0
     }
 }
 

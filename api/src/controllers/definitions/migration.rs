@@ -1,0 +1,128 @@
+//! Brings the objects of a definition into its storage version, where `--controllers` asks for that
+//! (docs/api/controllers.md#storage-migration).
+//!
+//! ```text
+//! status.storedVersions names another version ─► objects in another form, each written anew ─► none left
+//!                                                        ─► status.storedVersions is the storage version alone
+//! ```
+//!
+//! The list of versions is what remembers a migration: it names the other versions until the last object is written, so
+//! a restart begins again where objects are left. A written object keeps everything but its form; watchers see it. An
+//! object that changes meanwhile is in the new form already.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use engine::TailError;
+use futures_util::{FutureExt, StreamExt, stream};
+
+use super::super::{Backoff, Trouble, WRITES_MAX};
+use super::deletion::is_deleted;
+use crate::context::Context;
+use crate::conversion::is_current;
+use crate::custom::definition::Definition;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::schema::registry::Resource;
+use crate::status::Status;
+use crate::store;
+use crate::strategy::Endpoint;
+
+/// How often the objects are gone through before the rest is left to the next attempt: writes that began under the old
+/// version end between two passes.
+const PASSES_MAX: usize = 10;
+
+/// Whether objects may be stored in another version than the definition's storage version.
+pub(super) fn is_due(object: &Object, definition: &Definition) -> bool {
+    let Some(storage) = definition.storage_version() else { return false };
+    !is_deleted(object) && definition.stored_versions.iter().any(|name| *name != storage.name)
+}
+
+/// Migrates the objects of one definition, however often that has to be tried; returns its name.
+pub(super) async fn run(api: Arc<Context>, name: String) -> String {
+    let mut backoff = Backoff::default();
+    loop {
+        match AssertUnwindSafe(migrate(&api, &name)).catch_unwind().await {
+            Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
+            Ok(Ok(false)) => {}
+            Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "migration begins anew"),
+            Err(_) => tracing::error!(definition = name, "migration failed, beginning anew"),
+        }
+        backoff.pause().await;
+    }
+}
+
+/// Writes the objects that are in another form, and then says so. False: some are left.
+async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
+    let loopback = Loopback::new(api);
+    let stored = loopback.store().get(&store::key(api.definitions(), "", name))?;
+    let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
+        return Ok(true);
+    };
+    let definition = Definition::read(&object);
+    let Some(storage) = definition.storage_version().filter(|_| is_due(&object, &definition)) else {
+        return Ok(true);
+    };
+    let served = api.establish(|established, _| {
+        let mut resources = established.resources(name).iter();
+        resources.find(|resource| resource.is_stored_version()).cloned()
+    });
+    // A definition that is not served now is looked at again when it is.
+    let Some(resource) = served else { return Ok(true) };
+    if *resource.version != storage.name {
+        return Ok(false);
+    }
+    api.creations().settled().await;
+    let mut written = 0;
+    for _ in 0..PASSES_MAX {
+        match pass(&loopback, &resource).await? {
+            0 => {
+                tracing::info!(
+                    definition = name,
+                    version = storage.name,
+                    objects = written,
+                    "objects migrated"
+                );
+                end(api, name, &storage.name).await?;
+                return Ok(true);
+            }
+            count => written += count,
+        }
+    }
+    Ok(false)
+}
+
+/// Writes the objects that are in another form now; returns how many that were.
+async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Status> {
+    let snapshot = loopback.store().snapshot();
+    let stale = snapshot.prefix(&store::collection(resource, "")).filter_map(|entry| {
+        let revision = entry.revision();
+        let stored = store::read(entry).ok()?;
+        (!is_current(resource, &stored.record.attributes)).then_some((revision, stored.record.key))
+    });
+    let writes = stream::iter(stale).map(|(revision, key)| async move {
+        loopback.backfill(resource, store::identity(resource, &key), revision).await
+    });
+    let mut writes = std::pin::pin!(writes.buffer_unordered(WRITES_MAX));
+    let mut count = 0;
+    while let Some(outcome) = writes.next().await {
+        outcome?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// Only the storage version is named from now on, if it is still that one.
+async fn end(api: &Context, name: &str, storage: &str) -> Result<(), Status> {
+    let only = |object: &Object| {
+        let definition = Definition::read(object);
+        let is_still = definition.storage_version().is_some_and(|version| version.name == storage);
+        if !is_still || !is_due(object, &definition) {
+            return None;
+        }
+        let mut wanted = object.clone();
+        wanted.object_entry("status").insert("storedVersions", Value::Array(vec![storage.into()]));
+        Some(wanted)
+    };
+    Loopback::new(api).change(api.definitions(), ("", name), Endpoint::Status, only).await
+}

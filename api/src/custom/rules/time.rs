@@ -1,0 +1,141 @@
+//! Texts that are points in time to the expression language, and the errors of those that are none.
+//!
+//! The errors are those of Go's `time.Parse`, which authors of rules see in messages. A layout is read piece by piece:
+//! the first piece that does not fit is named with what was left of the text there.
+
+use cel::value::Timestamp;
+
+/// `2006-01-02`
+const DATE: &str = "2006-01-02";
+
+/// `2006-01-02T15:04:05`, the last of the layouts of a date and time; the others have a zone.
+const LOCAL: &str = "2006-01-02T15:04:05";
+
+/// A date, at its first moment.
+pub(super) fn date(text: &str) -> Result<Timestamp, String> {
+    read(DATE, text)
+}
+
+/// A date and time, with a zone or as universal time; nothing is the epoch.
+pub(super) fn date_time(text: &str) -> Result<Timestamp, String> {
+    if text.is_empty() {
+        return Timestamp::from_seconds(0).ok_or_else(String::new);
+    }
+    Timestamp::parse(text).or_else(|_| read(LOCAL, text))
+}
+
+/// The pieces of a layout: its own text, and the least and largest number. Years have four digits, hours one or two.
+const PIECES: [(&str, u32, u32); 11] = [
+    ("2006", 0, 9999),
+    ("-", 0, 0),
+    ("01", 1, 12),
+    ("-", 0, 0),
+    ("02", 0, 99),
+    ("T", 0, 0),
+    ("15", 0, 23),
+    (":", 0, 0),
+    ("04", 0, 59),
+    (":", 0, 0),
+    ("05", 0, 59),
+];
+
+fn read(layout: &str, text: &str) -> Result<Timestamp, String> {
+    let said = |message: String| format!("parsing time {}{message}", quoted(text));
+    let mut rest = text;
+    let mut numbers = [0_u32; 6];
+    let mut count = 0;
+    let pieces = PIECES.iter().take(if layout == DATE { 5 } else { PIECES.len() });
+    for (piece, min, max) in pieces {
+        let cannot = |rest: &str| {
+            let (layout, rest, piece) = (quoted(layout), quoted(rest), quoted(piece));
+            said(format!(" as {layout}: cannot parse {rest} as {piece}"))
+        };
+        if !piece.starts_with(|c: char| c.is_ascii_digit()) {
+            rest = rest.strip_prefix(piece).ok_or_else(|| cannot(rest))?;
+            continue;
+        }
+        let digits = match *piece {
+            "2006" => 4,
+            "15" if !rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit) => 1,
+            _ => 2,
+        };
+        let number = rest.get(..digits).filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+        let number: u32 = number.and_then(|number| number.parse().ok()).ok_or_else(|| cannot(rest))?;
+        if !(*min..=*max).contains(&number) {
+            let what = match *piece {
+                "01" => "month",
+                "15" => "hour",
+                "04" => "minute",
+                _ => "second",
+            };
+            return Err(said(format!(": {what} out of range")));
+        }
+        numbers[count] = number;
+        count += 1;
+        rest = &rest[digits..];
+    }
+    // A fraction may follow the seconds though the layout has none.
+    let fraction = rest
+        .strip_prefix(['.', ','])
+        .filter(|_| layout == LOCAL)
+        .map(|after| &after[..after.bytes().take_while(u8::is_ascii_digit).count()])
+        .filter(|digits| !digits.is_empty());
+    if let Some(digits) = fraction {
+        rest = &rest[1 + digits.len()..];
+    }
+    if !rest.is_empty() {
+        return Err(said(format!(": extra text: {}", quoted(rest))));
+    }
+    let [year, month, day, hour, minute, second] = numbers;
+    let fraction = fraction.map_or_else(String::new, |digits| format!(".{digits}"));
+    let full = format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z");
+    Timestamp::parse(&full).map_err(|_| said(": day out of range".to_owned()))
+}
+
+/// A text as Go's time package quotes it: bytes outside of ASCII and control characters as `\xNN`.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => {
+                out.push('\\');
+                out.push(char::from(byte));
+            }
+            b' '..=b'~' => out.push(char::from(byte)),
+            _ => out.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_time_is_told_piece_by_piece() {
+        for (text, want) in [
+            ("2024-02-29", Ok("2024-02-29T00:00:00Z")),
+            ("bad", Err(r#"parsing time "bad" as "2006-01-02": cannot parse "bad" as "2006""#)),
+            ("2024", Err(r#"parsing time "2024" as "2006-01-02": cannot parse "" as "-""#)),
+            ("2024-13-01", Err(r#"parsing time "2024-13-01": month out of range"#)),
+            ("2023-02-29", Err(r#"parsing time "2023-02-29": day out of range"#)),
+            ("2024-02-29é", Err(r#"parsing time "2024-02-29\xc3\xa9": extra text: "\xc3\xa9""#)),
+        ] {
+            assert_eq!(date(text).map(Timestamp::to_text), want.map(str::to_owned).map_err(str::to_owned));
+        }
+        for (text, want) in [
+            ("2024-02-29T01:02:03Z", Ok("2024-02-29T01:02:03Z")),
+            ("2024-02-29T1:02:03.5", Ok("2024-02-29T01:02:03.5Z")),
+            ("", Ok("1970-01-01T00:00:00Z")),
+            ("y", Err(r#"parsing time "y" as "2006-01-02T15:04:05": cannot parse "y" as "2006""#)),
+            ("2024-02-29T25:00:00Z", Err(r#"parsing time "2024-02-29T25:00:00Z": hour out of range"#)),
+            ("2024-02-29T01:02:03z", Err(r#"parsing time "2024-02-29T01:02:03z": extra text: "z""#)),
+        ] {
+            let got = date_time(text).map(Timestamp::to_text);
+            assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned));
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Definitions of custom types end to end: kills in the middle of long work, and hostile input.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Options, PATIENCE, Server};
+
+use crate::fixture::{outcome, report};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Objects that a kill comes in the middle of.
+const OBJECTS: usize = 2000;
+
+/// Requests under way at once while objects are made.
+const WRITERS: usize = 16;
+
+/// Memory that the server may use after all hostile definitions, in KiB.
+const RSS_MAX_KIB: u64 = 900 * 1024;
+
+fn definition(plural: &str, versions: Value) -> Value {
+    let mut kind = plural.trim_end_matches('s').to_owned();
+    kind[..1].make_ascii_uppercase();
+    json!({
+        "metadata": {"name": format!("{plural}.g.example.com")},
+        "spec": {
+            "group": "g.example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+            "versions": versions,
+        },
+    })
+}
+
+fn version(name: &str, storage: bool, schema: Value) -> Value {
+    json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}})
+}
+
+fn object_of(properties: Value) -> Value {
+    json!({"type": "object", "properties": properties})
+}
+
+/// Makes a definition and waits until it is established.
+async fn establish(server: &Server, definition: &Value) {
+    let reply = server.client().post(DEFINITIONS, definition).await;
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    let path = format!("{DEFINITIONS}/{}", definition["metadata"]["name"].as_str().unwrap());
+    let is_established = |object: Option<&Value>| {
+        let conditions = object.and_then(|object| object["status"]["conditions"].as_array());
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+    };
+    server.client().until(&path, is_established).await;
+}
+
+/// Whether an outcome has the parts of `want` between its `…`, in order.
+fn fits(got: &str, want: &str) -> bool {
+    let mut parts = want.split('…');
+    let start = parts.next().unwrap_or_default();
+    let rest = got.strip_prefix(start);
+    let all = parts.try_fold(rest, |rest, part| {
+        let rest = rest?;
+        rest.find(part).map(|at| Some(&rest[at + part.len()..]))
+    });
+    all.flatten().is_some_and(|rest| want.ends_with('…') || rest.is_empty())
+}
+
+async fn make_objects(server: &Server, collection: &str, kind: &str) {
+    let writers = (0..WRITERS).map(|writer| {
+        let (client, collection) = (server.client().another(), collection.to_owned());
+        let kind = kind.to_owned();
+        tokio::spawn(async move {
+            for at in (writer..OBJECTS).step_by(WRITERS) {
+                let object = json!({
+                    "apiVersion": "g.example.com/v1", "kind": kind, "metadata": {"name": format!("o{at}")},
+                    "spec": {"n": at},
+                });
+                let reply = client.post(&collection, &object).await;
+                assert_eq!(reply.status, 201, "{}", reply.text());
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_deletion_of_a_definition_goes_on_after_kills() {
+    let mut server = Server::start_upstream().await;
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let things = definition("things", json!([version("v1", true, schema)]));
+    establish(&server, &things).await;
+    let objects = "/apis/g.example.com/v1/namespaces/default/things";
+    make_objects(&server, objects, "Thing").await;
+    let path = format!("{DEFINITIONS}/things.g.example.com");
+    let reply = server.client().delete(&path).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    for pause in [20, 60, 100] {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        server.kill();
+        server.restart().await;
+    }
+    server.client().until_gone(&path).await;
+    assert_eq!(server.client().get(objects).await.status, 404);
+    // A definition of the same name begins without the objects of the one before.
+    establish(&server, &things).await;
+    assert_eq!(server.client().get(objects).await.json()["items"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_storage_migration_goes_on_after_kills() {
+    let flags = vec!["--controllers=*,storage-version-migrator".to_owned()];
+    let mut server = Server::start(Options { flags, ..Options::default() }).await;
+    let old = object_of(json!({"spec": object_of(json!({"n": {"type": "integer"}}))}));
+    let with_default = json!({"n": {"type": "integer"}, "d": {"type": "string", "default": "x"}});
+    let new = object_of(json!({"spec": object_of(with_default)}));
+    let versions = |first| json!([version("v1", first, old.clone()), version("v2", !first, new.clone())]);
+    establish(&server, &definition("movers", versions(true))).await;
+    make_objects(&server, "/apis/g.example.com/v1/namespaces/default/movers", "Mover").await;
+    let path = format!("{DEFINITIONS}/movers.g.example.com");
+    let mut stored = server.client().get(&path).await.json();
+    let before: u64 = stored["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    stored["spec"]["versions"] = versions(false);
+    let reply = server.client().put(&path, &stored).await;
+    assert_eq!(reply.json()["status"]["storedVersions"], json!(["v1", "v2"]));
+    for pause in [10, 50] {
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        server.kill();
+        server.restart().await;
+    }
+    let is_over = |object: Option<&Value>| {
+        object.is_some_and(|object| object["status"]["storedVersions"] == json!(["v2"]))
+    };
+    server.client().until(&path, is_over).await;
+    let list = server.client().get("/apis/g.example.com/v2/namespaces/default/movers").await.json();
+    let items = list["items"].as_array().unwrap();
+    assert_eq!(items.len(), OBJECTS);
+    for item in items {
+        let version: u64 = item["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        assert!(version > before && item["spec"]["d"] == "x", "{item}");
+        assert_eq!(item["metadata"]["generation"], 1, "{item}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_definitions_have_precise_errors_and_bounded_costs() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let nested = |depth: usize| {
+        format!(
+            "{}{}{}",
+            r#"{"type":"object","properties":{"a":"#.repeat(depth),
+            r#"{"type":"string"}"#,
+            "}}".repeat(depth)
+        )
+    };
+    let with = |plural: &str, schema: &str| {
+        definition(plural, json!([version("v1", true, json!("HERE"))]))
+            .to_string()
+            .replace("\"HERE\"", schema)
+    };
+    let field = |schema: Value| object_of(json!({"a": schema})).to_string();
+    let pattern = |pattern: &str| field(json!({"type": "string", "pattern": pattern}));
+    let rules = |of: Value, rules: Vec<String>| {
+        let rules: Vec<Value> = rules.into_iter().map(|rule| json!({"rule": rule})).collect();
+        let mut of = of;
+        of["x-kubernetes-validations"] = rules.into();
+        field(of)
+    };
+    let texts = json!({"type": "array", "items": {"type": "string"}});
+    let wide: String = (0..60_000).map(|at| format!(r#""field{at:06}":{{"type":"string"}},"#)).collect();
+    let wide = format!(r#"{{"type":"object","properties":{{{}}}}}"#, wide.trim_end_matches(','));
+    let many = |count: usize| {
+        Value::Array(
+            (0..count)
+                .map(|at| version(&format!("v{}", at + 1), at == 0, json!({"type": "object"})))
+                .collect(),
+        )
+    };
+    let of_group =
+        |plural: &str, group: &str| definition(plural, many(1)).to_string().replace("g.example.com", group);
+    let cases = [
+        ("deep", with("deeps", &nested(50)), "201 CustomResourceDefinition"),
+        ("too deep", with("deepers", &nested(90)), "400 BadRequest: …recursion limit exceeded…"),
+        ("far too deep", with("deepests", &nested(20_000)), "400 BadRequest: …recursion limit exceeded…"),
+        ("wide", with("wides", &wide), "201 CustomResourceDefinition"),
+        ("too large", with("larges", &format!(r#"{{"description":"{}"}}"#, "x".repeat(3_200_000))), "413 RequestEntityTooLarge: …"),
+        ("reference", with("refs", &field(json!({"$ref": "#"}))), "422 Invalid: …$ref: Forbidden: $ref is not supported…"),
+        ("pattern that repeats repetitions", with("bombs", &pattern("(a{1000}){1000}")), "422 Invalid: …pattern: Invalid value…"),
+        ("pattern that would backtrack", with("backs", &pattern("^(a+)+$")), "201 CustomResourceDefinition"),
+        ("pattern that looks ahead", with("looks", &pattern("(?=a)b")), "422 Invalid: …pattern: Invalid value…"),
+        (
+            "rule beyond the budget",
+            with("cubes", &rules(texts.clone(), vec!["self.all(a, self.all(b, self.all(c, a == b)))".to_owned()])),
+            "422 Invalid: …estimated rule cost exceeds budget by factor of more than 100x…",
+        ),
+        (
+            "many rules",
+            with("manyrules", &rules(json!({"type": "integer"}), (0..1000).map(|at| format!("self > {at}")).collect())),
+            "201 CustomResourceDefinition",
+        ),
+        (
+            "deep rule",
+            with(
+                "deeprules",
+                &rules(json!({"type": "integer"}), vec![format!("{}self > 0{}", "(".repeat(5000), ")".repeat(5000))]),
+            ),
+            "422 Invalid: …expression recursion limit exceeded: 250…",
+        ),
+        ("built-in group", of_group("deployments", "apps"), "422 Invalid: …should be a domain with at least one dot…"),
+        ("protected group", of_group("things", "x.k8s.io"), "422 Invalid: …protected groups must have approval annotation…"),
+        ("many versions", definition("manys", many(1000)).to_string(), "201 CustomResourceDefinition"),
+        (
+            "large defaults",
+            with(
+                "amps",
+                &object_of(json!({"l": {"type": "array", "items": {
+                    "type": "object", "properties": {"x": {"type": "string", "default": "y".repeat(100_000)}},
+                }}}))
+                .to_string(),
+            ),
+            "201 CustomResourceDefinition",
+        ),
+        (
+            "set with a rule",
+            with(
+                "sets",
+                &object_of(json!({"l": {
+                    "type": "array", "maxItems": 300_000, "items": {"type": "string", "maxLength": 8},
+                    "x-kubernetes-list-type": "set", "x-kubernetes-validations": [{"rule": "self == oldSelf"}],
+                }}))
+                .to_string(),
+            ),
+            "201 CustomResourceDefinition",
+        ),
+    ];
+    let json_type = [("content-type", "application/json")];
+    let mut wrong = Vec::new();
+    for (what, body, want) in cases {
+        let began = Instant::now();
+        let reply = client.another().send("POST", DEFINITIONS, &json_type, body.as_bytes()).await;
+        let got = outcome(&reply);
+        if !fits(&got, want) || began.elapsed() > PATIENCE {
+            let got: String = got.chars().take(300).collect();
+            wrong.push(format!("{what}: {got} after {:?}, not {want}", began.elapsed()));
+        }
+    }
+    report(&wrong);
+
+    let path = |plural: &str| format!("/apis/g.example.com/v1/namespaces/default/{plural}");
+    for plural in ["amps", "sets", "backs"] {
+        client.until(&path(plural), |list| list.is_some_and(|list| list["kind"].is_string())).await;
+    }
+    let object = |kind: &str, name: &str, value: Value| json!({"apiVersion": "g.example.com/v1", "kind": kind, "metadata": {"name": name}, "l": value});
+    let list = |count: usize| Value::Array(vec![json!({}); count]);
+    let reply = client.post(&path("amps"), &object("Amp", "few", list(10))).await;
+    assert_eq!((reply.status, reply.json()["l"][9]["x"].as_str().map(str::len)), (201, Some(100_000)));
+    let reply = client.post(&path("amps"), &object("Amp", "many", list(100_000))).await;
+    assert_eq!(reply.status, 413, "{}", reply.text());
+    // An update of a set compares it with the old one, in time that follows its length.
+    let members: Vec<Value> = (0..100_000).map(|at| format!("{at}").into()).collect();
+    let reply = client.post(&path("sets"), &object("Set", "large", members.into())).await;
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let reply = client.patch(&format!("{}/large", path("sets")), "merge", &label).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let mut back = object("Back", "slow", Value::Null);
+    back["a"] = format!("{}!", "a".repeat(200_000)).into();
+    assert_eq!(client.post(&path("backs"), &back).await.status, 422);
+
+    let log = server.log();
+    assert!(!log.contains("panic"), "{log}");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let rss = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let rss: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(rss < RSS_MAX_KIB, "{rss} KiB");
+}
