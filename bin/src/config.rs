@@ -20,6 +20,7 @@ use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::authorization::AuthorizationConfig;
 use crate::extension;
+use crate::etcd::EtcdConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
 
@@ -66,6 +67,8 @@ pub struct Config {
     pub disabled_metrics: BTreeSet<String>,
     /// How many requests run at once.
     pub fairness: api::fairness::Settings,
+    /// The etcd that objects are kept in, if they are.
+    pub etcd: Option<EtcdConfig>,
     /// When writes are acknowledged.
     pub durability: Durability,
     /// How long history stays readable.
@@ -144,6 +147,7 @@ impl Config {
         let allows_all = authorization.allows_all();
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
+        let etcd = EtcdConfig::from_flags(&flags.etcd)?;
         let extensions = extension::settings(&flags.extension, &authentication)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
@@ -175,6 +179,7 @@ impl Config {
             enablement,
             fairness,
             extensions,
+            etcd,
             disabled_metrics: flags.disabled_metrics.into_iter().collect(),
             durability: flags.durability,
             history_retention: flags.history_retention,

@@ -7,6 +7,7 @@ mod audit;
 mod audit_webhook;
 mod authentication;
 mod authorization;
+mod etcd;
 mod extension;
 mod fairness;
 mod forms;
@@ -30,6 +31,7 @@ pub use audit::AuditFlags;
 pub use audit_webhook::AuditWebhookFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
+pub use etcd::EtcdFlags;
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
 pub use own_service::OwnServiceFlags;
@@ -177,6 +179,9 @@ pub struct Flags {
 
     #[command(flatten)]
     pub fairness: FairnessFlags,
+
+    #[command(flatten)]
+    pub etcd: EtcdFlags,
 
     #[command(flatten)]
     pub extension: ExtensionFlags,

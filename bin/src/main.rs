@@ -10,6 +10,7 @@ mod client;
 mod config;
 mod credentials;
 mod duration;
+mod etcd;
 mod extension;
 mod files;
 mod flags;

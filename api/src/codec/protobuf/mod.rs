@@ -14,6 +14,7 @@ pub mod decode;
 pub mod encode;
 pub mod envelope;
 mod transcode;
+pub mod unknown;
 mod wire;
 
 #[cfg(test)]
