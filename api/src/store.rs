@@ -45,6 +45,8 @@ pub enum CommitFailure {
         /// `None` where there is none.
         current: Option<Entry>,
     },
+    /// The condition held, but what the write takes along, such as an address, was taken meanwhile: begin again.
+    Again,
     /// The engine, which decides itself, refused.
     Engine(CommitError),
     /// What the caller is to be answered.

@@ -48,14 +48,21 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         None => (open_store(&config, &config.data_dir.join("log"), Role::Leader)?, None),
         Some(etcd) => {
             let open = |dir: &Path| open_store(&config, dir, Role::Follower);
-            let (engine, replica) = etcd.open(&config.data_dir, config.naming, open).await?;
+            let (engine, replica) =
+                etcd.open(&config.data_dir, config.naming, &config.ranges.ports, open).await?;
             (engine, Some(replica))
         }
     };
     let following_etcd = replica.as_ref().map(|replica| tokio::spawn(replica.clone().follow()));
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
-    let (handler, bundles) =
-        api_of(&config, &credentials, address, (engine.clone(), replica.clone()), lifecycle.clone(), metrics)?;
+    let (handler, bundles) = api_of(
+        &config,
+        &credentials,
+        address,
+        (engine.clone(), replica.clone()),
+        lifecycle.clone(),
+        metrics,
+    )?;
     let handler = Arc::new(handler);
     if let Some(replica) = &replica {
         replica.serve(handler.shared_types());

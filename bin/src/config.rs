@@ -19,8 +19,8 @@ use api::server::ServingCertificate;
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::authorization::AuthorizationConfig;
-use crate::extension;
 use crate::etcd::EtcdConfig;
+use crate::extension;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ::etcd::{Client, Config as ClientConfig, Endpoint, Tls};
 use anyhow::{Context, anyhow, bail};
+use api::allocation::Ports;
 use api::naming::Naming;
 use api::replica::{Continuation, Replica};
 use engine::Engine;
@@ -57,7 +58,8 @@ impl EtcdConfig {
     /// # Errors
     /// One that fits one line.
     pub fn from_flags(flags: &EtcdFlags) -> anyhow::Result<Option<EtcdConfig>> {
-        let urls: Vec<&str> = flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
+        let urls: Vec<&str> =
+            flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
         check_overrides(&flags.etcd_servers_overrides, !urls.is_empty())?;
         if urls.is_empty() {
             return Ok(None);
@@ -65,7 +67,10 @@ impl EtcdConfig {
         let endpoints = urls.into_iter().map(Endpoint::parse).collect::<Result<Vec<_>, _>>();
         let endpoints = endpoints.map_err(|why| anyhow!("--etcd-servers: {why}"))?;
         if flags.storage_media_type != MEDIA_TYPE {
-            bail!("--storage-media-type {:?} is not supported: objects are kept as {MEDIA_TYPE}", flags.storage_media_type);
+            bail!(
+                "--storage-media-type {:?} is not supported: objects are kept as {MEDIA_TYPE}",
+                flags.storage_media_type
+            );
         }
         let client = match (&flags.etcd_certfile, &flags.etcd_keyfile) {
             (None, None) => None,
@@ -110,6 +115,7 @@ impl EtcdConfig {
         &self,
         data_dir: &Path,
         naming: &'static Naming,
+        ports: &Ports,
         open: impl Fn(&Path) -> anyhow::Result<Engine>,
     ) -> anyhow::Result<(Engine, Arc<Replica>)> {
         let config = ClientConfig {
@@ -120,14 +126,17 @@ impl EtcdConfig {
         let client = Client::new(config);
         let (dir, cluster_file) = (data_dir.join(COPY_DIR), data_dir.join(CLUSTER_FILE));
         let mut engine = open(&dir)?;
-        let mut replica = Replica::new(client.clone(), engine.clone(), naming, &self.prefix);
+        let mut replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
         let continuation = self.asked(|| replica.continuation()).await?;
         let cluster = format!("{:016x} {}\n", client.cluster(), self.prefix);
         let known = files::read_if_there(&cluster_file)?;
-        let other = known.as_deref() != Some(cluster.as_bytes()) && engine.revision() > engine::Revision::ZERO;
+        let other =
+            known.as_deref() != Some(cluster.as_bytes()) && engine.revision() > engine::Revision::ZERO;
         let why = match continuation {
             Continuation::Discard(why) => Some(why),
-            Continuation::Fits if other => Some("it is of another cluster, or under another prefix".to_owned()),
+            Continuation::Fits if other => {
+                Some("it is of another cluster, or under another prefix".to_owned())
+            }
             Continuation::Fits => None,
         };
         if let Some(why) = why {
@@ -137,7 +146,7 @@ impl EtcdConfig {
             drop(engine);
             std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
             engine = open(&dir)?;
-            replica = Replica::new(client.clone(), engine.clone(), naming, &self.prefix);
+            replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
         }
         files::write_private(&cluster_file, cluster.as_bytes())?;
         let before = engine.revision();
@@ -186,13 +195,19 @@ pub fn forget_cluster(data_dir: &Path) -> io::Result<()> {
 /// `group/resource#url;url`, as upstream reads it. One etcd holds all resources here, whose revisions are one sequence.
 fn check_overrides(overrides: &[String], has_etcd: bool) -> anyhow::Result<()> {
     for text in overrides.iter().filter(|text| !text.is_empty()) {
-        let wrong = || anyhow!("--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated");
+        let wrong = || {
+            anyhow!(
+                "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
+            )
+        };
         let (resource, servers) = text.split_once('#').ok_or_else(wrong)?;
         if resource.split('/').count() != 2 || servers.split(';').any(|url| Endpoint::parse(url).is_err()) {
             return Err(wrong());
         }
         if has_etcd {
-            bail!("--etcd-servers-overrides is not supported: all resources share one etcd, and its revisions");
+            bail!(
+                "--etcd-servers-overrides is not supported: all resources share one etcd, and its revisions"
+            );
         }
     }
     Ok(())

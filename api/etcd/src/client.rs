@@ -166,8 +166,7 @@ impl Client {
         loop {
             attempts = attempts.saturating_sub(1);
             let connection = timeout_at(deadline, self.0.pool.connection()).await;
-            let connection =
-                connection.map_err(|_| Error::Unreachable("no connection in time".into()))??;
+            let connection = connection.map_err(|_| Error::Unreachable("no connection in time".into()))??;
             let left = deadline.saturating_duration_since(Instant::now());
             // A member that is silent leaves time for another one, where the request may be repeated.
             let may_repeat = effect == Effect::Reads && attempts > 0;

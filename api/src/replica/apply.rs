@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-
 use bytes::Bytes;
 use engine::{APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, Applied, ApplyError, Change, Payload, Revision};
 use etcd::rpc::{EVENT_DELETE, Event, KeyValue};
@@ -15,8 +14,6 @@ use super::{Replica, revision};
 
 /// The key of the marks: no resource's prefix begins so.
 const MARK: &[u8] = b"(etcd)revision";
-
-
 
 /// Records of ascending revisions, on top of what the engine has.
 pub(super) struct Batch<'r> {

@@ -6,14 +6,18 @@
 use bytes::Bytes;
 use engine::{Change, Committed, Engine, Entry, Expected, Revision, Write};
 use etcd::rpc::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, TxnRequest, TxnResponse,
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, Response, TxnRequest, TxnResponse,
 };
 use etcd::{Code, Error};
 
+use super::allocated::{Parts, Service};
 use super::values::{ValueError, has_unknown};
 use super::{Replica, number, revision};
 use crate::status::{Reason, Status};
 use crate::store::{CommitFailure, Ledger, Pending};
+
+/// Start of the keys of services.
+const SERVICES: &str = "/core/services/";
 
 impl Ledger for Replica {
     fn commit(&self, write: Write) -> Pending<'_, Result<Committed, CommitFailure>> {
@@ -51,20 +55,39 @@ impl Replica {
                 (Request::Put(PutRequest { key: etcd_key.clone(), value, lease: 0 }), payload.ttl)
             }
         };
-        let compare = match expected {
+        let parts = self.parts(&key, expected, &change).await?;
+        let mut compare = match expected {
             Expected::Absent => vec![Compare::mod_revision(etcd_key.clone(), 0)],
             Expected::Revision(at) => vec![Compare::mod_revision(etcd_key.clone(), number(at))],
             Expected::Any if matches!(change, Change::Delete(_)) => vec![Compare::exists(etcd_key.clone())],
             Expected::Any => Vec::new(),
         };
         let read = RangeRequest { key: etcd_key, keys_only: true, ..RangeRequest::default() };
-        let request = TxnRequest {
-            compare,
-            success: vec![operation.into()],
-            failure: vec![Request::Range(read).into()],
-        };
+        compare.extend(parts.compare);
+        let mut success = vec![operation.into()];
+        success.extend(parts.operations);
+        let request = TxnRequest { compare, success, failure: vec![Request::Range(read).into()] };
         let answer = self.send(request, ttl).await.map_err(|error| self.undecided(&error))?;
-        self.decided(&key, &answer).await
+        self.decided(&key, expected, &answer).await
+    }
+
+    /// What else belongs into the transaction: of a service what it takes and gives back.
+    async fn parts(&self, key: &Bytes, expected: Expected, change: &Change) -> Result<Parts, CommitFailure> {
+        let place = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(SERVICES));
+        let Some((namespace, name)) = place.and_then(|place| place.split_once('/')) else {
+            return Ok(Parts::default());
+        };
+        let before = match expected {
+            Expected::Absent => None,
+            Expected::Any | Expected::Revision(_) => self.engine.snapshot().get(key),
+        };
+        let before = before.map(|entry| entry.read()).transpose().map_err(crate::store::damaged)?;
+        let before = before.as_ref().map(|record| &record.value[..]);
+        let after = match change {
+            Change::Put(payload) => Some(&payload.value[..]),
+            Change::Delete(_) => None,
+        };
+        Ok(self.allocated(&Service { namespace, name, before, after }).await?)
     }
 
     /// The value that is replaced, where it has fields that this release does not know.
@@ -115,11 +138,29 @@ impl Replica {
     }
 
     /// What came of a transaction, once the engine has it.
-    async fn decided(&self, key: &Bytes, answer: &TxnResponse) -> Result<Committed, CommitFailure> {
+    async fn decided(
+        &self,
+        key: &Bytes,
+        expected: Expected,
+        answer: &TxnResponse,
+    ) -> Result<Committed, CommitFailure> {
         let at = revision(answer.header.unwrap_or_default().revision);
         if !answer.succeeded {
             self.follow_to(at).await?;
-            return Err(CommitFailure::Conflict { current: self.engine.snapshot().get(key) });
+            let found = answer.responses.iter().find_map(|response| match &response.response {
+                Some(Response::Range(range)) => Some(range.kvs.first().map_or(0, |kv| kv.mod_revision)),
+                _ => None,
+            });
+            let is_as_expected = match expected {
+                Expected::Absent => found == Some(0),
+                Expected::Revision(seen) => found == Some(number(seen)),
+                Expected::Any => false,
+            };
+            return Err(match is_as_expected {
+                // Something that the write takes along is not as it was.
+                true => CommitFailure::Again,
+                false => CommitFailure::Conflict { current: self.engine.snapshot().get(key) },
+            });
         }
         if let Err(status) = self.follow_to(at).await {
             let message = format!("{}; the write is stored at revision {at}", status.message);

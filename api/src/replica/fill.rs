@@ -65,7 +65,8 @@ impl Replica {
         };
         for event in events.iter().filter(|event| event.revision == had) {
             let Some((key, _)) = self.keys.of(&event.key) else { continue };
-            let request = RangeRequest { key, revision: number(had), keys_only: true, ..RangeRequest::default() };
+            let request =
+                RangeRequest { key, revision: number(had), keys_only: true, ..RangeRequest::default() };
             let found = match self.client.range(&request).await {
                 Ok(found) => found.kvs.first().map(|kv| revision(kv.mod_revision)),
                 Err(error) if error.is_compacted() => continue,

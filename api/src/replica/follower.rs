@@ -56,7 +56,11 @@ impl Replica {
                     return self.break_off(error.to_string());
                 }
                 Trouble::Stream(WatchEnd::Compacted(oldest)) => {
-                    tracing::warn!(oldest, copy = number(before), "the stream is compacted, filling the copy");
+                    tracing::warn!(
+                        oldest,
+                        copy = number(before),
+                        "the stream is compacted, filling the copy"
+                    );
                     match self.fill().await {
                         Ok(_) => continue,
                         Err(FillError::Engine(ApplyError::Closed)) => return,

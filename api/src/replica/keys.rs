@@ -122,9 +122,7 @@ fn builtin(resource: &Arc<Resource>, name: &str) -> Option<Place> {
     let segments = name.split('/').filter(|segment| !segment.is_empty()).count();
     let wanted = if resource.namespaced() { 2 } else { 1 };
     let fits = segments == wanted && name.matches('/').count() + 1 == wanted;
-    fits.then(|| {
-        Place::Builtin(resource.clone(), format!("{}{name}", resource.stored().key_prefix).into())
-    })
+    fits.then(|| Place::Builtin(resource.clone(), format!("{}{name}", resource.stored().key_prefix).into()))
 }
 
 fn path(resource: &Resource) -> String {
@@ -156,10 +154,7 @@ mod tests {
             ("/registry/ingress/default/a", "/networking/ingresses/default/a"),
             ("/registry/ipaddresses/10.0.0.1", "/networking/ipaddresses/10.0.0.1"),
             ("/registry/clusterroles/system:node", "/rbac.authorization/clusterroles/system:node"),
-            (
-                "/registry/apiregistration.k8s.io/apiservices/v1.",
-                "/apiregistration/apiservices/v1.",
-            ),
+            ("/registry/apiregistration.k8s.io/apiservices/v1.", "/apiregistration/apiservices/v1."),
             (
                 "/registry/apiextensions.k8s.io/customresourcedefinitions/things.g.example",
                 "/apiextensions/customresourcedefinitions/things.g.example",

@@ -12,6 +12,7 @@
 //! does not fit etcd any more, it is thrown away and filled again. Conflicts are decided by etcd alone.
 //! This module knows kinds as far as their form, and no requests.
 
+mod allocated;
 mod apply;
 mod barrier;
 mod commit;
@@ -35,6 +36,7 @@ use self::barrier::Barrier;
 use self::keys::Keys;
 use self::lease::Leases;
 use self::values::Values;
+use crate::allocation::Ports;
 use crate::naming::Naming;
 use crate::schema::registry::Registry;
 use crate::served::Types;
@@ -53,6 +55,9 @@ pub struct Replica {
     engine: Engine,
     keys: Keys,
     values: Values,
+    naming: &'static Naming,
+    /// The range of node ports, as it is written.
+    ports: String,
     /// The types that are served, once they are.
     types: OnceLock<Arc<Types>>,
     barrier: Barrier,
@@ -74,13 +79,20 @@ pub struct Broken(pub String);
 
 impl Replica {
     /// The part of a server whose engine, a follower, has the copy. Nothing is asked yet.
-    pub fn new(client: Client, engine: Engine, naming: &'static Naming, prefix: &str) -> Replica {
+    pub fn new(
+        client: Client,
+        engine: Engine,
+        naming: &'static Naming,
+        (prefix, ports): (&str, &Ports),
+    ) -> Replica {
         let registry = Registry::new(naming);
         Replica {
             client,
             engine,
             keys: Keys::new(&registry, prefix),
             values: Values::new(registry, naming),
+            naming,
+            ports: ports.to_string(),
             types: OnceLock::new(),
             barrier: Barrier::default(),
             leases: Leases::default(),

@@ -30,8 +30,10 @@ use crate::served::Served;
 use crate::store;
 
 /// Built-in types that are kept as JSON: by stem and plural, with the version that they are kept in where it is not ours.
-const AS_JSON: [(&str, &str, Option<&str>); 2] =
-    [("apiextensions", "customresourcedefinitions", Some("v1beta1")), ("apiregistration", "apiservices", None)];
+const AS_JSON: [(&str, &str, Option<&str>); 2] = [
+    ("apiextensions", "customresourcedefinitions", Some("v1beta1")),
+    ("apiregistration", "apiservices", None),
+];
 
 /// Built-in types that are kept as protobuf in another version than ours, which has the same fields.
 const VERSIONS: [(&str, &str, &str); 2] = [

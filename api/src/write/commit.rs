@@ -21,6 +21,8 @@ pub enum Attempt {
     Committed(Committed),
     /// The condition did not hold; the newest state.
     Conflict(Option<Entry>),
+    /// It held, but the write must be made anew.
+    Again,
 }
 
 /// Commits on condition.
@@ -36,6 +38,7 @@ pub async fn commit(
     match store.commit(key, expected, change).await {
         Ok(committed) => Ok(Attempt::Committed(committed)),
         Err(CommitFailure::Conflict { current }) => Ok(Attempt::Conflict(current)),
+        Err(CommitFailure::Again) => Ok(Attempt::Again),
         Err(CommitFailure::Engine(error)) => Err(api.commit_failed(&error)),
         Err(CommitFailure::Status(status)) => Err(*status),
     }

@@ -117,7 +117,8 @@ fn graft_at(message: &Message, old: &[u8], new: &[u8], level: usize) -> Result<V
                     ListType::Map(names) => {
                         let numbers: Vec<u32> = names.iter().filter_map(|name| number(inner, name)).collect();
                         let keys = keys(bytes, &numbers)?;
-                        partners.find(|other| is(other.data, |other| Ok(self::keys(other, &numbers)? == keys)))
+                        partners
+                            .find(|other| is(other.data, |other| Ok(self::keys(other, &numbers)? == keys)))
                     }
                     _ if same(&old) == same(&new) => partners.nth(position),
                     _ => None,
@@ -216,7 +217,7 @@ mod tests {
 
     #[test]
     fn unknown_fields_stay_with_the_message_that_they_are_in() {
-        let pod_spec = builtin::message(&KUBERNETES, "PodSpec").unwrap();
+        let pod_spec = builtin::message(&KUBERNETES, "api.core.v1.PodSpec").unwrap();
         let (a, b, c) = (container("a", true), container("b", true), container("c", false));
         let (plain_a, plain_b) = (container("a", false), container("b", false));
         let old = spec(&[a.clone(), b.clone()], true);
