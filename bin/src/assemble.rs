@@ -54,6 +54,9 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         }
     };
     let following_etcd = replica.as_ref().map(|replica| tokio::spawn(replica.clone().follow()));
+    if let (Some(etcd), Some(replica)) = (&config.etcd, &replica) {
+        etcd.caught_up(replica).await?;
+    }
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
     let (handler, bundles) = api_of(
         &config,

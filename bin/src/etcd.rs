@@ -149,16 +149,32 @@ impl EtcdConfig {
             replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
         }
         files::write_private(&cluster_file, cluster.as_bytes())?;
-        let before = engine.revision();
-        let at = self.asked(|| replica.fill()).await?;
-        tracing::info!(
-            cluster = format!("{:x}", client.cluster()),
-            revision = at.get(),
-            from = before.get(),
-            keys = engine.stats().keys,
-            "the copy of etcd's store is filled"
-        );
+        if engine.revision() == engine::Revision::ZERO {
+            let at = self.asked(|| replica.fill()).await?;
+            tracing::info!(
+                cluster = format!("{:x}", client.cluster()),
+                revision = at.get(),
+                keys = engine.stats().keys,
+                "the copy of etcd's store is filled"
+            );
+        }
         Ok((engine, Arc::new(replica)))
+    }
+
+    /// Waits until the copy, which is followed, has what etcd has now.
+    ///
+    /// # Errors
+    /// It does not for a minute.
+    pub async fn caught_up(&self, replica: &Replica) -> anyhow::Result<()> {
+        let from = replica.revision();
+        self.asked(|| async { replica.current().await.map_err(|status| io::Error::other(status.message)) })
+            .await?;
+        tracing::info!(
+            from = from.get(),
+            revision = replica.revision().get(),
+            "the copy of etcd's store is up to date"
+        );
+        Ok(())
     }
 
     /// Asks again while etcd cannot be reached, for a while.

@@ -1,6 +1,6 @@
 //! What a service takes and gives back, in the same transaction as the service: its addresses as the objects that name them,
 //! its ports as bits of one value. Both are kube-apiserver's, so that servers of both kinds never hand out one twice
-//! (docs/etcd.md#allocation).
+//! (docs/api/etcd.md#allocation).
 //!
 //! ```text
 //! service ─ addresses taken ─► if /ipaddresses/<address> is absent ─► put it      given back ─► delete it

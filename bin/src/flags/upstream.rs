@@ -58,7 +58,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
-        why: "one server is alone on its store",
+        why: "servers elect one by a lease of their own, and pass no requests on to each other",
         flags: &[
             ("coordinated-leadership-lease-duration", Form::Duration),
             ("coordinated-leadership-renew-deadline", Form::Duration),

@@ -1,4 +1,4 @@
-//! Several servers on one etcd (docs/etcd.md): real members on loopback, which are killed, stopped, compacted and replaced.
+//! Several servers on one etcd (docs/api/etcd.md): real members on loopback, which are killed, stopped, compacted and replaced.
 //! Without an etcd binary each test says that it is skipped.
 
 mod cluster;
@@ -132,6 +132,7 @@ async fn a_killed_server_goes_on_from_its_copy() {
         assert_eq!(two.client().delete(&format!("{MAPS}/a{at}")).await.status, 200);
     }
     one.restart().await;
+    assert_eq!(one.log().matches("is filled").count(), 1, "{}", one.log());
     let names = |list: &Value| {
         list["items"]
             .as_array()
@@ -144,6 +145,21 @@ async fn a_killed_server_goes_on_from_its_copy() {
     assert_eq!(names(&ours), names(&theirs));
     assert_eq!(ours["items"], theirs["items"]);
     assert!(!one.log().contains("filled anew"), "the copy fits");
+}
+
+#[tokio::test]
+async fn a_watch_from_before_a_copy_was_made_begins_again() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let one = etcd.server(&[]).await;
+    let made = one.client().post(MAPS, &map("goes", "1")).await.json();
+    assert_eq!(one.client().delete(&format!("{MAPS}/goes")).await.status, 200);
+    let two = etcd.server(&[]).await;
+    // The first server has the delete; the second never saw the object, and must not leave its end out.
+    let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&made));
+    let mut watch = one.client().another().watch(&path).await;
+    assert_eq!(watch.expect().await.0, "DELETED");
+    let refused = two.client().get(&path).await;
+    assert!(refused.text().contains("\"code\":410"), "{}", refused.text());
 }
 
 #[tokio::test]
