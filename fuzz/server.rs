@@ -95,6 +95,7 @@ impl Server {
         let parts = Parts {
             metrics: Arc::default(),
             naming: &KUBERNETES,
+            ledger: None,
             engine,
             authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
             lifecycle: Lifecycle::new(),

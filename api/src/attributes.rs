@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! 0  version, 1
-//! 1  flags: 1 has finalizers, 2 is being deleted, 4 too large: nothing follows the header
+//! 1  flags: 1 has finalizers, 2 is being deleted, 4 too large: nothing follows the header, 8 where it is kept elsewhere, it
+//!    has fields there that this release does not know
 //! 2  layout (u32 LE): fingerprint of the paths whose values follow, and of the form of a custom object
 //! 6  labels_len (u32 LE)
 //! 10 labels, sorted by (length of key, key): key len (varint) ‖ value len (varint) ‖ key ‖ value …
@@ -27,6 +28,7 @@ const VERSION: u8 = 1;
 const HAS_FINALIZERS: u8 = 1;
 const IS_DELETING: u8 = 2;
 const IS_TOO_LARGE: u8 = 4;
+const HAS_UNKNOWN: u8 = 8;
 const HEADER_LEN: usize = 10;
 
 /// Encodes the selector attributes of `object`, stored as those of `stored`. Objects whose labels and values exceed the
@@ -76,6 +78,13 @@ pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
         out[6..].fill(0);
     }
     out
+}
+
+/// Notes in encoded attributes that the object has fields elsewhere that this release does not know.
+pub fn note_unknown(attributes: &mut [u8]) {
+    if let Some(flags) = attributes.get_mut(1) {
+        *flags |= HAS_UNKNOWN;
+    }
 }
 
 /// The text of a selectable field: the first of its paths with a non-empty scalar, or the text for an absent one.
@@ -253,6 +262,11 @@ impl<'a> Attributes<'a> {
     /// Whether the object has a deletion timestamp.
     pub fn is_deleting(&self) -> bool {
         self.flags & IS_DELETING != 0
+    }
+
+    /// Whether the object has fields elsewhere that this release does not know ([`note_unknown`]).
+    pub fn has_unknown(&self) -> bool {
+        self.flags & HAS_UNKNOWN != 0
     }
 
     /// Fingerprint of the slots that were written ([`layout`]); `None` if the bytes are not attributes or were too

@@ -36,6 +36,7 @@ use crate::schema::registry::{Registry, Resource};
 use crate::served::{Served, Types};
 use crate::server::Lifecycle;
 use crate::status::{Reason, Status, Subject};
+use crate::store::Ledger;
 use crate::tokens::Tokens;
 use crate::traces::Tracer;
 
@@ -91,6 +92,7 @@ impl Default for OwnService {
 /// The server: everything a request may need, shared by all of them.
 pub struct Context {
     engine: Engine,
+    ledger: Option<Arc<dyn Ledger>>,
     builtin: Registry,
     types: Arc<Types>,
     naming: &'static Naming,
@@ -131,6 +133,8 @@ pub struct Parts {
     pub naming: &'static Naming,
     /// The revision log.
     pub engine: Engine,
+    /// Who decides writes, where the engine follows.
+    pub ledger: Option<Arc<dyn Ledger>>,
     /// Who asks.
     pub authenticator: Authenticator,
     /// Stage of the process.
@@ -228,6 +232,7 @@ impl Context {
             tracer: parts.tracer,
             metrics: parts.metrics.clone(),
             engine,
+            ledger: parts.ledger,
             builtin: registry,
             types,
             naming,
@@ -247,6 +252,28 @@ impl Context {
     /// The revision log.
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// Who decides writes, where the engine follows.
+    pub fn ledger(&self) -> Option<&Arc<dyn Ledger>> {
+        self.ledger.as_ref()
+    }
+
+    /// Resolves once the engine has everything that was acknowledged before the call, by whichever server: at once where this
+    /// server is alone on its store.
+    ///
+    /// # Errors
+    /// As [`Ledger::current`].
+    pub async fn current(&self) -> Result<(), Status> {
+        match &self.ledger {
+            None => Ok(()),
+            Some(ledger) => ledger.current().await,
+        }
+    }
+
+    /// The types that are served, as they change.
+    pub fn shared_types(&self) -> Arc<Types> {
+        self.types.clone()
     }
 
     /// The built-in resource types, which are served at all times.

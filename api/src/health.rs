@@ -15,11 +15,14 @@ use crate::naming::Naming;
 use crate::query::Query;
 use crate::response::{Response, respond_text};
 use crate::server::Stage;
+use crate::store::Ledger;
 
 /// What the checks look at.
 pub struct Checked<'c> {
     /// The store.
     pub engine: &'c Engine,
+    /// Who decides writes, where the store follows.
+    pub ledger: Option<&'c dyn Ledger>,
     /// Stage of the process.
     pub stage: Stage,
     /// Names of checks.
@@ -40,6 +43,8 @@ enum Test {
     Answers,
     /// That the store takes writes.
     Store,
+    /// That writes can be decided elsewhere. There is no such check where the store decides itself.
+    Ledger,
     /// That the start got this far.
     Reached(Stage),
     /// That no shutdown began.
@@ -69,6 +74,9 @@ const ALL: &[Endpoint] = &[Healthz, Livez, Readyz];
 /// Placeholder of the store's check, whose name belongs to the naming profile.
 const STORE: &str = "{store}";
 
+/// Name of the check of the store's ledger.
+const LEDGER: &str = "etcd";
+
 const fn check(name: &'static str, test: Test, endpoints: &'static [Endpoint]) -> Check {
     Check { name, test, endpoints }
 }
@@ -83,6 +91,8 @@ const CHECKS: &[Check] = &[
     check("ping", Test::Answers, ALL),
     check("log", Test::Answers, ALL),
     check(STORE, Test::Store, &[Healthz, Readyz]),
+    check(LEDGER, Test::Ledger, ALL),
+    check("etcd-readiness", Test::Ledger, &[Readyz]),
     check("informer-sync", Test::Reached(Stage::TypesServed), &[Readyz]),
     check("loopback-serving-certificate", Test::Answers, &[Healthz, Livez]),
     step("poststarthook/start-apiserver-admission-initializer", Stage::TypesServed),
@@ -143,7 +153,11 @@ impl Check {
     fn run(&self, checked: &Checked<'_>, endpoint: Endpoint) -> Verdict {
         match self.test {
             Test::Answers => Ok(()),
-            Test::Store => checked.engine.health().map_err(|error| error.to_string()),
+            Test::Store => {
+                checked.engine.health().map_err(|error| error.to_string())?;
+                checked.ledger.map_or(Ok(()), Ledger::health)
+            }
+            Test::Ledger => checked.ledger.map_or(Ok(()), Ledger::health),
             Test::Reached(stage) => {
                 step_done(stage, checked.stage, endpoint == Livez && checked.within_grace)
             }
@@ -171,8 +185,15 @@ impl Endpoint {
         }
     }
 
-    fn checks(self) -> impl Iterator<Item = &'static Check> {
-        CHECKS.iter().filter(move |check| check.endpoints.contains(&self))
+    /// Its checks. Those of a ledger are there with a ledger only, and once where the store's has the same name.
+    fn checks(self, naming: &'static Naming, has_ledger: bool) -> impl Iterator<Item = &'static Check> {
+        let has_store = CHECKS.iter().any(|check| check.name == STORE && check.endpoints.contains(&self));
+        let is_twice = has_store && naming.store_check == LEDGER;
+        let is_there = move |check: &&Check| match check.test {
+            Test::Ledger => has_ledger && !(check.name == LEDGER && is_twice),
+            _ => true,
+        };
+        CHECKS.iter().filter(move |check| check.endpoints.contains(&self)).filter(is_there)
     }
 }
 
@@ -183,7 +204,7 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
     let endpoint = Endpoint::named(name)?;
     let Some(single) = single else {
         let verdicts: Vec<(Cow<'_, str>, Verdict)> = endpoint
-            .checks()
+            .checks(checked.naming, checked.ledger.is_some())
             .map(|check| (check.name(checked.naming), check.counted(checked, endpoint)))
             .collect();
         let verdicts: Vec<(&str, Verdict)> =
@@ -191,7 +212,8 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
         let is_relaxed = checked.engine.durability() == Durability::Relaxed;
         return Some(combined(endpoint, &verdicts, is_relaxed, query));
     };
-    let check = endpoint.checks().find(|check| check.name(checked.naming) == single)?;
+    let mut checks = endpoint.checks(checked.naming, checked.ledger.is_some());
+    let check = checks.find(|check| check.name(checked.naming) == single)?;
     Some(match check.counted(checked, endpoint) {
         Ok(()) => respond_text(StatusCode::OK, "ok"),
         Err(why) => {
@@ -258,7 +280,7 @@ pub fn paths(naming: &'static Naming) -> Vec<String> {
     for endpoint in ALL {
         let name = endpoint.name();
         paths.push(format!("/{name}"));
-        paths.extend(endpoint.checks().map(|check| format!("/{name}/{}", check.name(naming))));
+        paths.extend(endpoint.checks(naming, false).map(|check| format!("/{name}/{}", check.name(naming))));
     }
     paths
 }

@@ -58,6 +58,7 @@ pub mod pipeline;
 pub mod policy;
 pub mod qos;
 pub mod query;
+pub mod replica;
 pub mod representation;
 pub mod request;
 pub mod response;

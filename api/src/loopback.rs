@@ -99,7 +99,7 @@ impl<'a> Loopback<'a> {
     pub fn store(&self) -> Store<'a> {
         let attributes = Attributes::path(&self.user, "update", "/");
         let proof = Authorized::for_loopback(&attributes);
-        Store::open(self.api.engine(), &proof)
+        Store::open(self.api.engine(), self.api.ledger(), &proof)
     }
 
     /// The resource of a target, which is of a built-in type; its name does not matter.

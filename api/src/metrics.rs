@@ -122,6 +122,8 @@ pub struct Metrics {
     pub audit: Audited,
     /// Accesses to the store.
     pub store_requests: Counters,
+    /// Those that failed.
+    pub store_errors: Counters,
     /// Their durations.
     pub store_durations: Histograms,
     /// Outcomes of health checks.
@@ -290,6 +292,11 @@ impl Metrics {
                 errors: audit("apiserver_audit_error_total", &["plugin"], "Audit events that were lost."),
             },
             store_requests: Counters::new(alpha("etcd_requests_total", ACCESS, "Accesses to the store.")),
+            store_errors: Counters::new(alpha(
+                "etcd_request_errors_total",
+                ACCESS,
+                "Accesses to the store that failed.",
+            )),
             store_durations: Histograms::of_durations(
                 alpha("etcd_request_duration_seconds", ACCESS, "Time that accesses to the store take."),
                 REQUESTS_US,
@@ -375,6 +382,11 @@ impl Metrics {
         self.store_durations.record(&labels, micros(took));
     }
 
+    /// Counts an access to the store that failed.
+    pub fn access_failed(&self, group: &str, operation: &str, resource: &str) {
+        self.store_errors.count(&[group, operation, resource]);
+    }
+
     /// Writes all families.
     pub fn write(&self, page: &mut Page<'_>) {
         for (name, help, counter) in [
@@ -432,7 +444,7 @@ impl Metrics {
     }
 
     /// The counters of this part, requests and health checks apart.
-    fn counters(&self) -> [&Counters; 12] {
+    fn counters(&self) -> [&Counters; 13] {
         [
             &self.authentication.counts,
             &self.authorization.counts,
@@ -443,6 +455,7 @@ impl Metrics {
             &self.audit.rejected,
             &self.audit.errors,
             &self.store_requests,
+            &self.store_errors,
             &self.terminations,
             &self.tls_errors,
             &self.became_unavailable,

@@ -291,6 +291,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     }
     let checked = health::Checked {
         engine: context.engine(),
+        ledger: context.ledger().map(|ledger| &**ledger),
         stage: context.lifecycle().stage(),
         naming: context.naming(),
         within_grace: context.is_within_livez_grace(),
@@ -353,6 +354,9 @@ async fn run(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     if call.resource.table.storage.is_none() {
         return verbs::reviews::serve(call, body).await;
     }
+    if wants_newest(call) {
+        call.api.current().await?;
+    }
     if !call.info.subresource.is_empty() {
         return verbs::subresource::serve(call, body).await;
     }
@@ -367,6 +371,16 @@ async fn run(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
         Verb::DeleteCollection => verbs::delete::delete_collection(call, body).await,
         _ => Err(Status::method_not_allowed()),
     }
+}
+
+/// Whether the request must see everything that was acknowledged before it: writes must, and reads that name no version
+/// (docs/api/etcd.md#consistency).
+fn wants_newest(call: &Call<'_>) -> bool {
+    if !is_read(call.info.verb) {
+        return true;
+    }
+    let given = |name| call.query.first(name).is_some_and(|text| !text.is_empty());
+    !given("resourceVersion") && !given("continue")
 }
 
 /// What an endpoint takes and returns; the scale of a custom type is a built-in one.

@@ -3,6 +3,10 @@
 //! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`; key order is list order. The value is the
 //! stored form, which is also the served form; the selector attributes are stored beside it.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
 use bytes::Bytes;
 use engine::{
     Change, CommitError, Committed, Engine, Entry, Expected, Payload, ReadError, Record, Snapshot, Write,
@@ -17,11 +21,44 @@ use crate::schema::encode::encode_stamped;
 use crate::schema::registry::Resource;
 use crate::status::{Reason, Status};
 
+/// Who decides the writes of a server, and knows how new a state must be, where that is not its own engine. The engine follows
+/// then, and everything but these three is the same.
+pub trait Ledger: Send + Sync {
+    /// Decides one write. By the answer the engine has it.
+    fn commit(&self, write: Write) -> Pending<'_, Result<Committed, CommitFailure>>;
+
+    /// Resolves once the engine has everything that was acknowledged by any server before the call.
+    fn current(&self) -> Pending<'_, Result<(), Status>>;
+
+    /// Whether writes could be decided a moment ago; if not, why.
+    fn health(&self) -> Result<(), String>;
+}
+
+/// An answer that is under way.
+pub type Pending<'l, T> = Pin<Box<dyn Future<Output = T> + Send + 'l>>;
+
+/// Why a write was not committed.
+#[derive(Debug)]
+pub enum CommitFailure {
+    /// The condition did not hold; the newest state.
+    Conflict {
+        /// `None` where there is none.
+        current: Option<Entry>,
+    },
+    /// The condition held, but what the write takes along, such as an address, was taken meanwhile: begin again.
+    Again,
+    /// The engine, which decides itself, refused.
+    Engine(CommitError),
+    /// What the caller is to be answered.
+    Status(Box<Status>),
+}
+
 /// The store as one permitted request sees it. Only an [`Authorized`] proof opens it, so a handler that skips
 /// authorization does not compile.
 #[derive(Clone, Copy)]
 pub struct Store<'r> {
     engine: &'r Engine,
+    ledger: Option<&'r Arc<dyn Ledger>>,
 }
 
 /// A stored object: its key, revision and content.
@@ -35,8 +72,8 @@ pub struct Stored {
 
 impl<'r> Store<'r> {
     /// Opens the store for a request that was allowed.
-    pub fn open(engine: &'r Engine, _proof: &Authorized<'_>) -> Self {
-        Store { engine }
+    pub fn open(engine: &'r Engine, ledger: Option<&'r Arc<dyn Ledger>>, _proof: &Authorized<'_>) -> Self {
+        Store { engine, ledger }
     }
 
     /// The engine, for reads that outlive the request's frame (streams); the request was allowed.
@@ -54,14 +91,21 @@ impl<'r> Store<'r> {
         self.snapshot().get(key).map(read).transpose()
     }
 
-    /// Commits one write.
+    /// Commits one write, by the engine or by the ledger that it follows.
     pub async fn commit(
         &self,
         key: Bytes,
         expected: Expected,
         change: Change,
-    ) -> Result<Committed, CommitError> {
-        self.engine.commit(Write { key, expected, change }).await
+    ) -> Result<Committed, CommitFailure> {
+        let write = Write { key, expected, change };
+        match self.ledger {
+            Some(ledger) => ledger.commit(write).await,
+            None => self.engine.commit(write).await.map_err(|error| match error {
+                CommitError::Conflict { current } => CommitFailure::Conflict { current },
+                error => CommitFailure::Engine(error),
+            }),
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! backlog until serving begins. The order of shutdown: docs/api/operations.md#shutdown.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,10 +17,12 @@ use anyhow::{Context, anyhow};
 use api::context::{Context as Api, OwnService, Parts};
 use api::metrics::Metrics;
 use api::policy::EngineAccounts;
+use api::replica::{Broken, Replica};
 use api::server::{Lifecycle, Limits, Stage};
+use api::store::Ledger;
 use api::traces::{Tracer, export};
 use auth::authn::NameDomains;
-use engine::Engine;
+use engine::{Engine, Role};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::authentication::{self, Bundles};
@@ -28,7 +31,7 @@ use crate::credentials::{Credentials, PKI_DIR};
 use crate::flags::Durability;
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
-use crate::{audit, files, host, logging, notify, tokens, upgrade};
+use crate::{audit, etcd, files, host, logging, notify, tokens, upgrade};
 
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
@@ -47,12 +50,33 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
 
     files::private_dir(&config.data_dir)?;
     config::remember_profile(&config.data_dir, config.naming)?;
-    let engine = open_store(&config)?;
+    let (engine, replica) = match &config.etcd {
+        None => (open_store(&config, &config.data_dir.join("log"), Role::Leader)?, None),
+        Some(etcd) => {
+            let open = |dir: &Path| open_store(&config, dir, Role::Follower);
+            let (engine, replica) =
+                etcd.open(&config.data_dir, config.naming, &config.ranges.ports, open).await?;
+            (engine, Some(replica))
+        }
+    };
+    let following_etcd = replica.as_ref().map(|replica| tokio::spawn(replica.clone().follow()));
+    if let (Some(etcd), Some(replica)) = (&config.etcd, &replica) {
+        etcd.caught_up(replica).await?;
+    }
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
     let (tracer, exporter) = config.traces.as_ref().map(|config| traced(config, &lifecycle)).unzip();
-    let (handler, bundles) =
-        api_of(&config, &credentials, address, engine.clone(), lifecycle.clone(), (metrics, tracer))?;
+    let (handler, bundles) = api_of(
+        &config,
+        &credentials,
+        address,
+        (engine.clone(), replica.clone()),
+        lifecycle.clone(),
+        (metrics, tracer),
+    )?;
     let handler = Arc::new(handler);
+    if let Some(replica) = &replica {
+        replica.serve(handler.shared_types());
+    }
 
     api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
@@ -75,7 +99,10 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
             rotation::follow(&config, &credentials, &followed).await;
         }
     });
-    upgrade::bring_up(&config.data_dir, &handler).await?;
+    if replica.is_none() {
+        // What is read of etcd has this release's defaults.
+        upgrade::bring_up(&config.data_dir, &handler).await?;
+    }
     let outcome = api::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
     lifecycle.advance(Stage::Bootstrapped);
     tracing::debug!(?outcome, "bootstrap");
@@ -94,13 +121,30 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         "serving"
     );
 
-    // A failed log takes no more writes: the process ends, and its next start recovers the store.
-    let log_failed = tokio::select! {
+    let tending = replica.as_ref().zip(config.etcd.as_ref()).map(|(replica, etcd)| {
+        let (replica, interval, timeout) = (replica.clone(), etcd.compaction_interval, etcd.check_timeout);
+        tokio::spawn(async move {
+            let compacts = async {
+                match interval.is_zero() {
+                    true => std::future::pending().await,
+                    false => api::replica::compaction::run(replica.clone(), interval).await,
+                }
+            };
+            tokio::join!(compacts, replica.watch_health(timeout));
+        })
+    });
+    // A failed log takes no more writes: the process ends, and its next start recovers the store. So it is with a copy that
+    // is none any more, which the next start fills.
+    let failed: Option<anyhow::Error> = tokio::select! {
         () = lifecycle.reached(Stage::Leaving) => None,
-        refusal = engine.failed() => Some(refusal),
+        refusal = engine.failed() => Some(anyhow!("the store's log failed: {refusal}")),
+        broken = broken(replica.as_deref()) => {
+            etcd::forget_cluster(&config.data_dir).context("cannot forget the copy of etcd's store")?;
+            Some(anyhow!("the copy of etcd's store is broken: {broken}"))
+        }
     };
     notify::stopping();
-    if log_failed.is_none() {
+    if failed.is_none() {
         tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
         tokio::time::sleep(config.shutdown_delay).await;
         if config.edge.refuses_when_leaving {
@@ -115,6 +159,9 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     let drained = serving.await.context("the listener failed")?;
     following.abort();
     controllers.stop().await;
+    for task in [following_etcd, tending].into_iter().flatten() {
+        task.abort();
+    }
     engine.close().await;
     if let Some(sink) = handler.auditor().map(|auditor| auditor.sink.clone()) {
         tokio::task::spawn_blocking(move || sink.close()).await.context("the audit log failed")?;
@@ -125,7 +172,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         let _ = tokio::time::timeout(TRACES_FLUSH_MAX, exporter).await;
     }
     tracing::info!(connections_cut = drained.connections_cut, "stopped");
-    log_failed.map_or(Ok(()), |refusal| Err(anyhow!("the store's log failed: {refusal}")))
+    failed.map_or(Ok(()), Err)
 }
 
 /// What traces requests, and the task that sends the spans until the server has stopped.
@@ -137,8 +184,16 @@ fn traced(config: &TracingConfig, lifecycle: &Lifecycle) -> (Tracer, tokio::task
     (Tracer::new(config.per_million, queue), exporter)
 }
 
-/// Opens the store in the data directory.
-fn open_store(config: &Config) -> anyhow::Result<Engine> {
+/// Why the copy of etcd's store is none any more; never where there is none.
+async fn broken(replica: Option<&Replica>) -> Broken {
+    match replica {
+        Some(replica) => replica.broken().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Opens a store in a directory.
+fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine> {
     let durability = match config.durability {
         Durability::Sync => engine::Durability::Sync,
         Durability::Relaxed => engine::Durability::Relaxed,
@@ -147,7 +202,8 @@ fn open_store(config: &Config) -> anyhow::Result<Engine> {
         durability,
         history_retention: config.history_retention,
         bloom_scheme: api::bloom::SCHEME,
-        ..engine::Options::new(config.data_dir.join("log"))
+        role,
+        ..engine::Options::new(dir)
     })?)
 }
 
@@ -156,7 +212,7 @@ fn api_of(
     config: &Config,
     credentials: &Credentials,
     address: SocketAddr,
-    engine: Engine,
+    (engine, replica): (Engine, Option<Arc<Replica>>),
     lifecycle: Lifecycle,
     (metrics, tracer): (Arc<Metrics>, Option<Tracer>),
 ) -> anyhow::Result<(Api, Bundles)> {
@@ -181,6 +237,7 @@ fn api_of(
     let parts = Parts {
         naming: config.naming,
         engine,
+        ledger: replica.map(|replica| replica as Arc<dyn Ledger>),
         authenticator,
         lifecycle,
         limits,

@@ -24,6 +24,7 @@ use auth::authn::webhook::Reviewer;
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::authorization::AuthorizationConfig;
+use crate::etcd::EtcdConfig;
 use crate::extension::ExtensionConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
@@ -90,6 +91,8 @@ pub struct Config {
     pub flags: Vec<(String, String)>,
     /// How many requests run at once.
     pub fairness: api::fairness::Settings,
+    /// The etcd that objects are kept in, if they are.
+    pub etcd: Option<EtcdConfig>,
     /// When writes are acknowledged.
     pub durability: Durability,
     /// How long history stays readable.
@@ -187,6 +190,7 @@ impl Config {
         let allows_all = authorization.allows_all();
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
+        let etcd = EtcdConfig::from_flags(&flags.etcd)?;
         let extensions = ExtensionConfig::from_flags(flags.extension, &authentication)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
@@ -226,6 +230,7 @@ impl Config {
             allowed_labels,
             traces,
             flags: Vec::new(),
+            etcd,
             durability: flags.durability,
             history_retention: flags.history_retention,
             event_ttl: flags.event_ttl,

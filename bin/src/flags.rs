@@ -9,6 +9,7 @@ mod authentication;
 mod authorization;
 mod certificates;
 mod edge;
+mod etcd;
 mod extension;
 mod fairness;
 mod forms;
@@ -36,6 +37,7 @@ pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
 pub use certificates::CertificateFlags;
 pub use edge::EdgeFlags;
+pub use etcd::EtcdFlags;
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
 pub use metrics::MetricsFlags;
@@ -200,6 +202,9 @@ pub struct Flags {
 
     #[command(flatten)]
     pub fairness: FairnessFlags,
+
+    #[command(flatten)]
+    pub etcd: EtcdFlags,
 
     #[command(flatten)]
     pub extension: ExtensionFlags,

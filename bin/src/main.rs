@@ -10,6 +10,7 @@ mod client;
 mod config;
 mod credentials;
 mod duration;
+mod etcd;
 mod expiry;
 mod extension;
 mod files;

@@ -15,6 +15,7 @@ mod delete_options;
 mod deletes;
 mod docs;
 mod encodings;
+mod etcd;
 mod evictions;
 mod field_validation;
 mod full_disk;

@@ -64,6 +64,18 @@ impl Default for Ranges {
     }
 }
 
+/// The addresses and ports that a stored service has, without duplicates.
+pub fn held(value: &[u8]) -> (Vec<std::net::IpAddr>, Vec<u16>) {
+    let (mut addresses, mut ports) = (Vec::new(), Vec::new());
+    for item in pools::held_by(value) {
+        match item {
+            Item::Address(address) => addresses.push(address),
+            Item::Port(port) => ports.push(port),
+        }
+    }
+    (addresses, ports)
+}
+
 /// The allocator of one server.
 pub struct Allocations {
     pools: Pools,

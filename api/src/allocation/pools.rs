@@ -211,7 +211,7 @@ impl State {
 }
 
 /// The items of a stored service, without duplicates.
-fn held_by(value: &[u8]) -> Vec<Item> {
+pub(super) fn held_by(value: &[u8]) -> Vec<Item> {
     #[derive(Deserialize)]
     struct Service {
         #[serde(default)]

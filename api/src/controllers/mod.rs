@@ -9,7 +9,7 @@
 //! everything. Writes are made under the server's own identity, on condition that the object is as it was seen.
 //! A controller that fails begins anew after a while; what it does must be right however often it is done.
 //!
-//! One server is alone on its store, so there is no election of a leader here.
+//! Where servers share a store, one of them is elected for the controllers that act for all (`election`).
 
 pub mod aggregation;
 pub mod api_services;
@@ -19,6 +19,7 @@ mod certificates;
 mod condition;
 mod contents;
 pub mod definitions;
+mod election;
 pub mod flow_control;
 mod garbage;
 pub mod namespaces;
@@ -65,8 +66,31 @@ pub struct Controllers {
 
 /// Starts the selected controllers, and those that are part of the server: custom types, API
 /// services, flow control, the system namespaces, and its own service. Call it when the start-up is done.
+///
+/// Where several servers share a store, those that change it on behalf of all of them run on the one that is elected.
 pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     let mut tasks = JoinSet::new();
+    if api.fairness().is_shared() {
+        tasks.spawn(supervise("flow control", api.clone(), flow_control::follow));
+    }
+    tasks.spawn(supervise("api services", api.clone(), api_services::follow));
+    if !api.extensions().settings().authentication.is_empty() {
+        tasks.spawn(supervise("authentication info", api.clone(), authentication_info::follow));
+    }
+    if selection.has("storage-version-migrator-controller") {
+        tasks.spawn(supervise("definitions", api.clone(), definitions::follow_migrating));
+    } else {
+        tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
+    }
+    match api.ledger() {
+        None => start_shared(&mut tasks, &api, selection),
+        Some(_) => drop(tasks.spawn(election::lead(api, selection.clone()))),
+    }
+    Controllers { tasks }
+}
+
+/// Starts the controllers of which a store needs one each.
+fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selection) {
     macro_rules! run {
         ($name:literal, $follow:path) => {
             if selection.has($name) {
@@ -90,21 +114,8 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     if api.collects_garbage() {
         run!("garbage-collector-controller", garbage::follow);
     }
-    if api.fairness().is_shared() {
-        tasks.spawn(supervise("flow control", api.clone(), flow_control::follow));
-    }
-    tasks.spawn(supervise("api services", api.clone(), api_services::follow));
-    if !api.extensions().settings().authentication.is_empty() {
-        tasks.spawn(supervise("authentication info", api.clone(), authentication_info::follow));
-    }
-    if selection.has("storage-version-migrator-controller") {
-        tasks.spawn(supervise("definitions", api.clone(), definitions::follow_migrating));
-    } else {
-        tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
-    }
     tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));
-    tasks.spawn(supervise("own service", api, own_service::follow));
-    Controllers { tasks }
+    tasks.spawn(supervise("own service", api.clone(), own_service::follow));
 }
 
 impl Controllers {

@@ -80,7 +80,7 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
         let expected = Expected::Revision(revision);
         match commit((call.api, call.store()), key.clone(), expected, change).await? {
             Attempt::Committed(_) => break,
-            Attempt::Conflict(_) => {}
+            Attempt::Conflict(_) | Attempt::Again => {}
         }
         attempts.again().await.map_err(|Exhausted| Status::stale(call.subject(name)))?;
     }

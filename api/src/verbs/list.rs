@@ -232,8 +232,14 @@ async fn pick_snapshot(
     meta_version: &str,
 ) -> Result<Snapshot, Status> {
     let engine = call.store().engine();
+    // A version that another server has answered with may be on its way to this one.
+    let follow = async |revision| match call.api.ledger() {
+        Some(_) => call.api.wait_for_revision(revision).await,
+        None => Ok(()),
+    };
     if let Some(token) = token {
         let Some(revision) = token.revision else { return Ok(engine.snapshot()) };
+        follow(revision).await?;
         return engine.snapshot_at(revision).map_err(|error| match error {
             SnapshotError::Compacted { .. } => {
                 let fresh = ContinueToken { revision: None, start: token.start.clone() };
@@ -248,6 +254,7 @@ async fn pick_snapshot(
     let exact = options.version_match == Some(VersionMatch::Exact)
         || options.version_match.is_none() && options.limit > 0 && revision > Revision::ZERO;
     if exact {
+        follow(revision).await?;
         return engine.snapshot_at(revision).map_err(|error| match error {
             SnapshotError::Compacted { .. } => {
                 Status::expired("The resourceVersion for the provided list is too old.")

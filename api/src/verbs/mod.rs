@@ -86,7 +86,7 @@ pub struct Call<'r> {
 impl<'r> Call<'r> {
     /// The store, opened by this request's permission.
     pub fn store(&self) -> Store<'r> {
-        Store::open(self.api.engine(), self.proof)
+        Store::open(self.api.engine(), self.api.ledger(), self.proof)
     }
 
     /// The newest state of one object, in the form of the resource that is asked for.

@@ -4,7 +4,7 @@
 //! begins another round, counted by [`crate::retry::Attempts`].
 
 use bytes::Bytes;
-use engine::{Change, CommitError, Committed, Entry, Expected, Payload, Record};
+use engine::{Change, Committed, Entry, Expected, Payload, Record};
 
 use crate::apply::take_managed_fields;
 use crate::context::Context;
@@ -13,7 +13,7 @@ use crate::object::{at, finalizers, meta};
 use crate::schema::encode::encode;
 use crate::schema::registry::Resource;
 use crate::status::Status;
-use crate::store::{self, Store};
+use crate::store::{self, CommitFailure, Store};
 
 /// How one conditional commit ended.
 pub enum Attempt {
@@ -21,6 +21,8 @@ pub enum Attempt {
     Committed(Committed),
     /// The condition did not hold; the newest state.
     Conflict(Option<Entry>),
+    /// It held, but the write must be made anew.
+    Again,
 }
 
 /// Commits on condition.
@@ -35,8 +37,10 @@ pub async fn commit(
 ) -> Result<Attempt, Status> {
     match store.commit(key, expected, change).await {
         Ok(committed) => Ok(Attempt::Committed(committed)),
-        Err(CommitError::Conflict { current }) => Ok(Attempt::Conflict(current)),
-        Err(error) => Err(api.commit_failed(&error)),
+        Err(CommitFailure::Conflict { current }) => Ok(Attempt::Conflict(current)),
+        Err(CommitFailure::Again) => Ok(Attempt::Again),
+        Err(CommitFailure::Engine(error)) => Err(api.commit_failed(&error)),
+        Err(CommitFailure::Status(status)) => Err(*status),
     }
 }
 

@@ -103,6 +103,10 @@ async fn rounds<C: Caller, S: Source<C>>(
                 return Ok(outcome);
             }
             Ended::Conflict(taken) => taken,
+            Ended::Again => {
+                attempts.again().await.map_err(|Exhausted| Status::stale(intent.subject(name)))?;
+                continue;
+            }
         };
 
         if intent.seen.is_some() {
@@ -156,6 +160,8 @@ enum Ended {
     Stored(Outcome),
     /// The object is not the one that the round began with; it is this one where that matters.
     Conflict(Option<Stored>),
+    /// What the write takes along was taken meanwhile.
+    Again,
 }
 
 async fn store(
@@ -185,8 +191,13 @@ async fn store(
     let removes = matches!(change, Change::Delete(_));
     let last = match (&change, current) {
         (Change::Delete(Some(_)), Some(current)) if intent.operation == Operation::Update => {
-            Some(dry(&change, shown, current))
+            Some(dry(&change, shown.clone(), current))
         }
+        _ => None,
+    };
+    // A ledger keeps of a delete what was there before; the caller is shown the object as it went.
+    let last_shown = match &change {
+        Change::Delete(Some(_)) if intent.api.ledger().is_some() => shown,
         _ => None,
     };
     match stages::commit(intent, key, expected, change).await? {
@@ -196,6 +207,10 @@ async fn store(
                 return Ok(Ended::Stored(last));
             }
             let revision = committed.revision;
+            if let Some(payload) = last_shown {
+                let value = crate::representation::stamped(&payload, revision);
+                return Ok(Ended::Stored(Outcome::Removed(Written { value, revision })));
+            }
             let record = store::read(committed.entry)?.record;
             let record = intent.api.converter().brought(intent.resource, record).await?;
             let written = Written { value: record.value, revision };
@@ -210,6 +225,7 @@ async fn store(
             Ok(Ended::Conflict(taken.map(store::read).transpose()?))
         }
         Attempt::Conflict(_) => Ok(Ended::Conflict(None)),
+        Attempt::Again => Ok(Ended::Again),
     }
 }
 

@@ -63,6 +63,7 @@ impl Server {
         let parts = Parts {
             metrics: Arc::default(),
             naming: &KUBERNETES,
+            ledger: None,
             engine: Engine::open(options).unwrap(),
             authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
             lifecycle: Lifecycle::new(),

@@ -482,6 +482,10 @@ pub(super) async fn commit(
     let began = Instant::now();
     let attempt = super::commit::commit((intent.api, intent.store), key, expected, change).await;
     intent.api.accessed(intent.resource, operation, began);
+    if attempt.is_err() {
+        let resource = intent.resource;
+        intent.api.metrics().access_failed(&resource.group, operation, &resource.table.plural);
+    }
     attempt
 }
 

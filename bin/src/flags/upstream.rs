@@ -62,7 +62,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
-        why: "one server is alone on its store",
+        why: "servers elect one by a lease of their own, and pass no requests on to each other",
         flags: &[
             ("coordinated-leadership-lease-duration", Form::Duration),
             ("coordinated-leadership-renew-deadline", Form::Duration),
@@ -77,19 +77,10 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         flags: &[("delete-collection-workers", Form::Integer)],
     },
     Treatment {
-        why: "the store is part of the server; see --data-dir and --history-retention",
+        why: "the server knows its store",
         flags: &[
-            ("etcd-cafile", Form::Text),
-            ("etcd-certfile", Form::Text),
-            ("etcd-compaction-interval", Form::Duration),
             ("etcd-count-metric-poll-period", Form::Duration),
             ("etcd-db-metric-poll-interval", Form::Duration),
-            ("etcd-healthcheck-timeout", Form::Duration),
-            ("etcd-keyfile", Form::Text),
-            ("etcd-prefix", Form::Text),
-            ("etcd-readycheck-timeout", Form::Duration),
-            ("etcd-servers", Form::Text),
-            ("etcd-servers-overrides", Form::Text),
             ("lease-reuse-duration-seconds", Form::Integer),
             ("storage-backend", Form::Text),
             ("storage-initialization-timeout", Form::Duration),
@@ -123,7 +114,6 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         why: "the port belongs to one server",
         flags: &[("permit-address-sharing", Form::Bool), ("permit-port-sharing", Form::Bool)],
     },
-    Treatment { why: "objects are stored as JSON", flags: &[("storage-media-type", Form::Text)] },
     Treatment { why: "RUST_LOG sets the level of each module", flags: &[("vmodule", Form::Text)] },
     Treatment {
         why: "reads and watches are served from the log and its index, without a cache",
@@ -256,8 +246,8 @@ mod tests {
     #[test]
     fn flags_without_effect_disappear_and_others_are_refused_by_name() {
         for (line, want) in [
-            ("--etcd-servers=http://a --secure-port=1", Ok("--secure-port=1")),
-            ("--etcd-servers http://a --secure-port 1", Ok("--secure-port 1")),
+            ("--storage-backend=etcd3 --secure-port=1", Ok("--secure-port=1")),
+            ("--storage-backend etcd3 --secure-port 1", Ok("--secure-port 1")),
             ("--profiling --v=1 --profiling=false", Ok("--v=1")),
             ("--v=1 -- --profiling", Ok("--v=1 -- --profiling")),
             (
@@ -285,7 +275,7 @@ mod tests {
                 "--log-flush-frequency=0",
                 Err("flushFrequency: Invalid value: \"0s\": Must be greater than zero"),
             ),
-            ("--etcd-servers", Err("flag needs an argument: --etcd-servers")),
+            ("--storage-backend", Err("flag needs an argument: --storage-backend")),
             ("--version=false --v=1", Ok("--v=1")),
             ("--version=1", Ok("--version")),
             (

@@ -14,6 +14,7 @@ pub mod decode;
 pub mod encode;
 pub mod envelope;
 mod transcode;
+pub mod unknown;
 mod wire;
 
 #[cfg(test)]
@@ -24,4 +25,4 @@ pub(crate) mod generate;
 pub use decode::decode;
 pub use encode::{EncodeError, encode};
 pub use transcode::transcode;
-pub use wire::{write_bytes, write_delimited};
+pub use wire::{Reader, write_bytes, write_delimited};

@@ -119,6 +119,11 @@ impl<'b> Reader<'b> {
         Ok(Some((number, data)))
     }
 
+    /// How many bytes are left.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The next value of wire type `wire` in a packed list.
     pub fn packed(&mut self, wire: u8) -> Result<Option<Data<'b>>, WireError> {
         if self.rest.is_empty() { Ok(None) } else { self.data(wire).map(Some) }

@@ -1,0 +1,313 @@
+//! Calls with one request and one answer, each within its deadline.
+//!
+//! A call that only reads is repeated at the next endpoint when a member does not answer it; one that may change something is
+//! sent once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{CONTENT_TYPE, HeaderMap, TE};
+use http::{Method, Request, StatusCode, Uri};
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use percent_encoding::percent_decode_str;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+
+use crate::endpoint::{Endpoint, Tls};
+use crate::error::{Code, Error};
+use crate::frame::{self, Decoder, MESSAGE_BYTES_MAX};
+use crate::pool::{Connection, Outgoing, Pool};
+use crate::rpc::{
+    Answer, CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, MemberListRequest,
+    MemberListResponse, RangeRequest, RangeResponse, ResponseHeader, StatusRequest, StatusResponse,
+    TxnRequest, TxnResponse, WatchCreateRequest,
+};
+use crate::watch::Watch;
+
+/// How a client reaches its etcd.
+#[derive(Clone)]
+pub struct Config {
+    /// The endpoints, in the order in which they are tried.
+    pub endpoints: Vec<Endpoint>,
+    /// For endpoints with TLS.
+    pub tls: Option<Tls>,
+    /// How long a call may take, with all its attempts.
+    pub deadline: Duration,
+}
+
+/// A client of one etcd cluster. Clones share their connection.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    pool: Pool,
+    deadline: Duration,
+    /// The cluster of the first answer; 0 before it.
+    cluster: AtomicU64,
+}
+
+/// Whether a call may be repeated.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Effect {
+    Reads,
+    Changes,
+}
+
+impl Client {
+    /// A client; nothing is connected yet.
+    pub fn new(config: Config) -> Client {
+        let pool = Pool::new(config.endpoints, config.tls);
+        Client(Arc::new(Inner { pool, deadline: config.deadline, cluster: AtomicU64::new(0) }))
+    }
+
+    /// The cluster that the client belongs to since its first answer; 0 before it.
+    pub fn cluster(&self) -> u64 {
+        self.0.cluster.load(Ordering::Acquire)
+    }
+
+    /// How long a call may take.
+    pub fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
+    /// Reads keys.
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing was changed.
+    pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
+        self.call("/etcdserverpb.KV/Range", request, Effect::Reads, self.0.deadline).await
+    }
+
+    /// As [`Client::range`], within another deadline.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn range_within(
+        &self,
+        request: &RangeRequest,
+        within: Duration,
+    ) -> Result<RangeResponse, Error> {
+        self.call("/etcdserverpb.KV/Range", request, Effect::Reads, within).await
+    }
+
+    /// Carries out a transaction, at most once.
+    ///
+    /// # Errors
+    /// See [`Error::outcome_is_unknown`].
+    pub async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
+        self.call("/etcdserverpb.KV/Txn", request, Effect::Changes, self.0.deadline).await
+    }
+
+    /// Has etcd forget history before `revision`.
+    ///
+    /// # Errors
+    /// See [`Error`]; compacting again does no harm.
+    pub async fn compact(&self, revision: i64) -> Result<CompactionResponse, Error> {
+        let request = CompactionRequest { revision, physical: false };
+        self.call("/etcdserverpb.KV/Compact", &request, Effect::Changes, self.0.deadline).await
+    }
+
+    /// Makes a lease of so many seconds.
+    ///
+    /// # Errors
+    /// See [`Error`]; a lease that nobody learned of ends by itself.
+    pub async fn lease(&self, seconds: i64) -> Result<i64, Error> {
+        let request = LeaseGrantRequest { ttl: seconds, id: 0 };
+        let deadline = self.0.deadline;
+        let path = "/etcdserverpb.Lease/LeaseGrant";
+        let answer: LeaseGrantResponse = self.call(path, &request, Effect::Changes, deadline).await?;
+        match answer.error.is_empty() {
+            true => Ok(answer.id),
+            false => Err(Error::Answered { code: Code::UNKNOWN, message: answer.error }),
+        }
+    }
+
+    /// How the member that the client is connected to is.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn status(&self) -> Result<StatusResponse, Error> {
+        let deadline = self.0.deadline;
+        self.call("/etcdserverpb.Maintenance/Status", &StatusRequest {}, Effect::Reads, deadline).await
+    }
+
+    /// The members of the cluster.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn members(&self) -> Result<MemberListResponse, Error> {
+        let deadline = self.0.deadline;
+        self.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}, Effect::Reads, deadline).await
+    }
+
+    /// Begins to follow changes. The wait for the beginning has the deadline of a call.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub async fn watch(&self, request: WatchCreateRequest) -> Result<Watch, Error> {
+        Watch::open(self, request).await
+    }
+
+    /// Sends a request and reads its answer, until `within` is over.
+    async fn call<A: Answer>(
+        &self,
+        path: &str,
+        message: &impl prost::Message,
+        effect: Effect,
+        within: Duration,
+    ) -> Result<A, Error> {
+        let deadline = Instant::now() + within;
+        let bytes = frame::encode(message);
+        let mut attempts = self.0.pool.len();
+        loop {
+            attempts = attempts.saturating_sub(1);
+            let connection = timeout_at(deadline, self.0.pool.connection()).await;
+            let connection = connection.map_err(|_| Error::Unreachable("no connection in time".into()))??;
+            let left = deadline.saturating_duration_since(Instant::now());
+            // A member that is silent leaves time for another one, where the request may be repeated.
+            let may_repeat = effect == Effect::Reads && attempts > 0;
+            let wait = if may_repeat { left / 2 } else { left };
+            let answered =
+                timeout_at(Instant::now() + wait, unary::<A>(&connection, path, bytes.clone(), left));
+            let outcome = answered.await.unwrap_or_else(|_| Err(Error::Lost("no answer in time".into())));
+            match outcome {
+                Ok(answer) => {
+                    self.belongs(answer.header())?;
+                    return Ok(answer);
+                }
+                Err(error) if error.is_of_the_member() => {
+                    self.0.pool.leave(&connection).await;
+                    let was_not_sent = matches!(error, Error::Unreachable(_));
+                    let goes_on = attempts > 0 && (effect == Effect::Reads || was_not_sent);
+                    if !goes_on || Instant::now() >= deadline {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Whether the answer is of the client's cluster.
+    pub(crate) fn belongs(&self, header: ResponseHeader) -> Result<(), Error> {
+        let found = header.cluster_id;
+        match self.0.cluster.compare_exchange(0, found, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(()),
+            Err(expected) if expected == found => Ok(()),
+            Err(expected) => Err(Error::OtherCluster { expected, found }),
+        }
+    }
+
+    /// Opens a stream in both directions, at the member that is used at present.
+    pub(crate) async fn stream(
+        &self,
+        path: &str,
+        outgoing: mpsc::Receiver<Bytes>,
+    ) -> Result<(Connection, Incoming), Error> {
+        let deadline = Instant::now() + self.0.deadline;
+        let connection = timeout_at(deadline, self.0.pool.connection()).await;
+        let connection = connection.map_err(|_| Error::Unreachable("no connection in time".into()))??;
+        let frames = stream::unfold(outgoing, |mut outgoing| async move {
+            let bytes = outgoing.recv().await?;
+            Some((Ok(Frame::data(bytes)), outgoing))
+        });
+        let body = Outgoing::new(StreamBody::new(frames));
+        let opened = timeout_at(deadline, send(&connection, path, body, None)).await;
+        let opened = opened.unwrap_or_else(|_| Err(Error::Lost("no answer in time".into())));
+        match opened {
+            Ok(body) => Ok((connection, body)),
+            Err(error) => {
+                self.0.pool.leave(&connection).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Has later calls use another member than that of the connection.
+    pub(crate) async fn leave(&self, connection: &Connection) {
+        self.0.pool.leave(connection).await;
+    }
+}
+
+async fn unary<A: Answer>(
+    connection: &Connection,
+    path: &str,
+    bytes: Bytes,
+    left: Duration,
+) -> Result<A, Error> {
+    let mut body = send(connection, path, Outgoing::new(Full::new(bytes)), Some(left)).await?;
+    let mut decoder = Decoder::default();
+    let mut taken = 0;
+    let mut answer = None;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| Error::Lost(error.to_string()))?;
+        match frame.into_data() {
+            Ok(data) => {
+                taken += data.len();
+                if taken > MESSAGE_BYTES_MAX {
+                    return Err(Error::Malformed(format!("more than {MESSAGE_BYTES_MAX} bytes")));
+                }
+                decoder.push(&data);
+            }
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    verdict(&trailers)?;
+                }
+            }
+        }
+        if answer.is_none() {
+            answer = decoder.next::<A>()?;
+        }
+    }
+    answer.ok_or_else(|| Error::Lost("the answer broke off".into()))
+}
+
+/// Sends the head of a request, and waits for that of its answer.
+async fn send(
+    connection: &Connection,
+    path: &str,
+    body: Outgoing,
+    left: Option<Duration>,
+) -> Result<Incoming, Error> {
+    let mut parts = connection.base.clone().into_parts();
+    parts.path_and_query = path.parse().ok();
+    let uri = Uri::from_parts(parts).map_err(|error| Error::Malformed(error.to_string()))?;
+    let mut request = Request::builder().method(Method::POST).uri(uri);
+    request = request.header(CONTENT_TYPE, "application/grpc").header(TE, "trailers");
+    request = match left {
+        Some(left) => request.header("grpc-timeout", format!("{}m", left.as_millis().clamp(1, 99_999_999))),
+        // A stream at a member without a leader says nothing for as long as that lasts; this has it end.
+        None => request.header("hasleader", "true"),
+    };
+    let request = request.body(body).map_err(|error| Error::Malformed(error.to_string()))?;
+    let mut sender = connection.sender.clone();
+    sender.ready().await.map_err(|error| Error::Unreachable(error.to_string()))?;
+    let response = sender.try_send_request(request).await.map_err(|mut error| {
+        let text = error.error().to_string();
+        match error.take_message() {
+            Some(_) => Error::Unreachable(text),
+            None => Error::Lost(text),
+        }
+    })?;
+    if response.status() != StatusCode::OK {
+        return Err(Error::Malformed(format!("HTTP status {}", response.status().as_u16())));
+    }
+    verdict(response.headers())?;
+    Ok(response.into_body())
+}
+
+/// What headers or trailers say of the call; nothing is fine.
+pub(crate) fn verdict(headers: &HeaderMap) -> Result<(), Error> {
+    let Some(status) = headers.get("grpc-status") else { return Ok(()) };
+    let code = status.to_str().ok().and_then(|code| code.parse().ok()).unwrap_or(Code::UNKNOWN.0);
+    if code == 0 {
+        return Ok(());
+    }
+    let message = headers.get("grpc-message").and_then(|message| message.to_str().ok()).unwrap_or_default();
+    let message = percent_decode_str(message).decode_utf8_lossy().into_owned();
+    Err(Error::Answered { code: Code(code), message })
+}

@@ -1,0 +1,156 @@
+//! Where members of etcd listen, and how their connections are made.
+//!
+//! An endpoint is `http://host:port` or `https://host:port`. Its host is resolved at each connection, so that a member may move.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+
+/// The port of an endpoint that names none.
+const PORT_DEFAULT: u16 = 2379;
+
+/// Where a member listens.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Endpoint {
+    /// A name or an address, without brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// Whether it speaks TLS.
+    pub tls: bool,
+}
+
+/// Why a text is no endpoint, or files are no TLS configuration.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct EndpointError(String);
+
+impl Endpoint {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// A text that is not `http://host[:port]` or `https://host[:port]`.
+    pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
+        let wrong = |why: &str| EndpointError(format!("endpoint {url:?}: {why}"));
+        let (scheme, rest) = url.split_once("://").ok_or_else(|| wrong("no http:// or https:// URL"))?;
+        let tls = match scheme {
+            "http" => false,
+            "https" => true,
+            _ => return Err(wrong("no http:// or https:// URL")),
+        };
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let uri: http::Uri =
+            format!("{scheme}://{authority}/").parse().map_err(|_| wrong("no host and port"))?;
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("no host"))?;
+        if uri.path() != "/" || uri.query().is_some() || authority.contains('@') {
+            return Err(wrong("more than a host and a port"));
+        }
+        let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+        let port = match uri.port_u16() {
+            Some(0) => return Err(wrong("port 0")),
+            Some(port) => port,
+            None if has_port => return Err(wrong("no port between 1 and 65535")),
+            None => PORT_DEFAULT,
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(Endpoint { host, port, tls })
+    }
+
+    /// The URL, as it is shown.
+    pub fn url(&self) -> String {
+        format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority())
+    }
+
+    pub(crate) fn authority(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    pub(crate) async fn connect(&self, wait: Duration) -> Result<TcpStream, String> {
+        let connecting = TcpStream::connect((self.host.as_str(), self.port));
+        let stream = tokio::time::timeout(wait, connecting).await;
+        let stream = stream.map_err(|_| "no connection in time".to_owned())?;
+        let stream = stream.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        Ok(stream)
+    }
+
+    pub(crate) fn server_name(&self) -> Result<ServerName<'static>, String> {
+        ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())
+    }
+}
+
+/// How members with TLS are known, and how the client shows itself to them.
+#[derive(Clone)]
+pub struct Tls(pub(crate) Arc<ClientConfig>);
+
+impl Tls {
+    /// Reads PEM texts: authorities of the members, and the client's certificate with its key.
+    ///
+    /// # Errors
+    /// A text without what it should hold.
+    pub fn new(authorities: &[u8], client: Option<(&[u8], &[u8])>) -> Result<Tls, EndpointError> {
+        let wrong = |what: &str, why: &dyn std::fmt::Display| EndpointError(format!("{what}: {why}"));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_slice_iter(authorities) {
+            let certificate = certificate.map_err(|why| wrong("authorities", &why))?;
+            roots.add(certificate).map_err(|why| wrong("authorities", &why))?;
+        }
+        if roots.is_empty() {
+            return Err(wrong("authorities", &"no certificate in it"));
+        }
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let builder = builder.map_err(|why| wrong("TLS", &why))?.with_root_certificates(roots);
+        let mut config = match client {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
+                let chain = chain.map_err(|why| wrong("client certificate", &why))?;
+                if chain.is_empty() {
+                    return Err(wrong("client certificate", &"no certificate in it"));
+                }
+                let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| wrong("client key", &why))?;
+                builder
+                    .with_client_auth_cert(chain, key)
+                    .map_err(|why| wrong("client certificate and key", &why))?
+            }
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(Tls(Arc::new(config)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn endpoints_are_a_scheme_a_host_and_a_port() {
+        for (text, want) in [
+            ("http://127.0.0.1:2379", Ok(("127.0.0.1", 2379, false))),
+            ("https://etcd.example:2380/", Ok(("etcd.example", 2380, true))),
+            ("http://[::1]:99", Ok(("::1", 99, false))),
+            ("https://[::1]", Ok(("::1", 2379, true))),
+            ("http://a", Ok(("a", 2379, false))),
+            ("a:2379", Err(())),
+            ("unix:///run/etcd", Err(())),
+            ("http://a:0", Err(())),
+            ("http://a:99999", Err(())),
+            ("http://a:1/path", Err(())),
+            ("http://u@a:1", Err(())),
+            ("http://", Err(())),
+            ("", Err(())),
+        ] {
+            let parsed = Endpoint::parse(text);
+            let got = parsed.as_ref().map(|parsed| (parsed.host.as_str(), parsed.port, parsed.tls));
+            assert_eq!(got.map_err(|_| ()), want, "{text}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The connection that calls share, and which endpoint it goes to.
+//!
+//! One HTTP/2 connection at a time. When it fails, or its member does not answer, the next endpoint in the list is tried. Pings
+//! notice a peer that is gone without a word. What was begun on an old connection may end on it.
+
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Uri;
+use http_body_util::combinators::UnsyncBoxBody;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+
+use crate::endpoint::{Endpoint, Tls};
+use crate::error::Error;
+
+/// Longest wait for one connection, its handshakes included.
+const CONNECT_WAIT: Duration = Duration::from_secs(2);
+
+/// Silence after which a ping is sent, and the wait for its answer.
+const PING: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
+
+/// Bytes that etcd may send ahead of their reader: of one stream, and of all.
+const WINDOWS: (u32, u32) = (4 << 20, 8 << 20);
+
+/// The body of a request.
+pub(crate) type Outgoing = UnsyncBoxBody<Bytes, Infallible>;
+
+/// A connection that requests can be sent on.
+#[derive(Clone)]
+pub(crate) struct Connection {
+    pub(crate) sender: SendRequest<Outgoing>,
+    pub(crate) base: Uri,
+    id: u64,
+}
+
+pub(crate) struct Pool {
+    endpoints: Vec<Endpoint>,
+    tls: Option<Tls>,
+    ids: AtomicU64,
+    state: tokio::sync::Mutex<State>,
+}
+
+struct State {
+    /// The endpoint of the connection, or the one that is tried next.
+    at: usize,
+    connection: Option<Connection>,
+}
+
+impl Pool {
+    pub(crate) fn new(endpoints: Vec<Endpoint>, tls: Option<Tls>) -> Pool {
+        let state = tokio::sync::Mutex::new(State { at: 0, connection: None });
+        Pool { endpoints, tls, ids: AtomicU64::new(1), state }
+    }
+
+    /// How many endpoints there are.
+    pub(crate) fn len(&self) -> usize {
+        self.endpoints.len()
+    }
+
+    /// The connection as it is, or a new one.
+    pub(crate) async fn connection(&self) -> Result<Connection, Error> {
+        let mut state = self.state.lock().await;
+        if let Some(connection) = &state.connection
+            && !connection.sender.is_closed()
+        {
+            return Ok(connection.clone());
+        }
+        if state.connection.take().is_some() {
+            state.at = (state.at + 1) % self.endpoints.len().max(1);
+        }
+        let mut troubles = Vec::new();
+        for _ in 0..self.endpoints.len() {
+            let Some(endpoint) = self.endpoints.get(state.at) else { break };
+            match self.connect(endpoint).await {
+                Ok(connection) => {
+                    state.connection = Some(connection.clone());
+                    return Ok(connection);
+                }
+                Err(why) => troubles.push(format!("{}: {why}", endpoint.url())),
+            }
+            state.at = (state.at + 1) % self.endpoints.len();
+        }
+        Err(Error::Unreachable(troubles.join("; ")))
+    }
+
+    /// Has later calls use another endpoint than this connection's, where there is one.
+    pub(crate) async fn leave(&self, connection: &Connection) {
+        let mut state = self.state.lock().await;
+        if state.connection.as_ref().is_some_and(|current| current.id == connection.id) {
+            state.connection = None;
+            state.at = (state.at + 1) % self.endpoints.len().max(1);
+        }
+    }
+
+    async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, String> {
+        let connecting = async {
+            let stream = endpoint.connect(CONNECT_WAIT).await?;
+            let sender = match (endpoint.tls, &self.tls) {
+                (false, _) => handshake(stream).await?,
+                (true, Some(tls)) => {
+                    let connector = TlsConnector::from(tls.0.clone());
+                    let stream = connector.connect(endpoint.server_name()?, stream).await;
+                    handshake(stream.map_err(|error| error.to_string())?).await?
+                }
+                (true, None) => return Err("no authorities to verify it are configured".to_owned()),
+            };
+            let base = endpoint.url().parse().map_err(|_| "no URL".to_owned())?;
+            Ok(Connection { sender, base, id: self.ids.fetch_add(1, Ordering::Relaxed) })
+        };
+        let connected = tokio::time::timeout(CONNECT_WAIT, connecting).await;
+        connected.map_err(|_| "no connection in time".to_owned())?
+    }
+}
+
+async fn handshake<S>(stream: S) -> Result<SendRequest<Outgoing>, String>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(WINDOWS.0)
+        .initial_connection_window_size(WINDOWS.1)
+        .keep_alive_interval(PING.0)
+        .keep_alive_timeout(PING.1)
+        .keep_alive_while_idle(true);
+    let (sender, connection) =
+        builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to etcd ended");
+        }
+    });
+    Ok(sender)
+}

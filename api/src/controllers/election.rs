@@ -1,0 +1,165 @@
+//! The election of the one server that runs the controllers of a shared store: a Lease that its holder renews
+//! (docs/api/etcd.md#election).
+//!
+//! ```text
+//! look ─► free, over, or own? ─ yes ─► write own name, on condition ─► lead: controllers run, renewed again and again
+//!   ▲          └ no: wait                                                  │ not renewed in time, or taken
+//!   └──────────────────────────────────────────────────────────────────────┘ controllers end
+//! ```
+//!
+//! Whether a lease is over is told by the time since this server saw it change, not by its times: clocks differ. A leader that
+//! cannot renew stops well before others may take over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::{Selection, start_shared};
+use crate::bootstrap::{ObjectStore, Target, Written};
+use crate::clock;
+use crate::context::Context;
+use crate::json::{Object, Value};
+use crate::loopback::Loopback;
+use crate::names;
+use crate::status::Status;
+
+/// How long a lease that nobody renews keeps others away.
+const DURATION: Duration = Duration::from_secs(15);
+
+/// How long a leader goes on without a renewal.
+const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Between two looks, and between two renewals.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// What a server saw of the lease, and when it saw that for the first time.
+#[derive(Default)]
+struct Observed {
+    seen: Option<(String, Instant)>,
+}
+
+impl Observed {
+    /// Whether a record that is `text` has not changed for as long as a lease lasts.
+    fn is_over(&mut self, text: &str, now: Instant) -> bool {
+        match &self.seen {
+            Some((seen, since)) if seen == text => now.duration_since(*since) > DURATION,
+            _ => {
+                self.seen = Some((text.to_owned(), now));
+                false
+            }
+        }
+    }
+}
+
+/// Takes part in the election for as long as the server runs, and runs the controllers while it is elected.
+pub(super) async fn lead(api: Arc<Context>, selection: Selection) {
+    let id = format!("{}_{}", api.naming().system("apiserver"), names::uid());
+    let mut observed = Observed::default();
+    loop {
+        match elected(&api, &id, &mut observed).await {
+            Ok(true) => {}
+            Ok(false) => {
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "no election");
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+        }
+        tracing::info!(id, "this server runs the controllers");
+        let mut tasks = JoinSet::new();
+        start_shared(&mut tasks, &api, &selection);
+        let mut renewed = Instant::now();
+        while renewed.elapsed() < RENEW_DEADLINE {
+            tokio::time::sleep(RETRY).await;
+            let left = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+            let began = Instant::now();
+            match tokio::time::timeout(left, elected(&api, &id, &mut observed)).await {
+                Ok(Ok(true)) => renewed = began,
+                Ok(Ok(false)) => break,
+                Ok(Err(error)) => tracing::warn!(%error, "the lead was not renewed"),
+                Err(_) => break,
+            }
+        }
+        tracing::warn!(id, "this server does not run the controllers any more");
+        tasks.shutdown().await;
+    }
+}
+
+/// Takes or renews the lease; whether it is this server's now.
+async fn elected(api: &Context, id: &str, observed: &mut Observed) -> Result<bool, Status> {
+    api.current().await?;
+    let loopback = Loopback::new(api);
+    let target = Target {
+        group: "coordination",
+        version: "v1",
+        resource: "leases",
+        namespace: api.naming().system("system"),
+        name: api.naming().system("apiserver-controllers"),
+    };
+    let now = Value::from(clock::now_micros());
+    let written = match loopback.get(&target)? {
+        None => {
+            let mut metadata = Object::new();
+            metadata.push("name", target.name.as_str().into());
+            metadata.push("namespace", target.namespace.as_str().into());
+            let mut spec = Object::new();
+            spec.push("holderIdentity", id.into());
+            spec.push("leaseDurationSeconds", Value::Int(DURATION.as_secs() as i64));
+            spec.push("acquireTime", now.clone());
+            spec.push("renewTime", now);
+            spec.push("leaseTransitions", Value::Int(0));
+            let mut lease = Object::new();
+            lease.push("metadata", Value::Object(metadata));
+            lease.push("spec", Value::Object(spec));
+            loopback.create(&target, Value::Object(lease)).await?
+        }
+        Some(mut lease) => {
+            let holder = lease.str_at(&["spec", "holderIdentity"]).to_owned();
+            let is_own = holder == id;
+            let text = format!("{holder} {}", lease.str_at(&["spec", "renewTime"]));
+            if !is_own && !holder.is_empty() && !observed.is_over(&text, Instant::now()) {
+                return Ok(false);
+            }
+            let transitions =
+                lease.at(&["spec", "leaseTransitions"]).and_then(Value::as_i64).unwrap_or_default();
+            let Value::Object(object) = &mut lease else { return Ok(false) };
+            let spec = object.object_entry("spec");
+            spec.insert("holderIdentity", id.into());
+            spec.insert("leaseDurationSeconds", Value::Int(DURATION.as_secs() as i64));
+            spec.insert("renewTime", now.clone());
+            if !is_own {
+                spec.insert("acquireTime", now);
+                spec.insert("leaseTransitions", Value::Int(transitions + 1));
+            }
+            loopback.update(&target, lease).await?
+        }
+    };
+    Ok(written == Written::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_over_when_it_was_seen_unchanged_for_long() {
+        let start = Instant::now();
+        let mut observed = Observed::default();
+        for (text, seconds, is_over) in [
+            ("a 1", 0, false),
+            ("a 1", 15, false),
+            ("a 2", 16, false),
+            ("a 2", 31, false),
+            ("a 2", 32, true),
+            ("b 1", 33, false),
+        ] {
+            let now = start + Duration::from_secs(seconds);
+            assert_eq!(observed.is_over(text, now), is_over, "{text} after {seconds} s");
+        }
+    }
+}

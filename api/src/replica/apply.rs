@@ -1,0 +1,165 @@
+//! Changes of etcd as records of the engine: what an event means to the copy, and batches of whole revisions.
+//!
+//! A change of a key that is no object, or of one whose value cannot be read, is a mark of its revision. An object that cannot
+//! be read is not shown, and is told of in the log.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bytes::Bytes;
+use engine::{APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, Applied, ApplyError, Change, Payload, Revision};
+use etcd::rpc::{EVENT_DELETE, Event, KeyValue};
+
+use super::keys::Place;
+use super::{Replica, revision};
+
+/// The key of the marks: no resource's prefix begins so.
+const MARK: &[u8] = b"(etcd)revision";
+
+/// Records of ascending revisions, on top of what the engine has.
+pub(super) struct Batch<'r> {
+    replica: &'r Replica,
+    /// When keys that the batch has changed were created; `None`: deleted.
+    changed: HashMap<Bytes, Option<Revision>>,
+    records: Vec<Applied>,
+    bytes: usize,
+}
+
+impl<'r> Batch<'r> {
+    pub(super) fn new(replica: &'r Replica) -> Batch<'r> {
+        Batch { replica, changed: HashMap::new(), records: Vec::new(), bytes: 0 }
+    }
+
+    /// Takes in the events of one revision.
+    pub(super) async fn events(&mut self, at: Revision, events: &[&Event]) -> Result<(), ApplyError> {
+        let records = events.len();
+        let bytes = events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| 2 * kv.value.len()).sum();
+        self.make_room(records + 1, bytes).await?;
+        let mut has_record = false;
+        for event in events {
+            let Some(kv) = &event.kv else { continue };
+            has_record |= match event.kind {
+                EVENT_DELETE => self.delete(at, &kv.key),
+                _ => self.put(at, kv),
+            };
+        }
+        if !has_record {
+            self.mark(at);
+        }
+        Ok(())
+    }
+
+    /// Takes in the state of a key at a revision, and whether that is a record.
+    pub(super) fn put(&mut self, at: Revision, kv: &KeyValue) -> bool {
+        let place = self.replica.keys.place(&kv.key);
+        let Some((key, payload)) = self.replica.payload(&place, kv) else {
+            // It hides what was there.
+            return place.key().is_some_and(|key| self.remove(at, key.clone()));
+        };
+        let created = self.created(&key).unwrap_or_else(|| revision(kv.create_revision).min(at));
+        self.push(Applied { revision: at, created, key, change: Change::Put(payload) });
+        true
+    }
+
+    fn delete(&mut self, at: Revision, key: &[u8]) -> bool {
+        let place = self.replica.keys.place(key);
+        place.key().is_some_and(|key| self.remove(at, key.clone()))
+    }
+
+    /// Takes in that a key of the engine is gone; false where it was not there.
+    pub(super) fn remove(&mut self, at: Revision, key: Bytes) -> bool {
+        let Some(created) = self.created(&key) else { return false };
+        self.push(Applied { revision: at, created, key, change: Change::Delete(None) });
+        true
+    }
+
+    /// Notes a revision at which no object changed.
+    pub(super) fn mark(&mut self, at: Revision) {
+        let key = Bytes::from_static(MARK);
+        let created = self.created(&key).unwrap_or(at);
+        self.push(Applied { revision: at, created, key, change: Change::Put(Payload::default()) });
+    }
+
+    fn push(&mut self, record: Applied) {
+        let exists = matches!(record.change, Change::Put(_));
+        self.bytes += match &record.change {
+            Change::Put(payload) => payload.value.len() + payload.attributes.len(),
+            Change::Delete(_) => 0,
+        };
+        self.changed.insert(record.key.clone(), exists.then_some(record.created));
+        self.records.push(record);
+    }
+
+    fn created(&self, key: &Bytes) -> Option<Revision> {
+        match self.changed.get(key) {
+            Some(created) => *created,
+            None => self.replica.engine.snapshot().get(key).map(|entry| entry.created()),
+        }
+    }
+
+    /// Applies what there is when so much more would be too much at once.
+    pub(super) async fn make_room(&mut self, records: usize, bytes: usize) -> Result<(), ApplyError> {
+        let is_full =
+            self.records.len() + records > APPLIED_RECORDS_MAX || self.bytes + bytes > APPLIED_BYTES_MAX;
+        if is_full && !self.records.is_empty() {
+            self.apply().await?;
+        }
+        Ok(())
+    }
+
+    /// Applies what there is.
+    pub(super) async fn apply(&mut self) -> Result<(), ApplyError> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let records = std::mem::take(&mut self.records);
+        self.changed.clear();
+        self.bytes = 0;
+        self.replica.engine.apply(records).await.map(drop)
+    }
+}
+
+/// The events of a response by their revision.
+pub(super) fn by_revision(events: &[Event]) -> BTreeMap<Revision, Vec<&Event>> {
+    let mut revisions: BTreeMap<Revision, Vec<&Event>> = BTreeMap::new();
+    for event in events {
+        let at = event.kv.as_ref().map_or(0, |kv| kv.mod_revision);
+        revisions.entry(revision(at)).or_default().push(event);
+    }
+    revisions
+}
+
+impl Replica {
+    /// The engine's key and state of an object; `None` for what is none, or cannot be read.
+    fn payload(&self, place: &Place, kv: &KeyValue) -> Option<(Bytes, Payload)> {
+        let (key, payload) = match place {
+            Place::Other => return None,
+            Place::Builtin(resource, key) => (key, self.values.decode(resource, &kv.value)),
+            Place::Custom(key) => {
+                let served = self.types.get().map(|types| types.now());
+                (key, self.values.decode_custom(served.as_deref(), &kv.value))
+            }
+        };
+        match payload {
+            Ok(payload) if is_within_limits(key, &payload) => Some((key.clone(), payload)),
+            Ok(_) => {
+                self.hidden(kv, &"it is larger than the server takes");
+                None
+            }
+            Err(error) => {
+                self.hidden(kv, &error);
+                None
+            }
+        }
+    }
+
+    fn hidden(&self, kv: &KeyValue, why: &dyn std::fmt::Display) {
+        let key = String::from_utf8_lossy(&kv.key);
+        tracing::error!(%key, revision = kv.mod_revision, %why, "an object of etcd is not shown: it cannot be read");
+    }
+}
+
+fn is_within_limits(key: &[u8], payload: &Payload) -> bool {
+    key.len() <= engine::KEY_BYTES_MAX
+        && payload.value.len() <= engine::VALUE_BYTES_MAX
+        && payload.attributes.len() <= engine::ATTRIBUTES_BYTES_MAX
+}

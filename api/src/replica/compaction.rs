@@ -1,0 +1,99 @@
+//! Compaction, agreed on with all other servers on the same etcd, kube-apiservers among them: a key says how far it went, and
+//! whoever changes it first in a round compacts (docs/api/etcd.md#compaction).
+//!
+//! Each round forgets what was the newest revision at the round before, so that history of at least one interval stays. The
+//! copies of all servers see the key change and forget the same.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{Engine, Revision};
+use etcd::Error;
+use etcd::rpc::{Compare, KeyValue, PutRequest, RangeRequest, Request, Response, TxnRequest};
+
+use super::{Replica, revision};
+
+/// The key that all servers agree on, outside of every prefix.
+const KEY: &[u8] = b"compact_rev_key";
+
+/// The revision that a change of a key says is compacted.
+pub(super) fn told(kv: &KeyValue) -> Option<Revision> {
+    if kv.key != KEY {
+        return None;
+    }
+    let number = std::str::from_utf8(&kv.value).ok()?.parse().ok()?;
+    (number > 0).then(|| revision(number))
+}
+
+/// Has the copy forget the same, in the background.
+pub(super) fn follow(engine: &Engine, told: Revision) {
+    let engine = engine.clone();
+    tokio::spawn(async move {
+        // Fails where the copy has forgotten more.
+        let _ = engine.compact(told.min(engine.revision())).await;
+    });
+}
+
+/// Compacts every `interval`, as far as no other server does.
+pub async fn run(replica: Arc<Replica>, interval: Duration) {
+    let (mut round, mut newest) = (0, 0);
+    loop {
+        match replica.compact_round(round, newest).await {
+            Ok((next, revision)) => (round, newest) = (next, revision),
+            Err(error) => tracing::warn!(%error, "etcd was not compacted"),
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+impl Replica {
+    /// One round: `round` is the version of the key at the round before, `newest` etcd's revision then. Returns both for the
+    /// next one.
+    async fn compact_round(&self, round: i64, newest: i64) -> Result<(i64, i64), Error> {
+        let key = Bytes::from_static(KEY);
+        let value = newest.to_string().into();
+        let put = PutRequest { key: key.clone(), value, lease: 0 };
+        let get = RangeRequest { key: key.clone(), ..RangeRequest::default() };
+        let request = TxnRequest {
+            compare: vec![Compare::version(key, round)],
+            success: vec![Request::Put(put).into()],
+            failure: vec![Request::Range(get).into()],
+        };
+        let answer = self.client.txn(&request).await?;
+        let now = answer.header.unwrap_or_default().revision;
+        if !answer.succeeded {
+            let found = answer.responses.into_iter().find_map(|response| match response.response {
+                Some(Response::Range(range)) => range.kvs.into_iter().next(),
+                _ => None,
+            });
+            return Ok((found.map_or(0, |kv| kv.version), now));
+        }
+        if newest > 0 {
+            match self.client.compact(newest).await {
+                Err(error) if !error.is_compacted() => return Err(error),
+                _ => tracing::debug!(revision = newest, "etcd is compacted"),
+            }
+        }
+        Ok((round + 1, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_number_under_the_key_tells_of_a_compaction() {
+        for (key, value, want) in [
+            (KEY, "17", Some(17)),
+            (KEY, "0", None),
+            (KEY, "", None),
+            (KEY, "-3", None),
+            (b"/registry/pods/a/b", "17", None),
+        ] {
+            let kv = KeyValue { key: key.into(), value: value.into(), ..KeyValue::default() };
+            assert_eq!(told(&kv), want.map(Revision::new), "{value}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Filling the copy: everything that etcd has at one revision, as changes of what the engine has.
+//!
+//! The same for an empty engine and for one that is too far behind for the stream: states are taken over by ascending
+//! revision, what is gone is deleted, what was deleted and made again is both. Afterwards history before that revision is
+//! forgotten, so that watches that would miss what happened in between are told to begin again.
+//!
+//! Memory: what differs is held until it is sorted. A start without a copy holds all objects once.
+
+use bytes::Bytes;
+use engine::{ApplyError, EventKind, KeyRange, Revision};
+use etcd::Error;
+use etcd::rpc::{KeyValue, RangeRequest};
+
+use super::apply::Batch;
+use super::{Replica, number, revision};
+
+/// Keys of one page.
+const PAGE_KEYS: i64 = 500;
+
+/// Whether the copy that a server has from before can go on.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Continuation {
+    /// It is a state of this etcd's store, or empty.
+    Fits,
+    /// It is not, and why.
+    Discard(String),
+}
+
+/// Why the copy was not filled.
+#[derive(Debug, thiserror::Error)]
+pub enum FillError {
+    /// etcd did not answer.
+    #[error(transparent)]
+    Etcd(#[from] Error),
+    /// The engine did not take it.
+    #[error("the copy of etcd's store: {0}")]
+    Engine(#[from] ApplyError),
+}
+
+/// The key after all that begin with `prefix`.
+fn end_of(prefix: &str) -> Bytes {
+    KeyRange::prefix(prefix.as_bytes()).end.unwrap_or_else(|| Bytes::from_static(b"\0"))
+}
+
+impl Replica {
+    /// Compares the copy from before with etcd: its revision, and the newest change that it knows.
+    ///
+    /// # Errors
+    /// etcd did not answer.
+    pub async fn continuation(&self) -> Result<Continuation, Error> {
+        let had = self.engine.revision();
+        let newest = self.newest().await?;
+        if had == Revision::ZERO {
+            return Ok(Continuation::Fits);
+        }
+        if newest < had {
+            return Ok(Continuation::Discard(format!("etcd is at revision {newest}, the copy at {had}")));
+        }
+        let before = Revision::new(had.get() - 1);
+        let Ok(mut tail) = self.engine.tail(before, Bytes::new()) else {
+            return Ok(Continuation::Discard("the copy has no history".to_owned()));
+        };
+        let Ok(events) = tail.next(1).await else {
+            return Ok(Continuation::Discard("the newest change of the copy cannot be read".to_owned()));
+        };
+        for event in events.iter().filter(|event| event.revision == had) {
+            let Some((key, _)) = self.keys.of(&event.key) else { continue };
+            let request =
+                RangeRequest { key, revision: number(had), keys_only: true, ..RangeRequest::default() };
+            let found = match self.client.range(&request).await {
+                Ok(found) => found.kvs.first().map(|kv| revision(kv.mod_revision)),
+                Err(error) if error.is_compacted() => continue,
+                Err(error) => return Err(error),
+            };
+            let wanted = (event.kind == EventKind::Put).then_some(had);
+            if found != wanted {
+                return Ok(Continuation::Discard(format!("etcd had another change at revision {had}")));
+            }
+        }
+        Ok(Continuation::Fits)
+    }
+
+    /// Makes the engine what etcd is at its newest revision, which is returned.
+    ///
+    /// # Errors
+    /// See [`FillError`]. What was applied until then is right.
+    pub async fn fill(&self) -> Result<Revision, FillError> {
+        let had = self.engine.revision();
+        let (states, at) = self.differing().await?;
+        let mut batch = Batch::new(self);
+        // What is gone is taken away last; but before a key that was made again, just before that.
+        let mut steps: Vec<(Revision, Step)> = Vec::new();
+        for kv in states.changed {
+            let created = revision(kv.create_revision);
+            if let Some(key) = self.keys.place(&kv.key).key()
+                && self.engine.snapshot().get(key).is_some_and(|entry| entry.created() != created)
+            {
+                let before = Revision::new(created.get().saturating_sub(1)).max(had.next());
+                steps.push((before, Step::Remove(key.clone())));
+            }
+            steps.push((revision(kv.mod_revision), Step::Put(kv)));
+        }
+        steps.extend(states.gone.into_iter().map(|key| (at, Step::Remove(key))));
+        steps.sort_by_key(|(revision, _)| *revision);
+        let mut steps = steps.into_iter().peekable();
+        while let Some((revision, step)) = steps.next() {
+            let mut same = vec![step];
+            while let Some((_, step)) = steps.next_if(|(next, _)| *next == revision) {
+                same.push(step);
+            }
+            let bytes = same.iter().map(Step::bytes).sum();
+            batch.make_room(same.len() + 1, bytes).await?;
+            let mut has_record = false;
+            for step in same {
+                has_record |= match step {
+                    Step::Put(kv) => batch.put(revision, &kv),
+                    Step::Remove(key) => batch.remove(revision, key),
+                };
+            }
+            if !has_record {
+                batch.mark(revision);
+            }
+        }
+        batch.apply().await?;
+        if self.engine.revision() < at {
+            batch.mark(at);
+            batch.apply().await?;
+        }
+        if had < at {
+            // What happened before is not all there: a watch from there would miss deletes. Fails where it is forgotten already.
+            let _ = self.engine.compact(at).await;
+        }
+        Ok(at)
+    }
+
+    /// What etcd has at its newest revision that the engine has not, and the other way round.
+    async fn differing(&self) -> Result<(Differing, Revision), Error> {
+        let end = end_of(self.keys.prefix());
+        let mut key = Bytes::copy_from_slice(self.keys.prefix().as_bytes());
+        let (mut at, mut limit) = (0, PAGE_KEYS);
+        let mut changed = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        loop {
+            let request = RangeRequest {
+                key: key.clone(),
+                range_end: end.clone(),
+                limit,
+                revision: at,
+                ..RangeRequest::default()
+            };
+            let page = match self.client.range(&request).await {
+                // A page of very large values: fewer at once.
+                Err(Error::Malformed(_)) if limit > 1 => {
+                    limit = (limit / 4).max(1);
+                    continue;
+                }
+                page => page?,
+            };
+            if at == 0 {
+                at = page.header.unwrap_or_default().revision;
+            }
+            let snapshot = self.engine.snapshot();
+            let Some(last) = page.kvs.last().map(|kv| kv.key.clone()) else { break };
+            for kv in page.kvs {
+                let place = self.keys.place(&kv.key);
+                let Some(ours) = place.key() else { continue };
+                let known = snapshot.get(ours).map(|entry| entry.revision());
+                seen.insert(ours.clone());
+                if known != Some(revision(kv.mod_revision)) {
+                    // The page goes; what stays must not hold on to it.
+                    changed.push(KeyValue { value: Bytes::copy_from_slice(&kv.value), ..kv });
+                }
+            }
+            if !page.more {
+                break;
+            }
+            key = [&last[..], b"\0"].concat().into();
+        }
+        let snapshot = self.engine.snapshot();
+        let is_gone = |key: &Bytes| !seen.contains(key) && self.keys.of(key).is_some();
+        let entries = snapshot.range(KeyRange::all()).map(|entry| entry.key().clone());
+        let gone = entries.filter(is_gone).collect();
+        Ok((Differing { changed, gone }, revision(at)))
+    }
+}
+
+struct Differing {
+    changed: Vec<KeyValue>,
+    gone: Vec<Bytes>,
+}
+
+enum Step {
+    Put(KeyValue),
+    Remove(Bytes),
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        match self {
+            // The engine's form may be longer.
+            Step::Put(kv) => 2 * kv.value.len(),
+            Step::Remove(_) => 0,
+        }
+    }
+}

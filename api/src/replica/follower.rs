@@ -1,0 +1,154 @@
+//! Following etcd: one stream of all changes, begun anew whenever it ends, from the revision after the engine's newest.
+//!
+//! ```text
+//! stream ─ events ─► whole revisions ─► engine
+//!   ├ compacted ─► fill, and watches that missed something begin again
+//!   ├ broken, cancelled, silent ─► another member, after a pause
+//!   └ another cluster, an older revision, changes that do not continue ours ─► the copy is broken
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use engine::{ApplyError, Refusal, Revision};
+use etcd::rpc::{EVENT_PUT, Event, WatchCreateRequest, WatchResponse};
+use etcd::{Error, WatchEnd};
+
+use super::apply::{Batch, by_revision};
+use super::compaction;
+use super::fill::FillError;
+use super::{Replica, number};
+
+/// First and longest pause before a stream is begun anew.
+const PAUSE: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
+
+/// Every key: the start of the key space, and its end.
+const FIRST_KEY: &[u8] = b"\0";
+
+/// Why following ended for a moment, or for good.
+enum Trouble {
+    Stream(WatchEnd),
+    Apply(ApplyError),
+    Silent,
+}
+
+impl Replica {
+    /// Follows etcd until the copy is broken or the engine is closed.
+    pub async fn follow(self: Arc<Self>) {
+        let mut pause = PAUSE.0;
+        loop {
+            let before = self.engine.revision();
+            let trouble = self.follow_stream().await;
+            if self.engine.revision() > before {
+                pause = PAUSE.0;
+            }
+            match trouble {
+                Trouble::Apply(ApplyError::Closed) => return,
+                Trouble::Apply(ApplyError::Refused(Refusal::DiskFull)) => {
+                    self.note("the disk of the copy is full");
+                }
+                Trouble::Apply(error) => {
+                    return self.break_off(format!("etcd's changes do not continue the copy: {error}"));
+                }
+                Trouble::Stream(WatchEnd::Failed(error @ Error::OtherCluster { .. })) => {
+                    return self.break_off(error.to_string());
+                }
+                Trouble::Stream(WatchEnd::Compacted(oldest)) => {
+                    tracing::warn!(
+                        oldest,
+                        copy = number(before),
+                        "the stream is compacted, filling the copy"
+                    );
+                    match self.fill().await {
+                        Ok(_) => continue,
+                        Err(FillError::Engine(ApplyError::Closed)) => return,
+                        Err(FillError::Engine(error)) => {
+                            return self.break_off(format!("the copy cannot be filled: {error}"));
+                        }
+                        Err(FillError::Etcd(error)) => self.note(&error.to_string()),
+                    }
+                }
+                Trouble::Stream(end) => self.note(&end.to_string()),
+                Trouble::Silent => self.note("etcd is ahead of its stream"),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE.1);
+        }
+    }
+
+    fn note(&self, trouble: &str) {
+        tracing::warn!(trouble, "following etcd is interrupted");
+        *self.trouble.lock() = Some(trouble.to_owned());
+    }
+
+    /// One stream, to its end.
+    async fn follow_stream(&self) -> Trouble {
+        let request = WatchCreateRequest {
+            key: Bytes::from_static(FIRST_KEY),
+            range_end: Bytes::from_static(FIRST_KEY),
+            start_revision: number(self.engine.revision().next()),
+            progress_notify: true,
+            fragment: true,
+        };
+        let mut stream = match self.client.watch(request).await {
+            Ok(stream) => stream,
+            Err(error) => return Trouble::Stream(error.into()),
+        };
+        // The first response is etcd's word that the stream is begun.
+        match tokio::time::timeout(self.client.deadline(), stream.next()).await {
+            Ok(Ok(first)) => {
+                if let Err(error) = self.take_in(&first).await {
+                    return Trouble::Apply(error);
+                }
+            }
+            Ok(Err(end)) => {
+                stream.leave_member().await;
+                return Trouble::Stream(end);
+            }
+            Err(_) => {
+                stream.leave_member().await;
+                return Trouble::Stream(Error::Lost("no stream in time".into()).into());
+            }
+        }
+        *self.trouble.lock() = None;
+        loop {
+            let response = tokio::select! {
+                response = stream.next() => response,
+                () = self.stalled.notified() => {
+                    stream.leave_member().await;
+                    return Trouble::Silent;
+                }
+            };
+            match response {
+                Ok(response) => {
+                    if let Err(error) = self.take_in(&response).await {
+                        return Trouble::Apply(error);
+                    }
+                }
+                Err(end) => {
+                    stream.leave_member().await;
+                    return Trouble::Stream(end);
+                }
+            }
+        }
+    }
+
+    /// Applies the events of a response, whole revisions in order.
+    async fn take_in(&self, response: &WatchResponse) -> Result<(), ApplyError> {
+        let had = self.engine.revision();
+        let revisions: BTreeMap<Revision, Vec<&Event>> = by_revision(&response.events);
+        let mut batch = Batch::new(self);
+        for (at, events) in revisions.range(had.next()..) {
+            batch.events(*at, events).await?;
+        }
+        batch.apply().await?;
+        let compacted = response.events.iter().filter(|event| event.kind == EVENT_PUT);
+        let compacted = compacted.filter_map(|event| compaction::told(event.kv.as_ref()?)).max();
+        if let Some(revision) = compacted {
+            compaction::follow(&self.engine, revision);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,265 @@
+//! Objects kept in etcd: the checked flags, and the copy that the server keeps of them (docs/api/etcd.md).
+//!
+//! The copy is in the data directory, beside a file that says which cluster of etcd it is of. It is thrown away when it does
+//! not fit etcd any more; nothing is lost with it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::etcd::{Client, Config as ClientConfig, Endpoint, Tls};
+use anyhow::{Context, anyhow, bail};
+use api::allocation::Ports;
+use api::naming::Naming;
+use api::replica::{Continuation, Replica};
+use engine::Engine;
+
+use crate::config::read;
+use crate::files;
+use crate::flags::EtcdFlags;
+
+/// Directory of the copy.
+const COPY_DIR: &str = "etcd-copy";
+
+/// File that says which cluster the copy is of.
+const CLUSTER_FILE: &str = "etcd-cluster";
+
+/// How long one call of etcd may take, with all its attempts.
+const CALL_DEADLINE: Duration = Duration::from_secs(10);
+
+/// How long the start waits for etcd, and its pauses.
+const START_WAIT: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1));
+
+/// The one form of objects of built-in types.
+const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
+
+/// The etcd that objects are kept in.
+#[derive(Clone)]
+pub struct EtcdConfig {
+    endpoints: Vec<Endpoint>,
+    tls: Option<Tls>,
+    prefix: String,
+    /// How often it is compacted; zero: not by this server.
+    pub compaction_interval: Duration,
+    /// How long health checks wait for it.
+    pub check_timeout: Duration,
+}
+
+impl std::fmt::Debug for EtcdConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EtcdConfig").field("endpoints", &self.endpoints).finish_non_exhaustive()
+    }
+}
+
+impl EtcdConfig {
+    /// Checks the flags, reading the files they name; `None` without endpoints.
+    ///
+    /// # Errors
+    /// One that fits one line.
+    pub fn from_flags(flags: &EtcdFlags) -> anyhow::Result<Option<EtcdConfig>> {
+        let urls: Vec<&str> =
+            flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
+        check_overrides(&flags.etcd_servers_overrides, !urls.is_empty())?;
+        if urls.is_empty() {
+            return Ok(None);
+        }
+        let endpoints = urls.into_iter().map(Endpoint::parse).collect::<Result<Vec<_>, _>>();
+        let endpoints = endpoints.map_err(|why| anyhow!("--etcd-servers: {why}"))?;
+        if flags.storage_media_type != MEDIA_TYPE {
+            bail!(
+                "--storage-media-type {:?} is not supported: objects are kept as {MEDIA_TYPE}",
+                flags.storage_media_type
+            );
+        }
+        let client = match (&flags.etcd_certfile, &flags.etcd_keyfile) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => {
+                Some((read("--etcd-certfile", certificate)?, read("--etcd-keyfile", key)?))
+            }
+            (Some(_), None) => bail!("--etcd-certfile needs --etcd-keyfile"),
+            (None, Some(_)) => bail!("--etcd-keyfile needs --etcd-certfile"),
+        };
+        let client = client.as_ref().map(|(certificate, key)| (&certificate[..], &key[..]));
+        let tls = match &flags.etcd_cafile {
+            Some(path) => {
+                let tls = Tls::new(&read("--etcd-cafile", path)?, client);
+                Some(tls.map_err(|why| anyhow!("--etcd-cafile {}: {why}", path.display()))?)
+            }
+            None if endpoints.iter().any(|endpoint| endpoint.tls) => {
+                bail!("--etcd-servers with https:// needs --etcd-cafile")
+            }
+            None => None,
+        };
+        if flags.etcd_prefix.trim_matches('/').is_empty() {
+            bail!("--etcd-prefix must not be empty");
+        }
+        let check_timeout = flags.etcd_healthcheck_timeout.min(flags.etcd_readycheck_timeout);
+        if check_timeout.is_zero() {
+            bail!("--etcd-healthcheck-timeout and --etcd-readycheck-timeout must be positive");
+        }
+        Ok(Some(EtcdConfig {
+            endpoints,
+            tls,
+            prefix: flags.etcd_prefix.clone(),
+            compaction_interval: flags.etcd_compaction_interval,
+            check_timeout,
+        }))
+    }
+
+    /// Opens the copy and brings it up to etcd. `open` opens an engine that follows in a directory.
+    ///
+    /// # Errors
+    /// etcd cannot be reached for a minute, or the copy not be kept.
+    pub async fn open(
+        &self,
+        data_dir: &Path,
+        naming: &'static Naming,
+        ports: &Ports,
+        open: impl Fn(&Path) -> anyhow::Result<Engine>,
+    ) -> anyhow::Result<(Engine, Arc<Replica>)> {
+        let config = ClientConfig {
+            endpoints: self.endpoints.clone(),
+            tls: self.tls.clone(),
+            deadline: CALL_DEADLINE,
+        };
+        let client = Client::new(config);
+        let (dir, cluster_file) = (data_dir.join(COPY_DIR), data_dir.join(CLUSTER_FILE));
+        let mut engine = open(&dir)?;
+        let mut replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
+        let continuation = self.asked(|| replica.continuation()).await?;
+        let cluster = format!("{:016x} {}\n", client.cluster(), self.prefix);
+        let known = files::read_if_there(&cluster_file)?;
+        let other =
+            known.as_deref() != Some(cluster.as_bytes()) && engine.revision() > engine::Revision::ZERO;
+        let why = match continuation {
+            Continuation::Discard(why) => Some(why),
+            Continuation::Fits if other => {
+                Some("it is of another cluster, or under another prefix".to_owned())
+            }
+            Continuation::Fits => None,
+        };
+        if let Some(why) = why {
+            tracing::warn!(why, "the copy of etcd's store is filled anew");
+            engine.close().await;
+            drop(replica);
+            drop(engine);
+            std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+            engine = open(&dir)?;
+            replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
+        }
+        files::write_private(&cluster_file, cluster.as_bytes())?;
+        if engine.revision() == engine::Revision::ZERO {
+            let at = self.asked(|| replica.fill()).await?;
+            tracing::info!(
+                cluster = format!("{:x}", client.cluster()),
+                revision = at.get(),
+                keys = engine.stats().keys,
+                "the copy of etcd's store is filled"
+            );
+        }
+        Ok((engine, Arc::new(replica)))
+    }
+
+    /// Waits until the copy, which is followed, has what etcd has now.
+    ///
+    /// # Errors
+    /// It does not for a minute.
+    pub async fn caught_up(&self, replica: &Replica) -> anyhow::Result<()> {
+        let from = replica.revision();
+        self.asked(|| async { replica.current().await.map_err(|status| io::Error::other(status.message)) })
+            .await?;
+        tracing::info!(
+            from = from.get(),
+            revision = replica.revision().get(),
+            "the copy of etcd's store is up to date"
+        );
+        Ok(())
+    }
+
+    /// Asks again while etcd cannot be reached, for a while.
+    async fn asked<T, E, F>(&self, ask: impl Fn() -> F) -> anyhow::Result<T>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+        F: Future<Output = Result<T, E>>,
+    {
+        let until = tokio::time::Instant::now() + START_WAIT.0;
+        loop {
+            match ask().await {
+                Ok(answer) => return Ok(answer),
+                Err(error) if tokio::time::Instant::now() < until => {
+                    tracing::warn!(%error, "waiting for etcd");
+                    tokio::time::sleep(START_WAIT.1).await;
+                }
+                Err(error) => return Err(error).context("etcd"),
+            }
+        }
+    }
+}
+
+/// Has the next start fill a new copy.
+///
+/// # Errors
+/// The file cannot be removed.
+pub fn forget_cluster(data_dir: &Path) -> io::Result<()> {
+    match std::fs::remove_file(data_dir.join(CLUSTER_FILE)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// `group/resource#url;url`, as upstream reads it. One etcd holds all resources here, whose revisions are one sequence.
+fn check_overrides(overrides: &[String], has_etcd: bool) -> anyhow::Result<()> {
+    for text in overrides.iter().filter(|text| !text.is_empty()) {
+        let wrong = || {
+            anyhow!(
+                "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
+            )
+        };
+        let (resource, servers) = text.split_once('#').ok_or_else(wrong)?;
+        if resource.split('/').count() != 2 || servers.split(';').any(|url| Endpoint::parse(url).is_err()) {
+            return Err(wrong());
+        }
+        if has_etcd {
+            bail!(
+                "--etcd-servers-overrides is not supported: all resources share one etcd, and its revisions"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flags;
+    use std::ffi::OsString;
+
+    #[test]
+    fn endpoints_and_what_goes_with_them_are_checked() {
+        let missing = "No such file or directory (os error 2)";
+        for (line, want) in [
+            ("", Ok(None)),
+            ("--etcd-servers=http://127.0.0.1:2379,http://b", Ok(Some(2))),
+            ("--etcd-servers=b:2379", Err("--etcd-servers: endpoint \"b:2379\": no http:// or https:// URL")),
+            ("--etcd-servers=https://b", Err("--etcd-servers with https:// needs --etcd-cafile")),
+            ("--etcd-servers=https://b --etcd-cafile=none", Err(missing)),
+            ("--etcd-servers=http://b --etcd-certfile=none", Err("--etcd-certfile needs --etcd-keyfile")),
+            ("--etcd-servers=http://b --etcd-prefix=/", Err("--etcd-prefix must not be empty")),
+            ("--etcd-servers=http://b --storage-media-type=application/json", Err("is not supported")),
+            ("--etcd-servers-overrides=/events#http://c", Ok(None)),
+            ("--etcd-servers-overrides=events", Err("invalid, must be of format")),
+            ("--etcd-servers=http://b --etcd-servers-overrides=/events#http://c", Err("share one etcd")),
+            ("--etcd-servers=http://b --etcd-healthcheck-timeout=0s", Err("must be positive")),
+        ] {
+            let words = std::iter::once("cluster-apiserver").chain(line.split_whitespace());
+            let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
+            let got = EtcdConfig::from_flags(&flags.etcd);
+            match (got, want) {
+                (Ok(got), Ok(want)) => assert_eq!(got.map(|config| config.endpoints.len()), want, "{line}"),
+                (Err(got), Err(want)) => assert!(format!("{got:#}").contains(want), "{line}: {got:#}"),
+                (got, want) => panic!("{line}: {got:?}, not {want:?}"),
+            }
+        }
+    }
+}

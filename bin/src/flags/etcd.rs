@@ -1,0 +1,53 @@
+//! Flags of etcd, as kube-apiserver has them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::duration;
+
+// Not a documentation comment: clap would use it as the description of the whole command line.
+#[derive(Clone, Debug, Args)]
+pub struct EtcdFlags {
+    /// Endpoints of etcd (scheme://host:port, separated by commas). With them objects are kept in etcd, which several servers may
+    /// share; without, in a store of the server's own.
+    #[arg(long, value_name = "URLS", value_delimiter = ',')]
+    pub etcd_servers: Vec<String>,
+
+    /// Start of all keys in etcd.
+    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
+    pub etcd_prefix: String,
+
+    /// Authorities (PEM) that the certificates of etcd are verified against.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_cafile: Option<PathBuf>,
+
+    /// Client certificate (PEM) shown to etcd.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_certfile: Option<PathBuf>,
+
+    /// Private key (PEM) of --etcd-certfile.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_keyfile: Option<PathBuf>,
+
+    /// Resources kept in another etcd (group/resource#urls); none can be.
+    #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
+    pub etcd_servers_overrides: Vec<String>,
+
+    /// How often etcd is compacted; 0: by others.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    pub etcd_compaction_interval: Duration,
+
+    /// How long the health check waits for etcd.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    pub etcd_healthcheck_timeout: Duration,
+
+    /// How long the readiness check waits for etcd.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    pub etcd_readycheck_timeout: Duration,
+
+    /// How objects of built-in types are kept in etcd: application/vnd.kubernetes.protobuf.
+    #[arg(long, value_name = "TYPE", default_value = "application/vnd.kubernetes.protobuf")]
+    pub storage_media_type: String,
+}

@@ -1,0 +1,182 @@
+//! An etcd of the tests: members on loopback, each in a directory of its own, that can be stopped, killed and started again.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use etcd::rpc::{KeyValue, PutRequest, RangeRequest, Request, TxnRequest};
+use etcd::{Client, Config, Endpoint};
+use rustix::process::{Pid, Signal, kill_process};
+use tests::{Options, PATIENCE, Server, TempDir};
+
+/// A cluster; its processes end with it.
+pub struct Etcd {
+    members: Vec<Member>,
+    client: Client,
+}
+
+struct Member {
+    directory: TempDir,
+    arguments: Vec<String>,
+    url: String,
+    child: Option<Child>,
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
+    listener.local_addr().expect("a listener has an address").port()
+}
+
+/// The binary; `None`, after a word about it, where there is none.
+fn binary() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let found = std::env::split_paths(&path).map(|dir| dir.join("etcd")).find(|file| file.is_file());
+    if found.is_none() {
+        eprintln!("skipped: etcd not found");
+    }
+    found
+}
+
+impl Etcd {
+    /// Starts a cluster of so many members and waits until it answers.
+    pub async fn start(members: usize) -> Option<Etcd> {
+        Etcd::start_with(members, &[]).await
+    }
+
+    /// The same with further flags.
+    pub async fn start_with(members: usize, flags: &[&str]) -> Option<Etcd> {
+        let binary = binary()?;
+        let ports: Vec<(u16, u16)> = (0..members).map(|_| (free_port(), free_port())).collect();
+        let peers: Vec<String> = ports
+            .iter()
+            .enumerate()
+            .map(|(at, (_, peer))| format!("m{at}=http://127.0.0.1:{peer}"))
+            .collect();
+        let mut all = Vec::new();
+        for (at, (client, peer)) in ports.iter().enumerate() {
+            let directory = TempDir::new();
+            let (client, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+            let arguments = [
+                ("name", format!("m{at}")),
+                ("data-dir", directory.path().join("data").display().to_string()),
+                ("listen-client-urls", client.clone()),
+                ("advertise-client-urls", client.clone()),
+                ("listen-peer-urls", peer.clone()),
+                ("initial-advertise-peer-urls", peer),
+                ("initial-cluster", peers.join(",")),
+                ("heartbeat-interval", "50".to_owned()),
+                ("election-timeout", "500".to_owned()),
+            ];
+            let arguments = arguments.into_iter().map(|(name, value)| format!("--{name}={value}"));
+            let arguments = arguments.chain(flags.iter().map(|flag| (*flag).to_owned())).collect();
+            let mut member = Member { directory, arguments, url: client, child: None };
+            member.start(&binary);
+            all.push(member);
+        }
+        let endpoints = all.iter().map(|member| Endpoint::parse(&member.url).expect("a URL")).collect();
+        let client = Client::new(Config { endpoints, tls: None, deadline: Duration::from_secs(5) });
+        let etcd = Etcd { members: all, client };
+        etcd.answers().await;
+        Some(etcd)
+    }
+
+    /// Waits until a quorum read is answered.
+    pub async fn answers(&self) {
+        let until = std::time::Instant::now() + PATIENCE;
+        let request = RangeRequest { key: "x".into(), ..RangeRequest::default() };
+        while let Err(error) = self.client.range(&request).await {
+            assert!(std::time::Instant::now() < until, "{error}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// A client of all members.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The value of `--etcd-servers`.
+    pub fn urls(&self) -> String {
+        self.members.iter().map(|member| member.url.as_str()).collect::<Vec<_>>().join(",")
+    }
+
+    /// Starts a server on this etcd.
+    pub async fn server(&self, flags: &[&str]) -> Server {
+        Server::start(self.options(flags)).await
+    }
+
+    /// The options of a server on this etcd.
+    pub fn options(&self, flags: &[&str]) -> Options {
+        let mut all = vec![format!("--etcd-servers={}", self.urls())];
+        all.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        Options { flags: all, ..Options::default() }
+    }
+
+    /// Kills a member.
+    pub fn kill(&mut self, member: usize) {
+        self.members[member].kill();
+    }
+
+    /// Starts a member again on what it has.
+    pub fn restart(&mut self, member: usize) {
+        let binary = binary().expect("it was found before");
+        self.members[member].start(&binary);
+    }
+
+    /// Has a member begin anew with nothing, as if it were another cluster's.
+    pub fn wipe(&mut self, member: usize) {
+        self.kill(member);
+        let data = self.members[member].directory.path().join("data");
+        std::fs::remove_dir_all(data).expect("the directory is there");
+        self.restart(member);
+    }
+
+    /// Stops all members where they are, or lets them go on.
+    pub fn pause(&self, paused: bool) {
+        let signal = if paused { Signal::STOP } else { Signal::CONT };
+        for member in &self.members {
+            let Some(child) = &member.child else { continue };
+            let pid = Pid::from_raw(child.id().cast_signed()).expect("a child has a pid");
+            kill_process(pid, signal).expect("the signal can be sent");
+        }
+    }
+
+    /// Puts a key and returns its revision.
+    pub async fn put(&self, key: &str, value: Vec<u8>) -> i64 {
+        let put = PutRequest { key: key.to_owned().into(), value: value.into(), lease: 0 };
+        let request = TxnRequest { success: vec![Request::Put(put).into()], ..TxnRequest::default() };
+        let answer = self.client.txn(&request).await.expect("etcd takes a put");
+        answer.header.expect("an answer has a header").revision
+    }
+
+    /// Reads a key.
+    pub async fn get(&self, key: &str) -> Option<KeyValue> {
+        let request = RangeRequest { key: key.to_owned().into(), ..RangeRequest::default() };
+        self.client.range(&request).await.expect("etcd answers").kvs.into_iter().next()
+    }
+}
+
+impl Member {
+    fn start(&mut self, binary: &PathBuf) {
+        let log = std::fs::File::options().create(true).append(true).open(self.directory.path().join("log"));
+        let log = log.expect("the directory is writable");
+        let mut command = Command::new(binary);
+        command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.child = Some(command.spawn().expect("etcd runs"));
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // A stopped process is killed all the same.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
