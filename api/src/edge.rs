@@ -163,11 +163,17 @@ mod tests {
     #[test]
     fn connections_end_by_chance_and_for_clients_without_a_name() {
         let head = head("GET", "/api", &[]);
-        for (goaway_chance, is_anonymous, ends) in [(0.0, false, false), (1.1, false, true), (0.0, true, true)] {
+        for (goaway_chance, is_anonymous, ends) in
+            [(0.0, false, false), (1.1, false, true), (0.0, true, true)]
+        {
             let settings = Settings { goaway_chance, ..Settings::default() };
             let mut response = respond_text(StatusCode::OK, "");
             settings.complete(&head, is_anonymous, &mut response);
-            assert_eq!(response.extensions().get::<Retire>().is_some(), ends, "{goaway_chance} {is_anonymous}");
+            assert_eq!(
+                response.extensions().get::<Retire>().is_some(),
+                ends,
+                "{goaway_chance} {is_anonymous}"
+            );
         }
     }
 }

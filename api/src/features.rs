@@ -301,10 +301,7 @@ mod tests {
             ("kube:CBORServingAndStorage=true", Ok("CBORServingAndStorage=true")),
             ("APIResponseCompression=false", Ok("APIResponseCompression=false")),
             ("CBORServingAndStorage=false,AllAlpha=true", Ok("AllowUnsafeMalformedObjectDeletion=true")),
-            (
-                "AllBeta=false",
-                Ok("APIResponseCompression=false,ComponentFlagz=false,ComponentStatusz=false"),
-            ),
+            ("AllBeta=false", Ok("APIResponseCompression=false,ComponentFlagz=false,ComponentStatusz=false")),
             ("ConcurrentWatchObjectDecode=true", Ok("")),
             (
                 "DynamicResourceAllocation=false",
@@ -339,9 +336,13 @@ mod tests {
 
     #[test]
     fn gates_without_an_effect_are_shown_as_they_were_set() {
-        let features = Features::parse("AllAlpha=true,KMSv1=true,PodsAPI=false", Releases::default()).unwrap();
+        let features =
+            Features::parse("AllAlpha=true,KMSv1=true,PodsAPI=false", Releases::default()).unwrap();
         let all = features.all();
-        assert!(all.windows(2).all(|pair| pair[0].0 < pair[1].0), "names are sorted, and none is there twice");
+        assert!(
+            all.windows(2).all(|pair| pair[0].0 < pair[1].0),
+            "names are sorted, and none is there twice"
+        );
         for (name, want) in [("AllAlpha", true), ("KMSv1", true), ("PodsAPI", false), ("MemoryQoS", true)] {
             assert!(all.iter().any(|(gate, _, open)| *gate == name && *open == want), "{name}");
         }

@@ -174,8 +174,8 @@ impl<'c> Exchange<'c> {
         if let Some(answer) = context.edge().answer(context.naming(), lifecycle.stage(), &self.head) {
             return Err(Box::new(answer));
         }
-        let is_awaited = !info.is_long_running()
-            || info.verb == Verb::Watch && !context.limits().watch_grace.is_zero();
+        let is_awaited =
+            !info.is_long_running() || info.verb == Verb::Watch && !context.limits().watch_grace.is_zero();
         Ok((context.edge().refuses_when_leaving && is_awaited).then(|| lifecycle.enter()))
     }
 
@@ -462,7 +462,10 @@ impl<'c> Exchange<'c> {
             ("http.response.status_code", response.status().as_str().to_owned()),
             ("audit-id", text(self.audit_id.as_bytes())),
             ("enduser.id", self.user.as_ref().map_or_else(String::new, |user| user.name.clone())),
-            ("user_agent.original", text(self.head.headers.get(USER_AGENT).map_or(b"", |agent| agent.as_bytes()))),
+            (
+                "user_agent.original",
+                text(self.head.headers.get(USER_AGENT).map_or(b"", |agent| agent.as_bytes())),
+            ),
         ];
         let lost = trace.end(name, attributes, response.status().is_server_error());
         self.context.metrics().spans_dropped.add(lost);

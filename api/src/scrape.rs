@@ -144,7 +144,8 @@ fn build(page: &mut Page<'_>) {
         ]
         .into_iter(),
     );
-    let versions = gauge("version_info", Stability::Alpha, "1; the labels are the releases that this one is like.");
+    let versions =
+        gauge("version_info", Stability::Alpha, "1; the labels are the releases that this one is like.");
     page.family(&versions, Kind::Gauge).number(&labels, 1);
 }
 
@@ -169,7 +170,11 @@ fn process(page: &mut Page<'_>, metrics: &Metrics) {
             ("process_open_fds", "Open files.", usage.open_files),
             ("process_max_fds", "Most open files.", usage.max_files),
             ("process_virtual_memory_max_bytes", "Largest address space.", usage.max_virtual_bytes),
-            ("go_goroutines", "Tasks of the runtime that have not ended; there are no goroutines.", usage.tasks),
+            (
+                "go_goroutines",
+                "Tasks of the runtime that have not ended; there are no goroutines.",
+                usage.tasks,
+            ),
             ("go_threads", "Threads.", usage.threads),
         ] {
             page.family(&own(name, help), Kind::Gauge).number("", value);

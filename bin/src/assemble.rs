@@ -55,7 +55,8 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
 
     api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
-    let tls = api::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
+    let tls =
+        api::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
     let limits =
         Limits { drain_timeout: config.request_timeout.max(config.watch_grace), ..Limits::default() };
     let serving =

@@ -202,8 +202,8 @@ impl TokenConfig {
         if audiences.is_empty() {
             audiences.clone_from(&issuers);
         }
-        let signing_key =
-            named(flags.service_account_signing_key_file.take()).context("failed to parse service-account-issuer-key-file")?;
+        let signing_key = named(flags.service_account_signing_key_file.take())
+            .context("failed to parse service-account-issuer-key-file")?;
         if let Some(file) = &signing_key {
             SigningKey::from_pem(&file.bytes)
                 .with_context(|| format!("--service-account-signing-key-file {}", file.path.display()))?;

@@ -136,7 +136,9 @@ impl Config {
         // Zero is a free port, of which the log tells.
         let secure_port = u16::try_from(flags.secure_port).map_err(|_| {
             let port = flags.secure_port;
-            anyhow!("--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
+            anyhow!(
+                "--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+            )
         })?;
         let admission = admission_of(&flags)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {

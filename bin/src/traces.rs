@@ -41,12 +41,14 @@ impl TracingConfig {
     }
 
     fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<TracingConfig> {
-        let undecodable =
-            |why: String| anyhow!("failed to read tracing config: unable to decode tracing configuration data: {why}");
+        let undecodable = |why: String| {
+            anyhow!("failed to read tracing config: unable to decode tracing configuration data: {why}")
+        };
         let document = yaml::parse(bytes).map_err(|error| undecodable(error.to_string()))?.value;
         let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
         let group = naming.group("apiserver.config", true);
-        let is_known = ["v1", "v1beta1", "v1alpha1"].iter().any(|known| version == format!("{group}/{known}"));
+        let is_known =
+            ["v1", "v1beta1", "v1alpha1"].iter().any(|known| version == format!("{group}/{known}"));
         if kind != "TracingConfiguration" || !is_known {
             let scheme = naming.own("apiserver/pkg/server/options/tracing.go:49");
             return Err(undecodable(format!(
@@ -57,12 +59,17 @@ impl TracingConfig {
         }
         for (name, _) in document.as_object().into_iter().flat_map(|members| members.iter()) {
             if !["kind", "apiVersion", "endpoint", "samplingRatePerMillion"].contains(&name) {
-                return Err(undecodable(format!("strict decoding error: unknown field {}", auth::go::quote(name))));
+                return Err(undecodable(format!(
+                    "strict decoding error: unknown field {}",
+                    auth::go::quote(name)
+                )));
             }
         }
         let per_million = document.get("samplingRatePerMillion").and_then(Value::as_i64).unwrap_or(0);
         if per_million < 0 {
-            bail!("tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate must be positive");
+            bail!(
+                "tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate must be positive"
+            );
         }
         if per_million > MILLION {
             bail!(
@@ -73,9 +80,14 @@ impl TracingConfig {
         let endpoint = document.str_at(&["endpoint"]);
         let endpoint = if endpoint.is_empty() { ENDPOINT } else { endpoint };
         let endpoint = endpoint.strip_prefix("dns:///").unwrap_or(endpoint);
-        let has_port = endpoint.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+        let has_port = endpoint
+            .rsplit_once(':')
+            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
         if !has_port || endpoint.contains('/') {
-            bail!("tracing.endpoint: Invalid value: {}: must be a host and a port", auth::go::quote(endpoint));
+            bail!(
+                "tracing.endpoint: Invalid value: {}: must be a host and a port",
+                auth::go::quote(endpoint)
+            );
         }
         Ok(TracingConfig { endpoint: endpoint.to_owned(), per_million: u32::try_from(per_million)? })
     }
@@ -102,7 +114,10 @@ mod tests {
             ("HEAD endpoint: https://a:1", Err("must be a host and a port")),
             ("HEAD endpoint: a", Err("must be a host and a port")),
             ("HEAD sampling: 1", Err("unknown field \"sampling\"")),
-            ("kind: ConfigMap\napiVersion: v1", Err("no kind \"ConfigMap\" is registered for version \"v1\"")),
+            (
+                "kind: ConfigMap\napiVersion: v1",
+                Err("no kind \"ConfigMap\" is registered for version \"v1\""),
+            ),
             ("{", Err("unable to decode tracing configuration data: ")),
         ] {
             match (config(text), want) {

@@ -101,7 +101,8 @@ impl Remote {
 /// A server with its scheme, which may be left out where nothing follows the host.
 fn with_scheme(server: &str) -> anyhow::Result<String> {
     let is_whole = |uri: &Uri| {
-        uri.scheme_str().is_some_and(|scheme| !scheme.is_empty()) && uri.host().is_some_and(|host| !host.is_empty())
+        uri.scheme_str().is_some_and(|scheme| !scheme.is_empty())
+            && uri.host().is_some_and(|host| !host.is_empty())
     };
     if server.parse().is_ok_and(|uri| is_whole(&uri)) {
         return Ok(server.to_owned());

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use api::server::{
     BODY_BYTES_MAX, Body, BodyError, ConnectionInfo, Drained, Handler, Limits, Request, Response, Shutdown,
-    read_body, serve, server_config, TlsSettings,
+    TlsSettings, read_body, serve, server_config,
 };
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};

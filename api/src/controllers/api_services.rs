@@ -348,9 +348,11 @@ async fn report(
 ) -> Result<(), Status> {
     let metrics = api.metrics();
     let is_unavailable = status == "False";
-    if metrics.unavailable.of(&[name]).is_some_and(|before| {
-        before.swap(is_unavailable.into(), Ordering::Relaxed) == 0 && is_unavailable
-    }) {
+    if metrics
+        .unavailable
+        .of(&[name])
+        .is_some_and(|before| before.swap(is_unavailable.into(), Ordering::Relaxed) == 0 && is_unavailable)
+    {
         metrics.became_unavailable.count(&[name, reason]);
     }
     let loopback = Loopback::new(api);

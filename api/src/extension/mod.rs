@@ -275,7 +275,8 @@ mod tests {
         let extensions = Extensions::new(Settings::default());
         extensions.configure(&[service("v1", "")]);
         let found = extensions.all().remove(0);
-        let told = || Told { resources: parse(br#"{"resources":[]}"#).ok(), openapi: Some("/o?hash=1".to_owned()) };
+        let told =
+            || Told { resources: parse(br#"{"resources":[]}"#).ok(), openapi: Some("/o?hash=1".to_owned()) };
         assert!(found.found(true, told()));
         assert!(!found.found(true, told()));
         assert!(found.has_openapi());

@@ -109,7 +109,8 @@ impl<'p> Page<'p> {
         }
         let allowed = self.allowed.filter(|allowed| allowed.is_about(name));
         self.end_family();
-        let mut numbers = Numbers { page: self, name, kind, head: Some((stability, help)), is_disabled, allowed };
+        let mut numbers =
+            Numbers { page: self, name, kind, head: Some((stability, help)), is_disabled, allowed };
         if is_announced(name) {
             numbers.begin();
         }

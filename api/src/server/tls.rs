@@ -19,7 +19,8 @@ use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
 use rustls::{
-    DigitallySignedStruct, DistinguishedName, ProtocolVersion, ServerConfig, SignatureScheme, SupportedCipherSuite,
+    DigitallySignedStruct, DistinguishedName, ProtocolVersion, ServerConfig, SignatureScheme,
+    SupportedCipherSuite,
 };
 
 use crate::clock;

@@ -119,7 +119,9 @@ async fn send(endpoint: &str, kept: &mut Option<Sender>, body: Vec<u8>) -> Resul
     let status = in_head.or_else(|| body.trailers()?.get("grpc-status").cloned());
     match status {
         Some(status) if status == "0" => Ok(()),
-        Some(status) => Err(format!("the collector answered status {}", String::from_utf8_lossy(status.as_bytes()))),
+        Some(status) => {
+            Err(format!("the collector answered status {}", String::from_utf8_lossy(status.as_bytes())))
+        }
         None => Err("the collector answered without a status".to_owned()),
     }
 }

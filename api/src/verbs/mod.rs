@@ -256,4 +256,3 @@ fn keep_empty(object: &mut Value, given: &Value) {
         _ => {}
     }
 }
-

@@ -69,9 +69,9 @@ fn origin(text: &str) -> Result<Pattern, String> {
     };
     match wrong {
         None => Ok(Pattern::new(text.to_owned())),
-        Some(why) => {
-            Err(format!("--cors-allowed-origins has an invalid regular expression: {why}, help: {ORIGINS_HELP}"))
-        }
+        Some(why) => Err(format!(
+            "--cors-allowed-origins has an invalid regular expression: {why}, help: {ORIGINS_HELP}"
+        )),
     }
 }
 
@@ -135,7 +135,10 @@ mod tests {
             (&[], &[], f64::NAN, "--goaway-chance can not be less than 0 or greater than 0.02"),
         ] {
             let why = settings(origins, directives, chance).err().unwrap_or_default();
-            assert!(why.contains(want) && why.is_empty() == want.is_empty(), "{origins:?} {directives:?}: {why}");
+            assert!(
+                why.contains(want) && why.is_empty() == want.is_empty(),
+                "{origins:?} {directives:?}: {why}"
+            );
         }
     }
 }

@@ -41,7 +41,9 @@ impl MetricsFlags {
             let bytes = read(MANIFEST, path)?;
             let document = yaml::parse(&bytes).with_context(|| format!("{MANIFEST} {}", path.display()))?;
             let members = document.value.as_object().cloned().unwrap_or_default();
-            let texts = members.iter().map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()));
+            let texts = members
+                .iter()
+                .map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()));
             pairs.extend(texts);
         }
         for given in &self.allow_metric_labels {
