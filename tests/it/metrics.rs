@@ -141,9 +141,12 @@ fn labels(series: &str) -> BTreeSet<&str> {
     names.filter(|name| *name != "le").collect()
 }
 
-/// What a page says of its families: kind, stability, labels and bounds.
-fn families(page: &str) -> BTreeMap<&str, (&str, &str, BTreeSet<&str>, Vec<&str>)> {
-    let mut found: BTreeMap<&str, (&str, &str, BTreeSet<&str>, Vec<&str>)> = BTreeMap::new();
+/// What a page says of a family: kind, stability, labels and bounds.
+type Family<'p> = (&'p str, &'p str, BTreeSet<&'p str>, Vec<&'p str>);
+
+/// What a page says of its families.
+fn families(page: &str) -> BTreeMap<&str, Family<'_>> {
+    let mut found: BTreeMap<&str, Family<'_>> = BTreeMap::new();
     let (mut stability, mut name) = ("-", "");
     for line in page.lines() {
         if let Some((_, help)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
