@@ -226,6 +226,7 @@ mod tests {
             ("", "pods", "xPOwRZ+Yhw8="),
             ("apps", "deployments", "8aSe+NMegvE="),
             ("admissionregistration.k8s.io", "mutatingadmissionpolicies", "LYmCf+UMVdg="),
+            ("apiextensions.k8s.io", "customresourcedefinitions", "jfWCUB31mvA="),
         ] {
             let resource = registry.resource(group, "v1", plural).unwrap();
             let hashed_version = resource.table.behavior.hashed_version;

@@ -125,7 +125,7 @@ mod tests {
         let anchored = "regular expression does not pin to start/end of host";
         for (origins, directives, chance, want) in [
             (&["example"][..], &[][..], 0.0, anchored),
-            (&["//example"], &[], 0.0, ""),
+            (&["//example"], &[], 0.0, anchored),
             (&["^https://a$", "//b(:|$)"], &[], 0.02, ""),
             (&["^("], &[], 0.0, "--cors-allowed-origins has an invalid regular expression: error parsing"),
             (&[], &["foo"], 0.0, "--strict-transport-security-directives invalid, allowed values"),

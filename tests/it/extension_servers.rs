@@ -1,0 +1,260 @@
+//! A small API server behind this one: with its own TLS, its own watch and tables; killed, slow, and lying about what it
+//! serves (docs/api/extension-servers.md).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::{Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Frame, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use rcgen::{CertificateParams, KeyPair};
+use rustls::ServerConfig;
+use rustls_pki_types::PrivateKeyDer;
+use serde_json::{Value, json};
+use tests::{Client, Server};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+
+use crate::kubectl::Kubectl;
+
+const GROUP: &str = "small.example.com";
+const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
+const THINGS: &str = "/apis/small.example.com/v1/namespaces/default/things";
+
+/// What the server does.
+const HONEST: u8 = 0;
+const SLOW: u8 = 1;
+const LYING: u8 = 2;
+
+/// How long a slow server takes: longer than this one waits for what it says of itself.
+const DELAY: Duration = Duration::from_secs(30);
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// The server; it ends with this value, and its connections with it.
+struct Extension {
+    port: u16,
+    certificate: String,
+    mode: Arc<AtomicU8>,
+    tasks: JoinHandle<()>,
+}
+
+impl Drop for Extension {
+    fn drop(&mut self) {
+        self.tasks.abort();
+    }
+}
+
+impl Extension {
+    async fn start() -> Extension {
+        let key = KeyPair::generate().unwrap();
+        let made =
+            CertificateParams::new(["small.default.svc".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![made.der().clone()], key)
+            .unwrap();
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let mode = Arc::new(AtomicU8::new(HONEST));
+        let shown = mode.clone();
+        let tasks = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, mode) = (acceptor.clone(), shown.clone());
+                connections.spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let service = service_fn(|request| answer(request, mode.load(Ordering::Relaxed)));
+                    // A client that goes away is no failure of a test.
+                    let server = hyper::server::conn::http1::Builder::new();
+                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+                });
+            }
+        });
+        Extension { port, certificate: made.pem(), mode, tasks }
+    }
+
+    /// Registers it, and waits until it is available.
+    async fn register(&self, client: &Client) {
+        let spec = json!({"type": "ExternalName", "externalName": "localhost"});
+        let service = json!({"metadata": {"name": "small"}, "spec": spec});
+        assert_eq!(client.post("/api/v1/namespaces/default/services", &service).await.status, 201);
+        let api_service = json!({"metadata": {"name": format!("v1.{GROUP}")}, "spec": {
+            "group": GROUP, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+            "caBundle": STANDARD.encode(&self.certificate),
+            "service": {"namespace": "default", "name": "small", "port": self.port},
+        }});
+        let made = client.post(API_SERVICES, &api_service).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+        until(client, "Passed").await;
+    }
+}
+
+/// Waits until the condition of the APIService has a reason, and returns its message.
+async fn until(client: &Client, reason: &str) -> String {
+    let condition = |object: &Value| object["status"]["conditions"][0].clone();
+    let has = |object: Option<&Value>| object.is_some_and(|object| condition(object)["reason"] == reason);
+    let found = client.until(&format!("{API_SERVICES}/v1.{GROUP}"), has).await;
+    let found = found.unwrap_or_else(|| panic!("no condition with the reason {reason}"));
+    condition(&found)["message"].as_str().unwrap_or_default().to_owned()
+}
+
+fn thing(name: &str) -> Value {
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Thing",
+           "metadata": {"name": name, "namespace": "default", "resourceVersion": "7"}, "spec": {"size": 3}})
+}
+
+fn full(value: &Value) -> Body {
+    Full::new(Bytes::from(value.to_string())).boxed()
+}
+
+async fn answer(request: Request<Incoming>, mode: u8) -> Result<Response<Body>, Infallible> {
+    if mode == SLOW {
+        tokio::time::sleep(DELAY).await;
+    }
+    let path = request.uri().path();
+    let query = request.uri().query().unwrap_or_default();
+    let accept = request.headers().get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let version = format!("apis/{GROUP}/v1");
+    let mut code = 200;
+    let body = match path.trim_start_matches('/') {
+        document if document == version && mode == LYING => {
+            full(&json!({"kind": "APIResourceList", "resources": {"no": "list"}, "groupVersion": 7}))
+        }
+        document if document == version => full(&json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{GROUP}/v1"),
+            "resources": [{"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing",
+                           "shortNames": ["th"], "verbs": ["get", "list", "watch"]}],
+        })),
+        "openapi/v3" => full(&json!({"paths": {
+            version.as_str(): {"serverRelativeURL": format!("/openapi/v3/{version}?hash=AB")}}})),
+        document if document == format!("openapi/v3/{version}") => {
+            full(&json!({"openapi": "3.0.0", "info": {"title": "small", "version": "1"}, "paths": {}}))
+        }
+        _ if path.ends_with("/things") && query.contains("watch=") => {
+            let line = |event: Value| Ok::<_, Infallible>(Frame::data(Bytes::from(format!("{event}\n"))));
+            let begin = ["a", "b"].map(|name| line(json!({"type": "ADDED", "object": thing(name)})));
+            BodyExt::boxed(StreamBody::new(stream::iter(begin).chain(stream::pending())))
+        }
+        _ if path.ends_with("/things") && accept.contains("as=Table") => full(&json!({
+            "kind": "Table", "apiVersion": "meta.k8s.io/v1", "metadata": {"resourceVersion": "7"},
+            "columnDefinitions": [{"name": "Name", "type": "string", "format": "name", "description": "", "priority": 0},
+                                  {"name": "Size", "type": "integer", "format": "", "description": "", "priority": 0}],
+            "rows": [{"cells": ["a", 3], "object": {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1",
+                      "metadata": {"name": "a", "namespace": "default"}}}],
+        })),
+        _ if path.ends_with("/things") => {
+            full(&json!({"kind": "ThingList", "apiVersion": format!("{GROUP}/v1"),
+            "metadata": {"resourceVersion": "7"}, "items": [thing("a"), thing("b")]}))
+        }
+        _ if path.ends_with("/things/a") => full(&thing("a")),
+        _ => {
+            code = 404;
+            full(
+                &json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "NotFound", "code": 404}),
+            )
+        }
+    };
+    let response = Response::builder().status(code).header("content-type", "application/json");
+    Ok(response.body(body).unwrap())
+}
+
+/// The freshness of the version in aggregated discovery, and whether its resources are listed.
+async fn discovered(client: &Client) -> (String, bool) {
+    let accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let list = client.send("GET", "/apis", &[("accept", accept)], b"").await.json();
+    let groups = list["items"].as_array().unwrap();
+    let group = groups.iter().find(|group| group["metadata"]["name"] == GROUP).expect("the group is listed");
+    let version = &group["versions"][0];
+    (version["freshness"].as_str().unwrap_or_default().to_owned(), version["resources"].is_array())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_behind_this_one_is_served_as_a_part_of_it() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let extension = Extension::start().await;
+    extension.register(client).await;
+    assert_eq!(discovered(client).await, ("Current".to_owned(), true));
+
+    let mut watch = client.watch(&format!("{THINGS}?watch=1")).await;
+    assert_eq!(watch.expect().await, ("ADDED".to_owned(), "a".to_owned(), "7".to_owned()));
+    assert_eq!(watch.expect().await.1, "b");
+
+    let index = client.get("/openapi/v3").await.json();
+    let url =
+        index["paths"][format!("apis/{GROUP}/v1")]["serverRelativeURL"].as_str().expect("it is in the index");
+    assert_eq!(client.get(url).await.json()["info"]["title"], "small");
+    assert!(index["paths"]["apis/apps/v1"].is_object());
+
+    if let Some(kubectl) = Kubectl::find(&server).await {
+        let shown = kubectl.run("get th", "").await;
+        assert_eq!(shown.out, "NAME   SIZE\na      3\n", "{shown:?}");
+        let shown = kubectl.run("get things.v1.small.example.com a -o jsonpath={.spec.size}", "").await;
+        assert_eq!(shown.out, "3", "{shown:?}");
+        let shown = kubectl.run("api-resources --api-group=small.example.com -o name", "").await;
+        assert_eq!(shown.out, "things.small.example.com\n", "{shown:?}");
+    }
+
+    // It is killed: its watches end, its requests fail at once, and everything else goes on.
+    drop(extension);
+    assert!(watch.next().await.is_none());
+    let failed = client.get(THINGS).await;
+    assert_eq!(failed.status, 503, "{}", failed.text());
+    assert_eq!(client.get("/apis").await.status, 200);
+    assert_eq!(client.get("/api/v1/namespaces").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let extension = Extension::start().await;
+    extension.register(client).await;
+
+    extension.mode.store(LYING, Ordering::Relaxed);
+    // What makes no sense is not shown, and breaks no document.
+    for path in ["/apis", &format!("/apis/{GROUP}"), "/apis/apps/v1"] {
+        assert_eq!(client.get(path).await.status, 200, "{path}");
+    }
+    discovered(client).await;
+
+    extension.mode.store(SLOW, Ordering::Relaxed);
+    let stuck = {
+        let client = client.another();
+        tokio::spawn(async move { client.try_get(THINGS).await })
+    };
+    // Something changes about it, so it is asked again, and does not answer.
+    let patch = json!({"spec": {"versionPriority": 16}});
+    let patched = client.patch(&format!("{API_SERVICES}/v1.{GROUP}"), "merge", &patch).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    let began = Instant::now();
+    for path in ["/apis", "/api", "/api/v1/namespaces", "/apis/apps/v1/deployments"] {
+        assert_eq!(client.get(path).await.status, 200, "{path}");
+    }
+    assert!(began.elapsed() < DELAY / 2, "documents waited for a server that does not answer");
+    let message = until(client, "FailedDiscoveryCheck").await;
+    assert!(message.contains("deadline exceeded"), "{message}");
+    assert_eq!(discovered(client).await.0, "Stale");
+    let page = client.get("/metrics").await.text();
+    let name = format!("name=\"v1.{GROUP}\"");
+    for line in [
+        format!("aggregator_unavailable_apiservice{{{name}}} 1"),
+        format!("aggregator_unavailable_apiservice_total{{{name},reason=\"FailedDiscoveryCheck\"}}"),
+    ] {
+        assert!(page.lines().any(|shown| shown.starts_with(&line)), "{line} is not in\n{page}");
+    }
+    stuck.abort();
+}

@@ -1,0 +1,262 @@
+//! Running the server: nothing is lost on the way out, every request is audited once, and what flags switch
+//! (docs/api/operations.md, docs/api/audit.md).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tests::server::TempDir;
+use tests::{Client, Options, Server};
+use tokio::net::UnixDatagram;
+
+use crate::hook::Hook;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn flags(flags: &[&str]) -> Options {
+    Options { flags: flags.iter().map(|flag| (*flag).to_owned()).collect(), ..Options::default() }
+}
+
+/// Creates objects until the server is gone. Says which were acknowledged, and how often a request that the server took
+/// got no answer.
+async fn create_until_refused(client: Client, writer: usize) -> (Vec<String>, usize) {
+    let (mut acknowledged, mut unanswered) = (Vec::new(), 0);
+    for n in 0.. {
+        let client = client.another();
+        let name = format!("w{writer}-{n}");
+        let body = json!({"metadata": {"name": name}}).to_string();
+        // A connection that is not accepted is no request.
+        if client.connect().await.is_err() {
+            break;
+        }
+        match client.try_send("POST", MAPS, &[("content-type", "application/json")], body.as_bytes()).await {
+            Some(reply) if reply.status == 201 => acknowledged.push(name),
+            Some(reply) if reply.status == 429 => break,
+            Some(reply) => panic!("{} {}", reply.status, reply.text()),
+            // The port closed between the two connections.
+            None if client.connect().await.is_err() => break,
+            None => unanswered += 1,
+        }
+    }
+    (acknowledged, unanswered)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_under_load_fails_no_request_that_was_accepted() {
+    for with_retry_after in [false, true] {
+        let mut server = Server::start(flags(&[
+            "--shutdown-delay-duration=500ms",
+            &format!("--shutdown-send-retry-after={with_retry_after}"),
+        ]))
+        .await;
+        let client = server.client().clone();
+        let mut watch = client.watch(&format!("{MAPS}?watch=1")).await;
+        let writers: Vec<_> =
+            (0..50).map(|n| tokio::spawn(create_until_refused(client.another(), n))).collect();
+        tokio::time::sleep(Duration::from_millis(700)).await;
+        let code = tokio::task::spawn_blocking(move || (server.terminate(), server)).await.unwrap();
+        let (Some(0), mut server) = code else { panic!("{:?}: {}", code.0, code.1.log()) };
+        let mut acknowledged = Vec::new();
+        for outcome in join_all(writers).await {
+            let (names, unanswered) = outcome.unwrap();
+            assert_eq!(unanswered, 0, "with 429: {with_retry_after}\n{}", server.log());
+            acknowledged.extend(names);
+        }
+        assert!(acknowledged.len() > 50, "{}", acknowledged.len());
+        // The watch ended by itself.
+        while watch.next().await.is_some() {}
+        assert!(server.log().contains("connections_cut=0"), "{}", server.log());
+        server.restart().await;
+        let list = server.client().get(MAPS).await.json();
+        let stored: Vec<&str> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|map| map["metadata"]["name"].as_str())
+            .collect();
+        let missing: Vec<_> = acknowledged.iter().filter(|name| !stored.contains(&name.as_str())).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leaving_server_refuses_new_requests_while_others_finish() {
+    let hook = Hook::start(|review: Value| async move {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+               "response": {"uid": review["request"]["uid"], "allowed": true}})
+    })
+    .await;
+    let mut server = Server::start(flags(&["--shutdown-send-retry-after"])).await;
+    let client = server.client().clone();
+    let webhook = json!({"metadata": {"name": "slow"}, "webhooks": [{"name": "slow.example.com",
+        "sideEffects": "None", "admissionReviewVersions": ["v1"],
+        "clientConfig": {"url": hook.url("/slow"), "caBundle": hook.ca_bundle()},
+        "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["CREATE"]}]}]});
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    assert_eq!(client.post(path, &webhook).await.status, 201);
+    // Until the webhook is in force, creations are fast.
+    let slow = {
+        let client = client.another();
+        tokio::spawn(async move {
+            for n in 0.. {
+                let began = std::time::Instant::now();
+                let made = client.post(MAPS, &json!({"metadata": {"name": format!("m{n}")}})).await;
+                if began.elapsed() > Duration::from_secs(2) || made.status != 201 {
+                    return made;
+                }
+            }
+            unreachable!()
+        })
+    };
+    while hook.received().is_empty() && !slow.is_finished() {
+        // The first review is noted when it is answered, so the request that begins next is the one that matters.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let slow_again = {
+        let client = client.another();
+        tokio::spawn(async move { client.post(MAPS, &json!({"metadata": {"name": "last"}})).await })
+    };
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let ends = tokio::task::spawn_blocking(move || (server.terminate(), server));
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let refused = client.another().get("/api/v1/namespaces").await;
+    assert_eq!(refused.status, 429, "{}", refused.text());
+    let header = |name: &str| refused.header_all(name).join("|");
+    assert_eq!((header("retry-after").as_str(), header("connection").as_str()), ("5", "close"));
+    assert_eq!(refused.text(), "The apiserver is shutting down, please try again later.\n");
+    assert_eq!(client.another().get("/livez").await.status, 200);
+    assert_eq!(client.another().get("/readyz").await.status, 500);
+    assert_eq!(slow_again.await.unwrap().status, 201);
+    assert_eq!(slow.await.unwrap().status, 201);
+    assert_eq!(ends.await.unwrap().0, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn twenty_thousand_requests_are_in_the_audit_log_once_each() {
+    const CLIENTS: usize = 16;
+    const REQUESTS: usize = 20_000;
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
+                  rules: [{level: Metadata, resources: [{group: '', resources: [configmaps]}]}]\n";
+    let mut server = Server::start(Options {
+        files: vec![("policy", policy.to_owned())],
+        ..flags(&[
+            "--audit-policy-file=$dir/policy",
+            "--audit-log-path=$dir/audit.log",
+            "--audit-log-mode=batch",
+            "--audit-log-batch-max-wait=1s",
+            "--audit-log-batch-buffer-size=100000",
+            "--controllers=",
+            // Every request is to run at once, however slow the machine is.
+            "--enable-priority-and-fairness=false",
+        ])
+    })
+    .await;
+    let next = Arc::new(AtomicUsize::new(0));
+    let clients = (0..CLIENTS).map(|_| {
+        let (client, next) = (server.client().another(), next.clone());
+        tokio::spawn(async move {
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= REQUESTS {
+                    return;
+                }
+                let id = format!("request-{n}");
+                let reply = client.send("GET", &format!("{MAPS}/none-{n}"), &[("audit-id", &id)], b"").await;
+                assert_eq!((reply.status, reply.header_all("audit-id")), (404, vec![id]));
+            }
+        })
+    });
+    for client in join_all(clients).await {
+        client.unwrap();
+    }
+    // The end of the process writes what still waits.
+    assert_eq!(server.terminate(), Some(0));
+    let log = std::fs::read_to_string(server.data_dir().join("audit.log")).unwrap();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    for line in log.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let id = event["auditID"].as_str().unwrap();
+        let Some(n) = id.strip_prefix("request-") else { continue };
+        assert_eq!(event["objectRef"]["name"], format!("none-{n}"), "{line}");
+        assert_eq!(
+            (&event["stage"], &event["responseStatus"]["code"]),
+            (&json!("ResponseComplete"), &json!(404))
+        );
+        *seen.entry(id.to_owned()).or_default() += 1;
+    }
+    assert_eq!(seen.len(), REQUESTS);
+    assert!(seen.values().all(|count| *count == 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn flags_of_the_edge_show_in_every_answer() {
+    let server = Server::start(flags(&[
+        "--strict-transport-security-directives=max-age=31536000,includeSubDomains",
+        "--cors-allowed-origins=//example\\.com(:|$)",
+        "--tls-min-version=VersionTLS13",
+        "--allow-metric-labels=apiserver_request_total,resource='configmaps'",
+    ]))
+    .await;
+    let client = server.client();
+    for (method, path, origin, status, allowed) in [
+        ("GET", "/api", "https://example.com", 200, "https://example.com"),
+        ("OPTIONS", MAPS, "https://example.com:1", 204, "https://example.com:1"),
+        ("OPTIONS", MAPS, "https://example.org", 405, ""),
+        ("GET", "/nothing", "https://example.org", 404, ""),
+    ] {
+        let reply = client.send(method, path, &[("origin", origin)], b"").await;
+        let header = |name: &str| reply.header_all(name).join("|");
+        assert_eq!(
+            (reply.status, header("access-control-allow-origin").as_str()),
+            (status, allowed),
+            "{path} {origin}"
+        );
+        assert_eq!(header("strict-transport-security"), "max-age=31536000; includeSubDomains");
+    }
+    assert_eq!(client.get("/api/v1/pods").await.status, 200);
+    assert_eq!(client.get(MAPS).await.status, 200);
+    let page = client.get("/metrics").await.text();
+    let totals: Vec<&str> =
+        page.lines().filter(|line| line.starts_with("apiserver_request_total{")).collect();
+    let has = |resource: &str| totals.iter().any(|line| line.contains(&format!("resource=\"{resource}\"")));
+    assert_eq!([has("configmaps"), has("unexpected"), has("pods")], [true, true, false], "{totals:?}");
+    let flagz = client.send("GET", "/flagz", &[("accept", "text/plain")], b"").await;
+    assert!(
+        flagz.status == 200 && flagz.text().contains("max-age=31536000,includeSubDomains"),
+        "{}",
+        flagz.text()
+    );
+    assert!(
+        client.send("GET", "/statusz", &[("accept", "*/*")], b"").await.text().contains("Binary version")
+    );
+    assert_eq!(client.anonymous().get("/flagz").await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_service_manager_hears_of_the_start_and_the_end() {
+    let directory = TempDir::new();
+    let path = directory.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let hear = async || {
+        let mut told = [0; 64];
+        let length = tokio::time::timeout(tests::PATIENCE, manager.recv(&mut told)).await.unwrap().unwrap();
+        String::from_utf8_lossy(&told[..length]).into_owned()
+    };
+    let mut child = tokio::process::Command::new(tests::server::binary())
+        .arg(format!("--data-dir={}", directory.path().display()))
+        .arg("--secure-port=0")
+        .env("NOTIFY_SOCKET", &path)
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    assert_eq!(hear().await, "READY=1\n");
+    let pid = rustix::process::Pid::from_raw(child.id().unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(hear().await, "STOPPING=1\n");
+    assert_eq!(child.wait().await.unwrap().code(), Some(0));
+}
