@@ -3,6 +3,7 @@
 mod fixture;
 mod support;
 
+mod attacks;
 mod auth;
 mod backfill;
 mod backups;
@@ -31,6 +32,7 @@ mod metrics;
 mod namespaces;
 mod naming;
 mod network_backups;
+mod permissions;
 mod process;
 mod protobuf;
 mod python;

@@ -3,6 +3,7 @@
 //! ```text
 //! shown      get, explain, wait, output in every form
 //! changed    create, patch, edit, apply, delete
+//! identity   certificates, tokens, permissions, acting as others, programs with credentials
 //! manifests  all user manifests
 //! workloads  the life cycle of the workloads among them
 //! ```
@@ -11,6 +12,7 @@
 //! manifests that some tests read, the tests print `skipped: …` and pass.
 
 mod changed;
+mod identity;
 mod manifests;
 mod shown;
 mod workloads;
