@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use auth::authn::{SigningKey, VerificationKey};
 use auth::authn::service_account::TokenIssuer;
+use auth::authn::{SigningKey, VerificationKey};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL};
 use http::{HeaderMap, HeaderValue, StatusCode};

@@ -54,8 +54,13 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     tls.name_authorities(&credentials.client_cas);
     let limits =
         Limits { drain_timeout: config.request_timeout.max(config.watch_grace), ..Limits::default() };
-    let serving =
-        tokio::spawn(api::server::serve(listener, tls.clone(), handler.clone(), limits, lifecycle.shutdown()));
+    let serving = tokio::spawn(api::server::serve(
+        listener,
+        tls.clone(),
+        handler.clone(),
+        limits,
+        lifecycle.shutdown(),
+    ));
     let following = tokio::spawn({
         let (config, credentials, api) = (config.clone(), credentials.clone(), handler.clone());
         async move {

@@ -52,7 +52,8 @@ impl Client {
             let mut request = Request::new(Full::new(Bytes::from(body.clone())));
             *request.method_mut() = Method::POST;
             let opened = tokio::time::timeout(ANSWER_TIMEOUT, outgoing::open(&endpoint, request)).await;
-            let opened = opened.map_err(|_| anyhow!("no answer")).with_context(failed)?.with_context(failed)?;
+            let opened =
+                opened.map_err(|_| anyhow!("no answer")).with_context(failed)?.with_context(failed)?;
             match opened.response.status() {
                 StatusCode::OK => return Ok(opened),
                 StatusCode::UNAUTHORIZED if self.source.refused().await => {}

@@ -54,8 +54,7 @@ fn path(file: &NamedFile) -> PathBuf {
 async fn follow_authorities(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let mut authentication = config.authentication.clone();
     let mut clients = Watched::new(authentication.client_ca.iter().map(path).collect());
-    let mut proxies =
-        Watched::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
+    let mut proxies = Watched::new(authentication.proxy.iter().map(|proxy| path(&proxy.client_ca)).collect());
     let mut own = Watched::new(config.extensions.files());
     loop {
         tokio::time::sleep(reload::BUNDLE_INTERVAL).await;

@@ -192,12 +192,16 @@ impl Remote {
         let mut attempt = 1;
         loop {
             let endpoint = source.endpoint().await;
-            let endpoint = endpoint.map_err(|error| Failure::Other(format!("getting credentials: {error:#}")))?;
+            let endpoint =
+                endpoint.map_err(|error| Failure::Other(format!("getting credentials: {error:#}")))?;
             let failure = match outgoing::post(&endpoint, agent, body.clone(), *timeout).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            if matches!(&failure, Failure::Code { code: 401, .. }) && attempt < ATTEMPTS && source.refused().await {
+            if matches!(&failure, Failure::Code { code: 401, .. })
+                && attempt < ATTEMPTS
+                && source.refused().await
+            {
                 attempt += 1;
                 continue;
             }

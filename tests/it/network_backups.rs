@@ -189,7 +189,12 @@ async fn a_backup_needs_permission_to_post_to_its_path() {
     }
     // An address without a server, and a server with another CA.
     let error = error_of(&back_up(&kubeconfig, &to, &["--server=https://127.0.0.1:1"]).await);
-    assert!(error.starts_with("cannot connect to https://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"), "{error}");
+    assert!(
+        error.starts_with(
+            "cannot connect to https://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"
+        ),
+        "{error}"
+    );
     let error = error_of(&back_up(&kubeconfig, &to, &["--server=http://127.0.0.1:1"]).await);
     assert_eq!(error, "\"http://127.0.0.1:1\" is not an https:// URL");
     let other = Server::start_upstream().await;

@@ -108,7 +108,8 @@ async fn row(client: &Client, route: &Route) -> String {
     let mut line = format!("{full:74} {scope:10}");
     for kind in &KINDS {
         let mut letters = String::new();
-        for (verb, letter) in VERBS.iter().filter(|(verb, _)| route.verbs.iter().any(|served| served == verb)) {
+        for (verb, letter) in VERBS.iter().filter(|(verb, _)| route.verbs.iter().any(|served| served == verb))
+        {
             let namespace = if route.is_namespaced { kind.3 } else { "" };
             let asked = json!({"group": route.group, "resource": resource, "subresource": subresource, "verb": verb,
                                "namespace": namespace, "name": "x"});
@@ -123,10 +124,7 @@ async fn row(client: &Client, route: &Route) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_kind_of_user_may_what_the_page_says() {
-    let options = Options {
-        flags: vec!["--authorization-mode=Node,RBAC".to_owned()],
-        ..Options::default()
-    };
+    let options = Options { flags: vec!["--authorization-mode=Node,RBAC".to_owned()], ..Options::default() };
     let server = Arc::new(Server::start(options).await);
     let client = server.client();
     for namespace in ["team", "other"] {
@@ -144,7 +142,9 @@ async fn each_kind_of_user_may_what_the_page_says() {
     assert_eq!(client.post(path, &binding).await.status, 201);
     // The aggregated roles have their rules once the controller has written them.
     let view = "/apis/rbac.authorization.k8s.io/v1/clusterroles/admin";
-    client.until(view, |role| role.is_some_and(|role| !role["rules"].as_array().is_none_or(Vec::is_empty))).await;
+    client
+        .until(view, |role| role.is_some_and(|role| !role["rules"].as_array().is_none_or(Vec::is_empty)))
+        .await;
 
     let routes = Arc::new(routes(client).await);
     let mut page = format!("{:74} {:10}", "resource", "scope");
@@ -171,7 +171,8 @@ async fn each_kind_of_user_may_what_the_page_says() {
     for path in PATHS {
         let mut line = format!("{path:74} {:10}", "path");
         for kind in &KINDS {
-            let allowed = may(client, kind, ("nonResourceAttributes", json!({"path": path, "verb": "get"}))).await;
+            let allowed =
+                may(client, kind, ("nonResourceAttributes", json!({"path": path, "verb": "get"}))).await;
             line.push_str(&format!(" {:10}", if allowed { "g" } else { "-" }));
         }
         lines.push(line.trim_end().to_owned());

@@ -131,7 +131,8 @@ mod tests {
                 String::from_utf8(asked[..read].to_vec()).unwrap()
             };
             let (asked, got) = tokio::join!(server, proxy.dial("::1", 443));
-            let head = "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\nProxy-Authorization: Basic YTpi\r\n\r\n";
+            let head =
+                "CONNECT [::1]:443 HTTP/1.1\r\nHost: [::1]:443\r\nProxy-Authorization: Basic YTpi\r\n\r\n";
             assert_eq!(asked, head);
             match (got, want) {
                 (Ok(mut stream), Ok(want)) => {

@@ -47,7 +47,9 @@ pub enum AuthorityError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum IssueError {
     /// The authority is over.
-    #[error("refusing to sign a certificate that expired in the past: the certificate of the authority has expired")]
+    #[error(
+        "refusing to sign a certificate that expired in the past: the certificate of the authority has expired"
+    )]
     Expired,
     /// A usage that no certificate is issued for.
     #[error("unrecognized usage {0:?}")]
@@ -139,8 +141,7 @@ impl Authority {
             _ => None,
         });
         // RFC 5280, section 4.2.1.2, method 1, with a hash of today.
-        let key_id =
-            said.unwrap_or_else(|| digest::digest(&digest::SHA256, public).as_ref()[..20].to_vec());
+        let key_id = said.unwrap_or_else(|| digest::digest(&digest::SHA256, public).as_ref()[..20].to_vec());
         let ends = parsed.validity().not_after.timestamp().try_into().unwrap_or(0);
         Ok(Authority { subject: parsed.subject().as_raw().to_vec(), key_id, ends, signer })
     }
@@ -164,8 +165,7 @@ impl Authority {
         let end = now + if lifetime < SHORT { lifetime } else { lifetime.saturating_sub(BACKDATE) };
         let validity = [now.saturating_sub(BACKDATE).as_secs(), end.as_secs().min(self.ends)];
         let [begin, end] = validity.map(time);
-        let validity =
-            sequence(&[&begin.ok_or(IssueError::Unsigned)?, &end.ok_or(IssueError::Unsigned)?]);
+        let validity = sequence(&[&begin.ok_or(IssueError::Unsigned)?, &end.ok_or(IssueError::Unsigned)?]);
         let signed = sequence(&[
             &element(0xa0, &element(der::INTEGER, &[2])),
             &element(der::INTEGER, &serial()?),
@@ -196,7 +196,11 @@ impl Authority {
             extensions.push(extension(KEY_USAGE, true, &usage));
         }
         if !purposes.is_empty() {
-            extensions.push(extension(EXTENDED_KEY_USAGE, false, &element(der::SEQUENCE, &purposes.concat())));
+            extensions.push(extension(
+                EXTENDED_KEY_USAGE,
+                false,
+                &element(der::SEQUENCE, &purposes.concat()),
+            ));
         }
         extensions.push(extension(BASIC_CONSTRAINTS, true, &sequence(&[])));
         extensions.push(extension(AUTHORITY_KEY_ID, false, &sequence(&[&element(0x80, &self.key_id)])));

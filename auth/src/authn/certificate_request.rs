@@ -117,7 +117,8 @@ impl Request {
     pub fn from_pem(pem: &[u8]) -> Result<Request, RequestError> {
         let block = block(pem)?;
         let malformed = |_| RequestError::Malformed;
-        let (rest, request) = X509CertificationRequest::from_der(&block).map_err(|_| RequestError::Malformed)?;
+        let (rest, request) =
+            X509CertificationRequest::from_der(&block).map_err(|_| RequestError::Malformed)?;
         if !rest.is_empty() {
             return Err(RequestError::Malformed);
         }

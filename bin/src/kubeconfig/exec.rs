@@ -202,20 +202,21 @@ fn told(cluster: &Value, group: &str, dir: &Path) -> anyhow::Result<Object> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;
     let mut told = Object::new();
-    for name in ["server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression"] {
+    for name in ["server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url", "disable-compression"]
+    {
         if let Some(value) = cluster.get(name).filter(|value| !value.is_null()) {
             told.push(name, value.clone());
         }
     }
-    let authorities = match (text_of(cluster, "certificate-authority-data"), text_of(cluster, "certificate-authority"))
-    {
-        (Some(data), _) => Some(data),
-        (None, Some(file)) => {
-            let path = dir.join(file);
-            Some(STANDARD.encode(std::fs::read(&path).with_context(|| path.display().to_string())?))
-        }
-        (None, None) => None,
-    };
+    let authorities =
+        match (text_of(cluster, "certificate-authority-data"), text_of(cluster, "certificate-authority")) {
+            (Some(data), _) => Some(data),
+            (None, Some(file)) => {
+                let path = dir.join(file);
+                Some(STANDARD.encode(std::fs::read(&path).with_context(|| path.display().to_string())?))
+            }
+            (None, None) => None,
+        };
     if let Some(authorities) = authorities {
         told.push("certificate-authority-data", authorities.into());
     }

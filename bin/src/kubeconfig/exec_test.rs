@@ -6,7 +6,8 @@ use super::*;
 
 fn exec(members: &str, cluster: &str) -> Exec {
     let parse = |text: &str| yaml::parse(text.as_bytes()).unwrap().value;
-    let members = format!("{{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, {members}}}");
+    let members =
+        format!("{{apiVersion: client.authentication.k8s.io/v1, interactiveMode: Never, {members}}}");
     Exec::read(&parse(&members), &parse(cluster), Path::new("/etc/x"), "u").unwrap()
 }
 
@@ -48,10 +49,7 @@ fn what_a_program_prints_is_a_whole_credential_of_its_version_or_nothing() {
             status(r#"{"token":"t","clientKeyData":"k"}"#),
             "exec plugin returned only certificate or key, not both",
         ),
-        (
-            status(r#"{"token":"t","expirationTimestamp":"soon"}"#),
-            "exec plugin: \"soon\" is no time",
-        ),
+        (status(r#"{"token":"t","expirationTimestamp":"soon"}"#), "exec plugin: \"soon\" is no time"),
         (
             status(r#"{"token":"t"}"#).replace("/v1", "/v1beta1"),
             "exec plugin is configured to use API version client.authentication.k8s.io/v1, plugin returned version \
@@ -73,7 +71,10 @@ async fn a_program_that_fails_is_named_with_the_hint_where_to_get_it() {
         ("command: 'false'", "exec: false failed with exit status: 1"),
         ("command: 'true'", "exec plugin: the output is no JSON"),
         ("command: sh, args: [-c, 'head -c 2000000 /dev/zero']", "exec: sh"),
-        ("command: sh, args: [-c, 'printf %s \"$KUBERNETES_EXEC_INFO\"']", "exec plugin didn't return a status"),
+        (
+            "command: sh, args: [-c, 'printf %s \"$KUBERNETES_EXEC_INFO\"']",
+            "exec plugin didn't return a status",
+        ),
     ] {
         let error = format!("{:#}", exec(members, "{}").run().await.err().unwrap());
         assert!(error.starts_with(want), "{members}: {error}");

@@ -83,7 +83,11 @@ impl Settings {
             }
             None => None,
         };
-        Ok(Material { authorities: self.authorities.as_ref().map(Held::bytes).transpose()?, certificate, token })
+        Ok(Material {
+            authorities: self.authorities.as_ref().map(Held::bytes).transpose()?,
+            certificate,
+            token,
+        })
     }
 
     /// How to call `url` of the server with these credentials; those of a program count before those of files.
@@ -174,7 +178,8 @@ impl Reading<'_> {
             (None, Some(token)) => Some(Held::Here(token.into_bytes())),
             (None, None) => None,
         };
-        let basic = text_of(user, "username").map(|name| (name, text_of(user, "password").unwrap_or_default()));
+        let basic =
+            text_of(user, "username").map(|name| (name, text_of(user, "password").unwrap_or_default()));
         if basic.is_some() && token.is_some() {
             bail!("user {user_name:?} has both a token and a password");
         }

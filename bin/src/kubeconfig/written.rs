@@ -100,7 +100,10 @@ current-context: cluster-6443
         let dir = Scratch::new();
         fs::write(dir.join("config"), want).unwrap();
         let settings = Settings::read(&dir.join("config")).unwrap();
-        assert_eq!((&*settings.server, settings.server_name.as_deref()), ("https://127.0.0.1:6443", Some("api.example")));
+        assert_eq!(
+            (&*settings.server, settings.server_name.as_deref()),
+            ("https://127.0.0.1:6443", Some("api.example"))
+        );
         let material = settings.material().unwrap();
         assert_eq!(material.authorities, Some(b"CA".to_vec()));
         assert_eq!(material.certificate, Some((b"CERT".to_vec(), b"KEY".to_vec())));

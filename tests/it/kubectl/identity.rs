@@ -45,9 +45,9 @@ fn kubeconfig(from: &Path, to: &Path, user: &str) {
 
 /// The certificate of a request, once there is one.
 async fn certificate(kubectl: &Kubectl, name: &str) -> String {
-    let wait = format!("wait --for=jsonpath='{{.status.certificate}}' csr/{name} --timeout=20s");
+    let wait = format!("wait '--for=jsonpath={{.status.certificate}}' csr/{name} --timeout=20s");
     kubectl.ok(&wait).await;
-    let text = kubectl.ok(&format!("get csr {name} -o jsonpath='{{.status.certificate}}'")).await;
+    let text = kubectl.ok(&format!("get csr {name} -o 'jsonpath={{.status.certificate}}'")).await;
     String::from_utf8(STANDARD.decode(text).unwrap()).unwrap()
 }
 
@@ -73,18 +73,21 @@ async fn an_approved_request_ends_in_a_certificate_that_opens_the_door() {
     let said = kubectl.ok("certificate approve jane").await;
     assert_eq!(said, "certificatesigningrequest.certificates.k8s.io/jane approved\n");
     let jane = as_user(&kubectl, "jane", &inline(&certificate(&kubectl, "jane").await, &key));
-    let who = jane.ok("auth whoami -o jsonpath='{.status.userInfo.username} {.status.userInfo.groups}'").await;
+    let who =
+        jane.ok("auth whoami -o 'jsonpath={.status.userInfo.username} {.status.userInfo.groups}'").await;
     assert_eq!(who, "jane [\"dev\",\"system:authenticated\"]");
 
     // One that is not as its signer wants it fails, and says why; one that is denied stays unsigned.
     kubectl.ok_with("create -f -", &manifest("odd", &text, "kube-apiserver-client", "server auth")).await;
     kubectl.ok("certificate approve odd").await;
     kubectl.ok("wait --for=condition=Failed csr/odd --timeout=20s").await;
-    let why = kubectl.ok("get csr odd -o jsonpath='{.status.conditions[1].reason}: {.status.conditions[1].message}'").await;
+    let why = kubectl
+        .ok("get csr odd -o 'jsonpath={.status.conditions[1].reason}: {.status.conditions[1].message}'")
+        .await;
     assert_eq!(why, "SignerValidationFailure: invalid usage for client certificate: server auth");
     kubectl.ok_with("create -f -", &manifest("no", &text, "kube-apiserver-client", usages)).await;
     kubectl.ok("certificate deny no").await;
-    assert_eq!(kubectl.ok("get csr no -o jsonpath='{.status.certificate}'").await, "");
+    assert_eq!(kubectl.ok("get csr no -o 'jsonpath={.status.certificate}'").await, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -110,7 +113,9 @@ async fn a_node_joins_with_a_bootstrap_token() {
         ("approve", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
     ] {
         kubectl
-            .ok(&format!("create clusterrolebinding {name} --clusterrole={role} --group=system:bootstrappers"))
+            .ok(&format!(
+                "create clusterrolebinding {name} --clusterrole={role} --group=system:bootstrappers"
+            ))
             .await;
     }
     let joining = as_user(&kubectl, "joining", "{token: abcdef.0123456789abcdef}");
@@ -119,7 +124,7 @@ async fn a_node_joins_with_a_bootstrap_token() {
     joining.ok_with("create -f -", &csr).await;
     let node = as_user(&kubectl, "node", &inline(&certificate(&kubectl, "n1").await, &key));
     assert_eq!(
-        kubectl.ok("get csr n1 -o jsonpath='{.status.conditions[0].reason}'").await,
+        kubectl.ok("get csr n1 -o 'jsonpath={.status.conditions[0].reason}'").await,
         "AutoApproved",
         "by a controller"
     );
@@ -141,8 +146,11 @@ async fn a_node_joins_with_a_bootstrap_token() {
     params.distinguished_name.push(DnType::OrganizationName, "system:nodes");
     params.distinguished_name.push(DnType::CommonName, "system:node:n1");
     let text = params.serialize_request(&key).unwrap().pem().unwrap();
-    node.ok_with("create -f -", &manifest("serving", &text, "kubelet-serving", "server auth, digital signature"))
-        .await;
+    node.ok_with(
+        "create -f -",
+        &manifest("serving", &text, "kubelet-serving", "server auth, digital signature"),
+    )
+    .await;
     kubectl.ok("certificate approve serving").await;
     assert!(certificate(&kubectl, "serving").await.starts_with("-----BEGIN CERTIFICATE-----"));
     // Another node's name is not its to ask for.
@@ -178,14 +186,14 @@ async fn permissions_are_reconciled_listed_and_tried_as_others() {
             ("auth can-i get configmaps --as=joe", "no"),
             ("auth can-i get configmaps --as=joe --as-group=readers", "yes"),
             ("auth can-i delete configmaps --as=joe --as-group=readers", "no"),
-            ("auth can-i get /healthz --as=joe", "no"),
+            ("auth can-i get /metrics --as=joe", "no"),
             (
                 "get secrets --as=joe --as-group=readers",
                 "Error from server (Forbidden): secrets is forbidden: User \"joe\" cannot list resource \"secrets\" in API \
                  group \"\" in the namespace \"default\"",
             ),
             (
-                "auth whoami --as=joe --as-group=readers --as-uid=7 -o jsonpath='{.status.userInfo}'",
+                "auth whoami --as=joe --as-group=readers --as-uid=7 -o 'jsonpath={.status.userInfo}'",
                 "{\"groups\":[\"readers\",\"system:authenticated\"],\"uid\":\"7\",\"username\":\"joe\"}",
             ),
         ])
@@ -195,9 +203,11 @@ async fn permissions_are_reconciled_listed_and_tried_as_others() {
     assert!(configmaps.ends_with("[get list]"), "{list}");
     assert!(list.contains("selfsubjectaccessreviews.authorization.k8s.io"), "{list}");
 
-    let token = kubectl.ok("create token default --duration=10m --audience=https://kubernetes.default.svc.cluster.local").await;
+    let token = kubectl
+        .ok("create token default --duration=10m --audience=https://kubernetes.default.svc.cluster.local")
+        .await;
     let account = as_user(&kubectl, "account", &format!("{{token: {}}}", token.trim()));
-    let who = account.ok("auth whoami -o jsonpath='{.status.userInfo.username}'").await;
+    let who = account.ok("auth whoami -o 'jsonpath={.status.userInfo.username}'").await;
     assert_eq!(who, "system:serviceaccount:default:default");
 }
 
@@ -223,7 +233,7 @@ async fn a_program_gives_kubectl_its_credentials() {
             program.display()
         );
         let robot = as_user(&kubectl, "robot", &user);
-        let who = robot.ok("auth whoami -o jsonpath='{.status.userInfo.username}'").await;
+        let who = robot.ok("auth whoami -o 'jsonpath={.status.userInfo.username}'").await;
         assert_eq!(who, "robot", "{version}");
         // The server's own commands read the same file.
         let target = robot.home.path().join("backup");

@@ -107,7 +107,8 @@ fn sender(object: &Object) -> User {
     let member = |name: &str| spec.and_then(|spec| spec.at(&[name]));
     let mut user = User::new(text(object, ["spec", "username"]), texts(member("groups")));
     user.uid = text(object, ["spec", "uid"]).to_owned();
-    for (key, values) in member("extra").and_then(Value::as_object).into_iter().flat_map(|extra| extra.iter()) {
+    for (key, values) in member("extra").and_then(Value::as_object).into_iter().flat_map(|extra| extra.iter())
+    {
         user.extra.insert(key.to_owned(), texts(Some(values)));
     }
     user

@@ -94,9 +94,8 @@ mod tests {
             (decided("Failed"), Some(60 + DECIDED)),
             (decided("Other"), None),
         ] {
-            let text = format!(
-                r#"{{"metadata":{{"creationTimestamp":"1970-01-01T00:00:10Z"}},"status":{status}}}"#
-            );
+            let text =
+                format!(r#"{{"metadata":{{"creationTimestamp":"1970-01-01T00:00:10Z"}},"status":{status}}}"#);
             assert_eq!(due(parse(text.as_bytes()).unwrap().as_object().unwrap()), want, "{status}");
         }
     }

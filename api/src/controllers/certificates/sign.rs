@@ -36,7 +36,9 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
             false => Some(api.certificates().authorities.authority()),
         };
         for object in &waiting {
-            let Some(signer) = Signer::named(text(object, ["spec", "signerName"]), api.naming()) else { continue };
+            let Some(signer) = Signer::named(text(object, ["spec", "signerName"]), api.naming()) else {
+                continue;
+            };
             let outcome = decide(&api, signer, object, authority.as_ref());
             let Some(outcome) = outcome else {
                 unsigned += 1;

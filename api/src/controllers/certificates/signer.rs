@@ -96,9 +96,8 @@ fn node_usages(usages: &[&str], purpose: &str) -> Result<(), String> {
 }
 
 fn client_usages(usages: &[&str]) -> Result<(), String> {
-    let odd = usages.iter().find(|usage| {
-        !["digital signature", "key encipherment", "client auth"].contains(usage)
-    });
+    let odd =
+        usages.iter().find(|usage| !["digital signature", "key encipherment", "client auth"].contains(usage));
     match odd {
         Some(usage) => Err(format!("invalid usage for client certificate: {usage}")),
         None if usages.contains(&"client auth") => Ok(()),

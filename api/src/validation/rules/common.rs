@@ -117,7 +117,8 @@ pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
     if domain.len() > SIGNER_DOMAIN_MAX {
         validator.errors.push(FieldError::too_long(path, SIGNER_DOMAIN_MAX));
     }
-    let label = |text: &str, fault: String| format!("validating label {}: {fault}", crate::field::go_quote(text));
+    let label =
+        |text: &str, fault: String| format!("validating label {}: {fault}", crate::field::go_quote(text));
     for text in domain.split('.') {
         for fault in names::label(text) {
             validator.invalid(path, domain, label(text, fault));
