@@ -188,6 +188,10 @@ impl Context {
         let registry = Registry::with_event_ttl(naming, event_ttl);
         let rbac_group = naming.group("rbac.authorization", true);
         let authorizer = Authorizer::new(modules, Arc::new(EnginePolicy::new(engine.clone())?), rbac_group);
+        let authorizer = match parts.features.has(Feature::ConstrainedImpersonation) {
+            true => authorizer,
+            false => authorizer.without_constrained_impersonation(),
+        };
         let authorizer = Arc::new(authorizer);
         let served = parts.enablement.of(&registry);
         let types = Served::new(served, address.to_string(), health::paths(naming));

@@ -22,6 +22,8 @@ pub enum Feature {
     AllowUnsafeMalformedObjectDeletion,
     /// CBOR request and response bodies.
     CborServingAndStorage,
+    /// Permissions to act as another user for some verbs only.
+    ConstrainedImpersonation,
     /// Dry runs.
     DryRun,
     /// Server-side apply.
@@ -66,10 +68,11 @@ const fn gate(feature: Feature, name: &'static str, stage: Stage) -> Gate {
 }
 
 /// Gates with an effect here.
-static GATES: [Gate; 10] = [
+static GATES: [Gate; 11] = [
     gate(Feature::ApiResponseCompression, "APIResponseCompression", Stage::Beta),
     gate(Feature::AllowUnsafeMalformedObjectDeletion, "AllowUnsafeMalformedObjectDeletion", Stage::Alpha),
     gate(Feature::CborServingAndStorage, "CBORServingAndStorage", Stage::Alpha),
+    gate(Feature::ConstrainedImpersonation, "ConstrainedImpersonation", Stage::Beta),
     gate(Feature::DryRun, "DryRun", Stage::Stable),
     gate(Feature::ServerSideApply, "ServerSideApply", Stage::Stable),
     gate(Feature::ServerSideFieldValidation, "ServerSideFieldValidation", Stage::Stable),

@@ -233,9 +233,9 @@ impl<'c> Exchange<'c> {
         })?;
         impersonation::remove(&mut self.head.headers);
         if let Some(trail) = &self.trail {
-            trail.impersonate(&acting);
+            trail.impersonate(&acting.user, acting.constraint);
         }
-        Ok(self.impersonated.insert(Arc::new(acting)).clone())
+        Ok(self.impersonated.insert(Arc::new(acting.user)).clone())
     }
 
     /// The trail that the audit policy wants of the request.

@@ -107,9 +107,9 @@ impl AuthenticationConfig {
                  file"
             );
         }
-        // With AlwaysAllow an anonymous user could do everything, so anonymous requests are off unless asked for
+        // With AlwaysAllow an anonymous user could do everything, so anonymous requests are off
         // (docs/api/authentication.md#anonymous-requests).
-        let anonymous = anonymous.unwrap_or(match flags.anonymous_auth.unwrap_or(!allows_all) {
+        let anonymous = anonymous.unwrap_or(match flags.anonymous_auth.unwrap_or(true) && !allows_all {
             true => Anonymous::Accepted,
             false => Anonymous::Refused,
         });
@@ -305,7 +305,7 @@ mod tests {
         for (arguments, want) in [
             ("", Anonymous::Accepted),
             ("--authorization-mode=AlwaysAllow", Anonymous::Refused),
-            ("--authorization-mode=AlwaysAllow --anonymous-auth", Anonymous::Accepted),
+            ("--authorization-mode=AlwaysAllow --anonymous-auth", Anonymous::Refused),
             ("--anonymous-auth=false", Anonymous::Refused),
         ] {
             let line = format!("cluster-apiserver --data-dir={} {arguments}", dir.display());

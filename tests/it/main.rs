@@ -3,6 +3,7 @@
 mod fixture;
 mod support;
 
+mod attacks;
 mod auth;
 mod backfill;
 mod backups;
@@ -35,6 +36,7 @@ mod namespaces;
 mod naming;
 mod network_backups;
 mod operations;
+mod permissions;
 mod process;
 mod protobuf;
 mod python;

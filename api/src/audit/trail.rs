@@ -58,6 +58,7 @@ pub struct Trail {
 /// What is found out on the way.
 struct Found {
     impersonated: Option<Object>,
+    constraint: Option<&'static str>,
     reference: Option<Reference>,
     status: Option<Object>,
     request: Option<Value>,
@@ -120,6 +121,7 @@ impl Trail {
             found: Mutex::new(Found {
                 is_broken: false,
                 impersonated: None,
+                constraint: None,
                 reference,
                 status: None,
                 request: None,
@@ -129,9 +131,11 @@ impl Trail {
         })
     }
 
-    /// Records as whom the request runs.
-    pub fn impersonate(&self, user: &User) {
-        self.found.lock().impersonated = Some(user_info(user));
+    /// Records as whom the request runs, and the verb of the constrained permission for it.
+    pub fn impersonate(&self, user: &User, constraint: Option<&'static str>) {
+        let mut found = self.found.lock();
+        found.impersonated = Some(user_info(user));
+        found.constraint = constraint;
     }
 
     /// Whether the object of the request is recorded.
@@ -237,6 +241,10 @@ impl Trail {
                 && let Some(user) = &found.impersonated
             {
                 event.push("impersonatedUser", user.clone().into());
+                if let Some(constraint) = found.constraint {
+                    let members = [("impersonationConstraint".into(), constraint.into())];
+                    event.push("authenticationMetadata", Object::from_iter(members).into());
+                }
             }
         }
         if let Some(reference) = &found.reference {
@@ -426,7 +434,7 @@ mod tests {
         let object = json::parse(br#"{"metadata":{"name":"a","managedFields":[]}}"#).unwrap();
         trail.refer_to(object.as_object().unwrap());
         trail.request(object);
-        trail.impersonate(&User::new("kim", ["ops"]));
+        trail.impersonate(&User::new("kim", ["ops"]), None);
         trail.annotate("k".to_owned(), "first".to_owned());
         trail.annotate("k".to_owned(), "second".to_owned());
         trail.status(StatusCode::CREATED, None);

@@ -245,7 +245,7 @@ fn time(seconds: u64) -> Option<Vec<u8>> {
     let time = jiff::Timestamp::from_second(seconds.try_into().ok()?).ok()?.to_zoned(jiff::tz::TimeZone::UTC);
     let text = time.strftime("%Y%m%d%H%M%SZ").to_string();
     Some(match time.year() {
-        1950..=2049 => element(der::UTC_TIME, text[2..].as_bytes()),
+        1950..=2049 => element(der::UTC_TIME, &text.as_bytes()[2..]),
         _ => element(der::GENERALIZED_TIME, text.as_bytes()),
     })
 }

@@ -137,6 +137,13 @@ impl Authorizer {
         }
     }
 
+    /// Leaves out the constrained modes of impersonation.
+    #[must_use]
+    pub fn without_constrained_impersonation(mut self) -> Authorizer {
+        self.last_modes.is_constrained = false;
+        self
+    }
+
     /// Replaces the modules, for all requests that are decided from now on.
     pub fn replace(&self, modules: Vec<Module>) {
         *self.modules.write() = modules.into();

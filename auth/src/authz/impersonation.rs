@@ -21,12 +21,18 @@ use crate::identity::{
 const AUTHENTICATION: &str = "authentication.k8s.io";
 /// First part of a node's user name.
 const NODE_PREFIX: &str = "system:node:";
+/// Group of nodes.
+const NODES: &str = "system:nodes";
 /// Callers whose last mode is remembered; at this number the memory starts again. It only orders the modes.
 const REMEMBERED_MAX: usize = 1024;
 
 /// A way to be allowed to impersonate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mode {
+    /// The node that the caller, a service account, runs on; by name alone.
+    AssociatedNode,
+    /// Any node, by name alone.
+    ArbitraryNode,
     /// Service accounts, by name alone.
     ServiceAccount,
     /// Users that are neither service accounts nor nodes, with groups, uid and extra values.
@@ -49,6 +55,15 @@ pub struct Refused {
     pub message: String,
 }
 
+/// A permission to act as another user.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Acting {
+    /// The user, with the groups that go with its name.
+    pub user: User,
+    /// The verb of the constrained mode that allowed it, for the audit record.
+    pub constraint: Option<&'static str>,
+}
+
 impl Refused {
     fn new(asked: &Attributes<'_>, denied: Denied) -> Refused {
         Refused {
@@ -60,29 +75,59 @@ impl Refused {
     }
 }
 
-/// The last successful mode of recent callers.
-#[derive(Default)]
-pub(super) struct LastModes(Mutex<HashMap<String, Mode>>);
+impl Mode {
+    /// The verb on the parts of the wanted identity, and the first part of that on what is requested.
+    fn verbs(self) -> (&'static str, Option<&'static str>) {
+        match self {
+            Mode::AssociatedNode => ("impersonate:associated-node", Some("impersonate-on:associated-node:")),
+            Mode::ArbitraryNode => ("impersonate:arbitrary-node", Some("impersonate-on:arbitrary-node:")),
+            Mode::ServiceAccount => ("impersonate:serviceaccount", Some("impersonate-on:serviceaccount:")),
+            Mode::UserInfo => ("impersonate:user-info", Some("impersonate-on:user-info:")),
+            Mode::Legacy => ("impersonate", None),
+        }
+    }
+}
+
+/// The last successful mode of recent callers, and whether there is more than the legacy one.
+pub(super) struct LastModes {
+    modes: Mutex<HashMap<String, Mode>>,
+    pub(super) is_constrained: bool,
+}
+
+impl Default for LastModes {
+    fn default() -> LastModes {
+        LastModes { modes: Mutex::default(), is_constrained: true }
+    }
+}
 
 impl LastModes {
     /// Modes that fit what is wanted, in the order in which they are tried.
     fn order(&self, caller: &User, wanted: &User) -> Vec<Mode> {
-        let mut modes = vec![Mode::Legacy];
-        if service_account(&wanted.name).is_some() {
-            if wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty() {
-                modes.insert(0, Mode::ServiceAccount);
-            }
-        } else if wanted.name.strip_prefix(NODE_PREFIX).is_none_or(str::is_empty) {
-            modes.insert(0, Mode::UserInfo);
+        if !self.is_constrained {
+            return vec![Mode::Legacy];
         }
-        let last = self.0.lock().get(&caller.name).copied();
+        let mut modes = Vec::new();
+        let is_name_alone = wanted.groups.is_empty() && wanted.uid.is_empty() && wanted.extra.is_empty();
+        match (service_account(&wanted.name), node(&wanted.name)) {
+            (Some(_), _) if is_name_alone => modes.push(Mode::ServiceAccount),
+            (None, Some(name)) if is_name_alone => {
+                if node_of(caller) == Some(name) {
+                    modes.push(Mode::AssociatedNode);
+                }
+                modes.push(Mode::ArbitraryNode);
+            }
+            (None, None) => modes.push(Mode::UserInfo),
+            _ => {}
+        }
+        modes.push(Mode::Legacy);
+        let last = self.modes.lock().get(&caller.name).copied();
         // Stable: only the remembered mode moves.
         modes.sort_by_key(|mode| Some(*mode) != last);
         modes
     }
 
     fn remember(&self, caller: &User, mode: Mode) {
-        let mut modes = self.0.lock();
+        let mut modes = self.modes.lock();
         if modes.get(&caller.name) == Some(&mode) {
             return;
         }
@@ -99,13 +144,14 @@ impl Authorizer {
     ///
     /// # Errors
     /// No mode allows it; the first refusal.
-    pub async fn impersonate(&self, request: &Attributes<'_>, wanted: &User) -> Result<User, Refused> {
+    pub async fn impersonate(&self, request: &Attributes<'_>, wanted: &User) -> Result<Acting, Refused> {
         let mut first = None;
         for mode in self.last_modes.order(request.user, wanted) {
             match self.try_mode(mode, request, wanted).await {
                 Ok(()) => {
                     self.last_modes.remember(request.user, mode);
-                    return Ok(completed(wanted));
+                    let (verb, on) = mode.verbs();
+                    return Ok(Acting { user: completed(mode, wanted), constraint: on.map(|_| verb) });
                 }
                 Err(refused) => first = first.or(Some(refused)),
             }
@@ -115,11 +161,7 @@ impl Authorizer {
     }
 
     async fn try_mode(&self, mode: Mode, request: &Attributes<'_>, wanted: &User) -> Result<(), Refused> {
-        let (verb, on) = match mode {
-            Mode::ServiceAccount => ("impersonate:serviceaccount", Some("impersonate-on:serviceaccount:")),
-            Mode::UserInfo => ("impersonate:user-info", Some("impersonate-on:user-info:")),
-            Mode::Legacy => ("impersonate", None),
-        };
+        let (verb, on) = mode.verbs();
         if let Some(on) = on {
             let verb = format!("{on}{}", request.verb);
             self.require(&Attributes { verb: &verb, ..*request }).await?;
@@ -132,6 +174,11 @@ impl Authorizer {
         };
         let identity = Attributes { group: on.map_or("", |_| AUTHENTICATION), ..authentication };
         let name = match service_account(&wanted.name) {
+            // The node is the caller's own, whatever its name.
+            None if mode == Mode::AssociatedNode => Attributes { resource: "nodes", name: "*", ..identity },
+            None if mode == Mode::ArbitraryNode => {
+                Attributes { resource: "nodes", name: node(&wanted.name).unwrap_or_default(), ..identity }
+            }
             Some((namespace, name)) => {
                 Attributes { resource: "serviceaccounts", namespace, name, ..identity }
             }
@@ -178,8 +225,11 @@ fn refuse(asked: &Attributes<'_>, why: String) -> Refused {
 }
 
 /// The wanted user with the groups that follow from its name.
-fn completed(wanted: &User) -> User {
+fn completed(mode: Mode, wanted: &User) -> User {
     let mut user = wanted.clone();
+    if matches!(mode, Mode::AssociatedNode | Mode::ArbitraryNode) {
+        user.groups.push(NODES.to_owned());
+    }
     if let Some((namespace, _)) = service_account(&user.name).filter(|_| user.groups.is_empty()) {
         user.groups.extend(service_account_groups(namespace));
     }
@@ -188,6 +238,22 @@ fn completed(wanted: &User) -> User {
         user.groups.push(implied.to_owned());
     }
     user
+}
+
+/// The node whose agent has this user name.
+fn node(user: &str) -> Option<&str> {
+    user.strip_prefix(NODE_PREFIX).filter(|name| !name.is_empty())
+}
+
+/// The node that a service account runs on, as its token says.
+fn node_of(caller: &User) -> Option<&str> {
+    service_account(&caller.name)?;
+    let is_node = |key: &str| key.starts_with("authentication.") && key.ends_with("/node-name");
+    let (_, names) = caller.extra.iter().find(|(key, _)| is_node(key))?;
+    match names.as_slice() {
+        [name] => Some(name),
+        _ => None,
+    }
 }
 
 /// Namespace and name, where this is the user name of a service account.

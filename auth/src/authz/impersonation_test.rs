@@ -33,6 +33,11 @@ fn rule(text: &str) -> Rule {
 
 /// RBAC where `bob` holds these rules everywhere.
 fn chain(rules: &[&str]) -> Authorizer {
+    chain_for("bob", rules)
+}
+
+/// RBAC where a user holds these rules everywhere.
+fn chain_for(user: &str, rules: &[&str]) -> Authorizer {
     let mut policy = Policy::default();
     let rules: Vec<Rule> = rules.iter().map(|text| rule(text)).collect();
     policy.set_cluster_role("bob", Some(rules.into()));
@@ -43,7 +48,7 @@ fn chain(rules: &[&str]) -> Authorizer {
         subjects: vec![Subject {
             kind: "User".into(),
             api_group: "rbac".into(),
-            name: "bob".into(),
+            name: user.into(),
             namespace: String::new(),
         }],
     });
@@ -75,7 +80,46 @@ fn attempt(chain: &Authorizer, caller: &str, wanted: &str) -> Result<String, Str
         ..Attributes::path(&caller, "list", "/api/v1/namespaces/ns/pods")
     };
     let acting = ready(chain.impersonate(&request, &user(wanted)));
-    acting.map(|user| user.groups.join(" ")).map_err(|refused| refused.message)
+    acting.map(|acting| acting.user.groups.join(" ")).map_err(|refused| refused.message)
+}
+
+#[test]
+fn nodes_have_modes_of_their_own() {
+    let on = |mode: &str| format!("impersonate-on:{mode}:list - pods");
+    let (associated, arbitrary) = (on("associated-node"), on("arbitrary-node"));
+    let own = "impersonate:associated-node authentication.k8s.io nodes";
+    let any = "impersonate:arbitrary-node authentication.k8s.io nodes b";
+    let account = |node: &str| {
+        let mut caller = User::new("system:serviceaccount:ns:agent", ["system:serviceaccounts"]);
+        caller.extra.insert("authentication.kubernetes.io/node-name".to_owned(), vec![node.to_owned()]);
+        caller
+    };
+    let refused = Err(());
+    for (rules, caller, wanted, want) in [
+        (vec![own, &*associated], account("a"), "system:node:a", Ok(("system:nodes", "associated-node"))),
+        (vec![own, &*associated], account("a"), "system:node:b", refused),
+        (vec![own, &*associated], User::new("bob", [""; 0]), "system:node:a", refused),
+        (vec![any, &*arbitrary], account("a"), "system:node:b", Ok(("system:nodes", "arbitrary-node"))),
+        (vec![any, &*arbitrary], account("a"), "system:node:c", refused),
+        (vec![any, &*arbitrary], account("a"), "system:node:b devs", refused),
+        (vec![any], account("a"), "system:node:b", refused),
+    ] {
+        // Whoever calls is bound to the rules by its name.
+        let chain = chain_for(&caller.name, &rules);
+        let request = Attributes {
+            resource_request: true,
+            version: "v1",
+            resource: "pods",
+            namespace: "ns",
+            ..Attributes::path(&caller, "list", "/api/v1/namespaces/ns/pods")
+        };
+        let acting = ready(chain.impersonate(&request, &user(wanted))).map_err(|_| ());
+        let got = acting.as_ref().map(|acting| {
+            let constraint = acting.constraint.unwrap_or_default().strip_prefix("impersonate:");
+            (&*acting.user.groups[0], constraint.unwrap_or_default())
+        });
+        assert_eq!(got.ok(), want.ok(), "{rules:?} {} as {wanted}", caller.name);
+    }
 }
 
 #[test]
@@ -182,6 +226,6 @@ fn names_bring_their_groups() {
         ("system:serviceaccount:ns:X_", "system:authenticated"),
         ("system:serviceaccount:ns:", "system:authenticated"),
     ] {
-        assert_eq!(completed(&user(wanted)).groups.join(" "), groups, "{wanted}");
+        assert_eq!(completed(Mode::Legacy, &user(wanted)).groups.join(" "), groups, "{wanted}");
     }
 }

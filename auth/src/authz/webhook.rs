@@ -155,6 +155,13 @@ impl Webhook {
             && (review.api_version.is_empty() || review.api_version == format!("{group}/{version}"));
         if !is_ours {
             let Review { kind, api_version, .. } = review;
+            let is_known = |given: &str| ["v1", "v1beta1"].iter().any(|v| given == format!("{group}/{v}"));
+            if kind == "SubjectAccessReview" && is_known(&api_version) {
+                let given = api_version.rsplit('/').next().unwrap_or_default();
+                return Err(format!(
+                    "converting ({given}.{kind}) to ({version}.SubjectAccessReview): unknown conversion"
+                ));
+            }
             return Err(format!(
                 "unable to decode {api_version} {kind} as a {group}/{version} SubjectAccessReview"
             ));

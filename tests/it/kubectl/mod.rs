@@ -4,6 +4,7 @@
 //! shown      get, explain, wait, output in every form
 //! custom     definitions, and objects of them
 //! changed    create, patch, edit, apply, delete
+//! identity   certificates, tokens, permissions, acting as others, programs with credentials
 //! manifests  all user manifests
 //! workloads  the life cycle of the workloads among them
 //! ```
@@ -13,6 +14,7 @@
 
 mod changed;
 mod custom;
+mod identity;
 mod manifests;
 mod shown;
 mod workloads;

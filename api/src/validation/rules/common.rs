@@ -114,26 +114,26 @@ pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
         let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         return validator.invalid(path, name, detail);
     };
-    let faults = names::subdomain(domain);
-    let is_qualified = faults.is_empty();
-    for fault in faults {
-        validator.invalid(
-            path,
-            name,
-            format!("validating label {}: {fault}", crate::field::go_quote(domain)),
-        );
-    }
-    if is_qualified && !domain.contains('.') {
-        let detail = "should be a domain with at least two segments separated by dots";
-        validator.invalid(path, name, detail);
-    }
-    for fault in names::subdomain(rest) {
-        validator.invalid(path, name, format!("validating label {}: {fault}", crate::field::go_quote(rest)));
-    }
     if domain.len() > SIGNER_DOMAIN_MAX {
         validator.errors.push(FieldError::too_long(path, SIGNER_DOMAIN_MAX));
     }
-    if rest.len() > SIGNER_PATH_MAX {
-        validator.errors.push(FieldError::too_long(path, SIGNER_PATH_MAX));
+    let label =
+        |text: &str, fault: String| format!("validating label {}: {fault}", crate::field::go_quote(text));
+    for text in domain.split('.') {
+        for fault in names::label(text) {
+            validator.invalid(path, domain, label(text, fault));
+        }
+    }
+    if !domain.contains('.') {
+        let detail = "should be a domain with at least two segments separated by dots";
+        validator.invalid(path, domain, detail);
+    }
+    for text in rest.split('.') {
+        for fault in names::subdomain(text) {
+            validator.invalid(path, rest, label(text, fault));
+        }
+    }
+    if name.len() > SIGNER_DOMAIN_MAX + SIGNER_PATH_MAX + 1 {
+        validator.errors.push(FieldError::too_long(path, SIGNER_DOMAIN_MAX + SIGNER_PATH_MAX + 1));
     }
 }

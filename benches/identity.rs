@@ -1,0 +1,200 @@
+//! What identity costs a request: authentication of a certificate or a token, and authorization with the roles that every
+//! server has and many bindings.
+//!
+//! `certificate`, `account token`: one that was seen before, then RBAC with 10 000 role bindings, of which the user has a
+//! few. `new account tokens`: each token is another one, so each costs a signature check; tokens a second on one core.
+//! Measures no HTTP and no TLS; the store is a table in memory.
+
+use std::future::Future;
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+
+use auth::authn::service_account::{
+    AccountSource, Incarnation, Reference, ServiceAccountTokens, TokenIssuer, TokenSecret, TokenSpec,
+};
+use auth::authn::x509::{CaBundle, ClientCertificates};
+use auth::authn::{Authenticator, Credentials, NameDomains, SigningKey};
+use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
+use auth::{Attributes, Authorizer, User};
+use criterion::{Criterion, Throughput};
+use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use rustls::pki_types::CertificateDer;
+
+const BINDINGS: usize = 10_000;
+const TOKENS: usize = 10_000;
+const AUDIENCE: &str = "https://issuer.example";
+
+/// Every account exists.
+struct Everybody;
+
+impl AccountSource for Everybody {
+    fn service_account(&self, _: &str, name: &str) -> Option<Incarnation> {
+        Some(Incarnation { uid: format!("uid-{name}"), deleted: None })
+    }
+    fn pod(&self, _: &str, _: &str) -> Option<Incarnation> {
+        None
+    }
+    fn secret(&self, _: &str, _: &str) -> Option<Incarnation> {
+        None
+    }
+    fn node(&self, _: &str) -> Option<Incarnation> {
+        None
+    }
+    fn token_secret(&self, _: &str, _: &str) -> Option<TokenSecret> {
+        None
+    }
+}
+
+/// The result of a future that waits for nothing.
+fn ready<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => unreachable!("nothing here waits"),
+    }
+}
+
+fn texts(list: &[&str]) -> Vec<String> {
+    list.iter().map(|text| (*text).to_owned()).collect()
+}
+
+/// Fifty roles of twenty rules each, as large as those of a new server, and many bindings.
+fn authorizer() -> Authorizer {
+    let mut policy = Policy::default();
+    for role in 0..50 {
+        let rule = |at: usize| Rule {
+            verbs: texts(&["get", "list", "watch"]),
+            api_groups: texts(&["", "apps"]),
+            resources: vec![format!("things{role}x{at}")],
+            ..Rule::default()
+        };
+        let mut rules: Vec<Rule> = (0..20).map(rule).collect();
+        rules.push(Rule {
+            verbs: texts(&["get"]),
+            api_groups: texts(&[""]),
+            resources: texts(&["pods"]),
+            ..Rule::default()
+        });
+        policy.set_cluster_role(&format!("role{role}"), Some(rules.into()));
+    }
+    for binding in 0..BINDINGS {
+        let name = match binding % 1000 {
+            0 => "jane".to_owned(),
+            1 => "system:serviceaccount:ns0:robot0".to_owned(),
+            _ => format!("user{binding}"),
+        };
+        policy.set_binding(Binding {
+            namespace: format!("ns{}", binding % 100),
+            name: format!("binding{binding}"),
+            role: RoleRef {
+                api_group: "rbac".into(),
+                kind: "ClusterRole".into(),
+                name: format!("role{}", binding % 50),
+            },
+            subjects: vec![Subject {
+                kind: "User".into(),
+                api_group: "rbac".into(),
+                name,
+                namespace: String::new(),
+            }],
+        });
+    }
+    Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
+}
+
+fn asked<'u>(user: &'u User, namespace: &'static str) -> Attributes<'u> {
+    Attributes {
+        verb: "get",
+        resource_request: true,
+        group: "",
+        version: "v1",
+        resource: "pods",
+        subresource: "",
+        namespace,
+        name: "p",
+        path: "/api/v1/namespaces/ns0/pods/p",
+        user,
+    }
+}
+
+fn certificate() -> (ClientCertificates, CertificateDer<'static>) {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).expect("a certificate").pem();
+    let issuer = Issuer::new(params, key);
+    let mut leaf = CertificateParams::default();
+    leaf.distinguished_name.push(DnType::CommonName, "jane");
+    leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    let key = KeyPair::generate().expect("a key");
+    let leaf = leaf.signed_by(&key, &issuer).expect("a certificate");
+    let bundle = CaBundle::from_pem(authority.as_bytes()).expect("a bundle");
+    (ClientCertificates::new(bundle, &NameDomains::new("example.org")), leaf.der().clone())
+}
+
+fn tokens(count: usize) -> (ServiceAccountTokens, Vec<String>) {
+    let domains = NameDomains::new("example.org");
+    let key = KeyPair::generate().expect("a key").serialize_pem();
+    let key = SigningKey::from_pem(key.as_bytes()).expect("a key");
+    let verifying = vec![key.public().clone()];
+    let issuer = TokenIssuer::new(AUDIENCE, key, domains.clone());
+    let issue = |at: usize| {
+        let name = format!("robot{at}");
+        let spec = TokenSpec {
+            namespace: "ns0".into(),
+            account: Reference { uid: format!("uid-{name}"), name },
+            audiences: texts(&[AUDIENCE]),
+            issued: SystemTime::now(),
+            lifetime: Duration::from_secs(3600),
+            warn_after: None,
+            pod: None,
+            secret: None,
+            node: None,
+        };
+        issuer.issue(&spec).expect("a token").token
+    };
+    let all = (0..count).map(issue).collect();
+    let accounts = ServiceAccountTokens::new(texts(&[AUDIENCE]), verifying, Arc::new(Everybody), domains);
+    (accounts.with_audiences(texts(&[AUDIENCE])), all)
+}
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    let authorizer = authorizer();
+    let (certificates, leaf) = certificate();
+    let (accounts, all) = tokens(TOKENS);
+    let chain = Authenticator::new()
+        .with_certificates(Arc::new(certificates))
+        .with_audiences(texts(&[AUDIENCE]))
+        .with_tokens(accounts);
+    let leaf = [leaf];
+    let token = format!("Bearer {}", all[0]);
+    let serve = |credentials: Credentials<'_>, namespace| {
+        let known = ready(chain.authenticate(&credentials)).expect("a user");
+        ready(authorizer.authorize(&asked(known.user(), namespace))).expect("it may").attributes().verb.len()
+    };
+    criterion.bench_function("identity/certificate", |bencher| {
+        bencher
+            .iter(|| serve(Credentials { certificates: black_box(&leaf), ..Credentials::default() }, "ns0"));
+    });
+    criterion.bench_function("identity/account token", |bencher| {
+        let credentials = Credentials { authorization: Some(&token), ..Credentials::default() };
+        bencher.iter(|| serve(black_box(credentials), "ns1"));
+    });
+    let mut group = criterion.benchmark_group("identity");
+    group.throughput(Throughput::Elements(1)).sample_size(20);
+    let mut at = 0;
+    // More tokens than are remembered, so that each is a new one.
+    group.bench_function("new account tokens", |bencher| {
+        bencher.iter(|| {
+            at = (at + 1) % all.len();
+            let credentials = format!("Bearer {}", all[at]);
+            let credentials = Credentials { authorization: Some(&credentials), ..Credentials::default() };
+            ready(chain.authenticate(&credentials)).expect("a user")
+        });
+    });
+    group.finish();
+    criterion.final_summary();
+}
