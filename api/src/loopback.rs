@@ -352,12 +352,11 @@ impl ObjectStore for Loopback<'_> {
 
     async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
-        let mut object = given(object)?;
+        let object = given(object)?;
         let mut intent = self.intent(resource, (&target.namespace, &target.name));
         (intent.operation, intent.presence) = (Operation::Create, Presence::New);
-        let mut source = InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
-            Ok(Wanted::Object(std::mem::take(&mut object)))
-        });
+        let mut source =
+            InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| Ok(Wanted::Object(object.clone())));
         match self.write(&intent, &mut source).await {
             Ok(outcome) => Ok(as_written(outcome)),
             Err(status) if status.reason == Reason::AlreadyExists => Ok(Written::Conflict),

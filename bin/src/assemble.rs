@@ -54,14 +54,14 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         None => (open_store(&config, &config.data_dir.join("log"), Role::Leader)?, None),
         Some(etcd) => {
             let open = |dir: &Path| open_store(&config, dir, Role::Follower);
-            let (engine, replica) =
-                etcd.open(&config.data_dir, config.naming, &config.ranges.ports, open).await?;
+            let opened = etcd.open(&config.data_dir, config.naming, &config.ranges.ports, open);
+            let (engine, replica) = unless_stopped(&lifecycle, opened).await?;
             (engine, Some(replica))
         }
     };
     let following_etcd = replica.as_ref().map(|replica| tokio::spawn(replica.clone().follow()));
     if let (Some(etcd), Some(replica)) = (&config.etcd, &replica) {
-        etcd.caught_up(replica).await?;
+        unless_stopped(&lifecycle, etcd.caught_up(replica)).await?;
     }
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
     let (tracer, exporter) = config.traces.as_ref().map(|config| traced(config, &lifecycle)).unzip();
@@ -182,6 +182,17 @@ fn traced(config: &TracingConfig, lifecycle: &Lifecycle) -> (Tracer, tokio::task
     let stopped = async move { lifecycle.reached(Stage::Stopped).await };
     let exporter = tokio::spawn(export::run(config.endpoint.clone(), "apiserver".to_owned(), spans, stopped));
     (Tracer::new(config.per_million, queue), exporter)
+}
+
+/// Waits for a step of the start that may take long, unless a signal ends it.
+async fn unless_stopped<T>(
+    lifecycle: &Lifecycle,
+    step: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    tokio::select! {
+        outcome = step => outcome,
+        () = lifecycle.reached(Stage::Leaving) => Err(anyhow!("stopped while waiting for etcd")),
+    }
 }
 
 /// Why the copy of etcd's store is none any more; never where there is none.

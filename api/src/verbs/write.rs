@@ -27,10 +27,10 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     let mut intent = intent(call, Endpoint::Main, Options::Create(&options), &manager);
     let name = meta(&object, "name").to_owned();
     (intent.presence, intent.name) = (Presence::New, &name);
-    // Only a generated name is ever tried again, and with it the object.
-    let is_generated = name.is_empty();
+    // Only a generated name, and what is allocated, is ever tried again, and with it the object.
+    let is_tried_again = name.is_empty() || call.resource.table.behavior.allocated;
     let mut source = InServedForm(move |_: &mut Call<'_>, _: Option<&mut Current>| {
-        let object = if is_generated { object.clone() } else { std::mem::take(&mut object) };
+        let object = if is_tried_again { object.clone() } else { std::mem::take(&mut object) };
         Ok(Wanted::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;

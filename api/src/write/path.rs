@@ -103,6 +103,7 @@ async fn rounds<C: Caller, S: Source<C>>(
                 return Ok(outcome);
             }
             Ended::Conflict(taken) => taken,
+            Ended::Again if intent.seen.is_some() => return Ok(Outcome::Changed),
             Ended::Again => {
                 attempts.again().await.map_err(|Exhausted| Status::stale(intent.subject(name)))?;
                 continue;

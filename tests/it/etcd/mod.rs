@@ -155,7 +155,8 @@ async fn a_watch_from_before_a_copy_was_made_begins_again() {
     assert_eq!(one.client().delete(&format!("{MAPS}/goes")).await.status, 200);
     let two = etcd.server(&[]).await;
     // The first server has the delete; the second never saw the object, and must not leave its end out.
-    let path = format!("{MAPS}?watch=true&resourceVersion={}", version(&made));
+    let path =
+        format!("{MAPS}?watch=true&fieldSelector=metadata.name=goes&resourceVersion={}", version(&made));
     let mut watch = one.client().another().watch(&path).await;
     assert_eq!(watch.expect().await.0, "DELETED");
     let refused = two.client().get(&path).await;
@@ -340,12 +341,13 @@ async fn addresses_and_ports_are_handed_out_once_by_all_servers() {
     assert_eq!(servers[1].client().delete(&format!("{services}/{name}")).await.status, 200);
     assert_eq!(servers[0].client().get(&format!("{named}/{address}")).await.status, 404);
     // An address that somebody else has is not given.
-    let taken =
-        json!({"metadata": {"name": "taken"}, "spec": {"clusterIP": "10.0.0.60", "ports": [{"port": 80}]}});
-    assert_eq!(servers[0].client().post(services, &taken).await.status, 201);
-    let again =
-        json!({"metadata": {"name": "other"}, "spec": {"clusterIP": "10.0.0.60", "ports": [{"port": 80}]}});
-    assert_eq!(servers[1].client().post(services, &again).await.status, 422);
+    let free = (2..62).map(|last| format!("10.0.0.{last}"));
+    let free = free.into_iter().find(|address| !addresses.contains(address.as_str())).expect("some are free");
+    let wants = |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterIP": free, "ports": [{"port": 80}]}});
+    let taken = servers[0].client().post(services, &wants("taken")).await;
+    assert_eq!(taken.status, 201, "{}", taken.text());
+    let refused = servers[1].client().post(services, &wants("other")).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
 }
 
 #[tokio::test]

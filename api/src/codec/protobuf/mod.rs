@@ -25,4 +25,5 @@ pub(crate) mod generate;
 pub use decode::decode;
 pub use encode::{EncodeError, encode};
 pub use transcode::transcode;
-pub use wire::{Reader, write_bytes, write_delimited};
+pub(crate) use wire::Reader;
+pub use wire::{write_bytes, write_delimited};
