@@ -18,6 +18,7 @@ use crate::admission::{self, namespace_lifecycle::Creations};
 use crate::allocation::{Allocations, Ranges};
 use crate::audit::Auditor;
 use crate::backup::Backups;
+use crate::connect::Nodes;
 use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
 use crate::enablement::Enablement;
@@ -115,6 +116,7 @@ pub struct Context {
     auditor: Option<Auditor>,
     fairness: Fairness,
     extensions: Extensions,
+    nodes: Nodes,
     started: Instant,
 }
 
@@ -156,6 +158,8 @@ pub struct Parts {
     pub fairness: fairness::Settings,
     /// How extension servers know this one.
     pub extensions: extension::Settings,
+    /// How nodes, pods and services are reached.
+    pub nodes: Nodes,
 }
 
 impl Context {
@@ -206,6 +210,7 @@ impl Context {
             auditor: parts.auditor,
             fairness: Fairness::new(parts.fairness),
             extensions: Extensions::new(parts.extensions),
+            nodes: parts.nodes,
             metrics: parts.metrics.clone(),
             engine,
             builtin: registry,
@@ -396,6 +401,11 @@ impl Context {
     /// The extension servers.
     pub fn extensions(&self) -> &Extensions {
         &self.extensions
+    }
+
+    /// How nodes, pods and services are reached.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// Shows what extension servers serve in the discovery documents.

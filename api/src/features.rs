@@ -25,6 +25,8 @@ pub enum Feature {
     ServerSideFieldValidation,
     /// Lists in chunks.
     ApiListChunking,
+    /// The streams of a container's log apart.
+    PodLogsQuerySplitStreams,
     /// Lists as the initial events of a watch.
     WatchList,
 }
@@ -55,7 +57,7 @@ const fn gate(feature: Feature, name: &'static str, stage: Stage) -> Gate {
 }
 
 /// Every gate this server knows.
-static GATES: [Gate; 8] = [
+static GATES: [Gate; 9] = [
     gate(Feature::ApiResponseCompression, "APIResponseCompression", Stage::Beta),
     gate(Feature::AllowUnsafeMalformedObjectDeletion, "AllowUnsafeMalformedObjectDeletion", Stage::Alpha),
     gate(Feature::CborServingAndStorage, "CBORServingAndStorage", Stage::Alpha),
@@ -63,6 +65,7 @@ static GATES: [Gate; 8] = [
     gate(Feature::ServerSideApply, "ServerSideApply", Stage::Stable),
     gate(Feature::ServerSideFieldValidation, "ServerSideFieldValidation", Stage::Stable),
     gate(Feature::ApiListChunking, "APIListChunking", Stage::Stable),
+    gate(Feature::PodLogsQuerySplitStreams, "PodLogsQuerySplitStreams", Stage::Alpha),
     // A watch with initial events needs no mechanism that could be disabled, so the gate is locked.
     Gate { feature: Feature::WatchList, name: "WatchList", stage: Stage::Beta, default: true, locked: true },
 ];
@@ -205,7 +208,10 @@ mod tests {
             ("CBORServingAndStorage=true,CBORServingAndStorage=false", Ok("")),
             ("kube:CBORServingAndStorage=true", Ok("CBORServingAndStorage=true")),
             ("APIResponseCompression=false", Ok("APIResponseCompression=false")),
-            ("CBORServingAndStorage=false,AllAlpha=true", Ok("AllowUnsafeMalformedObjectDeletion=true")),
+            (
+                "CBORServingAndStorage=false,AllAlpha=true",
+                Ok("AllowUnsafeMalformedObjectDeletion=true,PodLogsQuerySplitStreams=true"),
+            ),
             ("AllBeta=false", Ok("APIResponseCompression=false")),
             ("DryRun=true", Ok("")),
             ("Nothing=true", Err("unrecognized feature gate: Nothing")),

@@ -25,6 +25,7 @@ pub mod bootstrap;
 pub mod clock;
 pub mod codec;
 pub mod compress;
+pub mod connect;
 pub mod context;
 pub mod controllers;
 pub mod conversion;
@@ -40,6 +41,7 @@ pub mod field;
 pub mod health;
 mod impersonation;
 pub mod json;
+mod keepalive;
 #[cfg(test)]
 mod layers_test;
 pub mod loopback;

@@ -153,6 +153,7 @@ fn api_of(
         enablement: config.enablement.clone(),
         fairness: config.fairness,
         extensions: config.extensions.clone(),
+        nodes: config.nodes.clone(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
             port: address.port(),

@@ -22,6 +22,7 @@ use crate::authorization::AuthorizationConfig;
 use crate::extension;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
+use crate::nodes;
 
 /// A valid configuration.
 #[derive(Clone, Debug)]
@@ -62,6 +63,8 @@ pub struct Config {
     pub enablement: Enablement,
     /// How extension servers know this one.
     pub extensions: api::extension::Settings,
+    /// How nodes, pods and services are reached.
+    pub nodes: api::connect::Nodes,
     /// Families of metrics that are not shown.
     pub disabled_metrics: BTreeSet<String>,
     /// How many requests run at once.
@@ -145,6 +148,7 @@ impl Config {
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
         let extensions = extension::settings(&flags.extension, &authentication)?;
+        let nodes = nodes::of_flags(flags.nodes)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
@@ -175,6 +179,7 @@ impl Config {
             enablement,
             fairness,
             extensions,
+            nodes,
             disabled_metrics: flags.disabled_metrics.into_iter().collect(),
             durability: flags.durability,
             history_retention: flags.history_retention,

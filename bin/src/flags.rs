@@ -10,6 +10,7 @@ mod authorization;
 mod extension;
 mod fairness;
 mod forms;
+mod nodes;
 mod own_service;
 mod suggestion;
 mod upstream;
@@ -32,6 +33,7 @@ pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
+pub use nodes::NodeFlags;
 pub use own_service::OwnServiceFlags;
 
 use self::forms::{boolean, ip};
@@ -180,6 +182,9 @@ pub struct Flags {
 
     #[command(flatten)]
     pub extension: ExtensionFlags,
+
+    #[command(flatten)]
+    pub nodes: NodeFlags,
 
     /// Families of metrics that are not shown, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]

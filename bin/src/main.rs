@@ -18,6 +18,7 @@ mod https;
 mod issuers;
 mod kubeconfig;
 mod logging;
+mod nodes;
 mod pki;
 mod process;
 mod reload;

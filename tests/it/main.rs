@@ -1,5 +1,6 @@
 //! End to end tests: the real binary over real TLS, one area of the API per file.
 
+mod agent;
 mod fixture;
 mod support;
 
@@ -31,6 +32,7 @@ mod metrics;
 mod namespaces;
 mod naming;
 mod network_backups;
+mod nodes;
 mod process;
 mod protobuf;
 mod python;
