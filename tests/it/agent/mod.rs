@@ -363,7 +363,9 @@ async fn exec(words: &[String], mut streams: HashMap<String, Stream>, seen: &Arc
         Err(failure) => {
             let status = json!({"metadata": {}, "status": "Failure", "message": failure.to_string()});
             let _ = error.output.write(status.to_string().as_bytes()).await;
-            let _ = error.output.finish().await;
+            for stream in streams.values().chain([&error]) {
+                let _ = stream.output.finish().await;
+            }
             return;
         }
     };

@@ -112,12 +112,12 @@ async fn read<R: AsyncRead + Unpin>(
                 let headers = inflate(&mut headers, &payload[10..]);
                 let (sender, input) = mpsc::channel(16);
                 inputs.insert(stream, sender);
-                // An answer without headers: an empty block in a stored block of a zlib stream.
+                // An answer without headers: no pair in a stored block of a zlib stream, and the empty block of a flush.
                 let mut reply = vec![0x80, 3, 0, 2, 0, 0, 0, 4];
                 reply.extend_from_slice(&stream.to_be_bytes());
                 {
                     let mut writer = writer.lock().await;
-                    let block: &[u8] = &[0x78, 0x01, 0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0];
+                    let block: &[u8] = &[0x78, 0x01, 0, 4, 0, 0xfb, 0xff, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
                     // Only the first block of a connection begins the zlib stream.
                     let block = if stream == 1 { block } else { &block[2..] };
                     reply[7] += block.len() as u8;
