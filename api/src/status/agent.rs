@@ -26,7 +26,7 @@ impl Status {
             429 => Reason::TooManyRequests,
             503 => Reason::ServiceUnavailable,
             504 => Reason::Timeout,
-            500.. => Reason::InternalError,
+            501.. => Reason::InternalError,
             _ => Reason::Unknown,
         };
         // The verb is left out as the reference server leaves it out, and its space stays.
