@@ -19,6 +19,7 @@ use crate::allocation::{Allocations, Ranges};
 use crate::audit::Auditor;
 use crate::backup::Backups;
 use crate::certificates::Certificates;
+use crate::connect::Nodes;
 use crate::conversion::Converter;
 use crate::custom::established::{Changes, Established};
 use crate::edge;
@@ -124,6 +125,7 @@ pub struct Context {
     edge: edge::Settings,
     flags: Vec<(String, String)>,
     tracer: Option<Tracer>,
+    nodes: Nodes,
     started: Instant,
 }
 
@@ -175,6 +177,8 @@ pub struct Parts {
     pub flags: Vec<(String, String)>,
     /// Which requests are traced, if any are.
     pub tracer: Option<Tracer>,
+    /// How nodes, pods and services are reached.
+    pub nodes: Nodes,
 }
 
 impl Context {
@@ -234,6 +238,7 @@ impl Context {
             edge: parts.edge,
             flags: parts.flags,
             tracer: parts.tracer,
+            nodes: parts.nodes,
             metrics: parts.metrics.clone(),
             engine,
             ledger: parts.ledger,
@@ -457,6 +462,11 @@ impl Context {
     /// What is done to requests before anything is known of them but their head.
     pub fn edge(&self) -> &edge::Settings {
         &self.edge
+    }
+
+    /// How nodes, pods and services are reached.
+    pub fn nodes(&self) -> &Nodes {
+        &self.nodes
     }
 
     /// Shows what extension servers serve in the discovery documents.

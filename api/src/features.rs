@@ -32,6 +32,8 @@ pub enum Feature {
     ServerSideFieldValidation,
     /// Lists in chunks.
     ApiListChunking,
+    /// The streams of a container's log apart.
+    PodLogsQuerySplitStreams,
     /// Lists as the initial events of a watch.
     WatchList,
     /// `/flagz`: what the flags of the process are.
@@ -68,7 +70,7 @@ const fn gate(feature: Feature, name: &'static str, stage: Stage) -> Gate {
 }
 
 /// Gates with an effect here.
-static GATES: [Gate; 11] = [
+static GATES: [Gate; 12] = [
     gate(Feature::ApiResponseCompression, "APIResponseCompression", Stage::Beta),
     gate(Feature::AllowUnsafeMalformedObjectDeletion, "AllowUnsafeMalformedObjectDeletion", Stage::Alpha),
     gate(Feature::CborServingAndStorage, "CBORServingAndStorage", Stage::Alpha),
@@ -79,6 +81,7 @@ static GATES: [Gate; 11] = [
     gate(Feature::ApiListChunking, "APIListChunking", Stage::Stable),
     gate(Feature::ComponentFlagz, "ComponentFlagz", Stage::Beta),
     gate(Feature::ComponentStatusz, "ComponentStatusz", Stage::Beta),
+    gate(Feature::PodLogsQuerySplitStreams, "PodLogsQuerySplitStreams", Stage::Alpha),
     // A watch with initial events needs no mechanism that could be disabled, so the gate is locked.
     Gate { feature: Feature::WatchList, name: "WatchList", stage: Stage::Beta, default: true, locked: true },
 ];
@@ -303,7 +306,10 @@ mod tests {
             ("CBORServingAndStorage=true,CBORServingAndStorage=false", Ok("")),
             ("kube:CBORServingAndStorage=true", Ok("CBORServingAndStorage=true")),
             ("APIResponseCompression=false", Ok("APIResponseCompression=false")),
-            ("CBORServingAndStorage=false,AllAlpha=true", Ok("AllowUnsafeMalformedObjectDeletion=true")),
+            (
+                "CBORServingAndStorage=false,AllAlpha=true",
+                Ok("AllowUnsafeMalformedObjectDeletion=true,PodLogsQuerySplitStreams=true"),
+            ),
             ("AllBeta=false", Ok("APIResponseCompression=false,ComponentFlagz=false,ComponentStatusz=false")),
             ("ConcurrentWatchObjectDecode=true", Ok("")),
             (

@@ -26,6 +26,7 @@ pub mod certificates;
 pub mod clock;
 pub mod codec;
 pub mod compress;
+pub mod connect;
 pub mod context;
 pub mod controllers;
 pub mod conversion;
@@ -42,6 +43,7 @@ pub mod field;
 pub mod health;
 mod impersonation;
 pub mod json;
+mod keepalive;
 #[cfg(test)]
 mod layers_test;
 pub mod loopback;

@@ -36,6 +36,7 @@ use crate::request::{RequestError, RequestInfo, Verb};
 use crate::response::{Response, respond_text};
 use crate::routes::{self, Permitted};
 use crate::served::Served;
+use crate::server::upgrade::Switch;
 use crate::server::websocket::{self, Upgrade};
 use crate::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
@@ -96,7 +97,11 @@ impl<'c> Exchange<'c> {
     /// A request that was just received.
     fn received(context: &'c Context, request: Request, connection: &'c Arc<ConnectionInfo>) -> Exchange<'c> {
         let upgrade = Upgrade::asked(&request, connection);
+        let switch = Switch::asked(&request, connection);
         let (mut head, incoming) = request.into_parts();
+        if let Some(switch) = switch {
+            head.extensions.insert(switch);
+        }
         if let Some(upgrade) = upgrade {
             head.extensions.insert(upgrade);
         }
@@ -541,7 +546,8 @@ impl<'c> Exchange<'c> {
         if self.head.method == Method::HEAD {
             // The length is that of the body a GET would get; the body itself is not sent.
             if let Some(length) = hyper::body::Body::size_hint(response.body()).exact() {
-                response.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(length));
+                // What a proxy leads to has said it already.
+                response.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
             }
             *response.body_mut() = crate::server::Body::empty();
         }

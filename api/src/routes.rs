@@ -38,12 +38,13 @@ use crate::response::{Response, respond_text};
 use crate::schema::registry::{Registry, Resource};
 use crate::scrape;
 use crate::served::Served;
+use crate::server::upgrade::{Switch, attach};
 use crate::server::websocket::Upgrade;
 use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_body};
 use crate::status::{Reason, Status, Subject};
 use crate::store;
 use crate::strategy::Endpoint;
-use crate::verbs::{self, Call};
+use crate::verbs::{self, Call, Wire};
 use crate::warning;
 use crate::zpages;
 
@@ -115,14 +116,16 @@ async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Respon
     let Ok(endpoint) = extension.endpoint(service.as_ref()) else {
         return Ok(proxy::unavailable());
     };
-    let forwarded = proxy::Forwarded { head, path: &info.path, user: proof.user(), peer, incoming };
+    let shutdown = context.lifecycle().shutdown();
+    let forwarded = proxy::Forwarded { head, path: &info.path, user: proof.user(), peer, incoming, shutdown };
     Ok(proxy::forward(&endpoint, forwarded).await)
 }
 
 /// Requests for a resource or one of its subresources.
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
-    let Permitted { context, types, head, query, info, proof, incoming, errors, trail, received, .. } =
-        request;
+    let Permitted {
+        context, types, head, query, info, proof, incoming, errors, trail, received, peer, ..
+    } = request;
     let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
         let mut resources = types.registry().resources();
         // All paths below a built-in group are its own; custom resources have no more paths than they serve.
@@ -150,7 +153,15 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     let formats = context.formats().of(objects(resource, info));
     let output = formats.output(&head.headers, query, offer)?;
     let mut applies = false;
+    let connects =
+        resource.table.subresources.iter().any(|table| table.connect && table.name == info.subresource);
+    let mut wire = None;
     let body = match info.verb {
+        _ if connects => {
+            let switch = head.extensions.get::<Switch>().cloned();
+            wire = Some(Wire { head, incoming, switch, peer });
+            Bytes::new()
+        }
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
             match info.verb {
                 Verb::Create | Verb::Update => drop(formats.input(&head.headers)?),
@@ -181,6 +192,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         user: proof.user(),
         output,
         upgrade: head.extensions.get::<Upgrade>().cloned(),
+        wire,
         warnings: Vec::new(),
         conversions: &conversions,
         trail,
@@ -217,9 +229,17 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     if info.is_long_running()
         && let Some(open) = context.metrics().requests.open(labels)
     {
-        response = response.map(|body| body.with(open));
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            attach(&response, open);
+        } else {
+            response = response.map(|body| body.with(open));
+        }
     }
     let measured = context.metrics().requests.measure(labels, response.status(), received);
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        attach(&response, measured);
+        return Ok(response);
+    }
     if hyper::body::Body::is_end_stream(response.body()) {
         return Ok(response); // counted here, where the measurement is dropped
     }
@@ -448,6 +468,9 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     if !info.subresource.is_empty() {
         let known = resource.table.subresources.iter().find(|table| table.name == info.subresource);
         let Some(table) = known else { return Err(Status::no_such_route()) };
+        if table.connect && info.subresource == "proxy" {
+            return Ok(()); // what a proxy leads to may have any method
+        }
         return if table.verbs.contains(&info.verb.as_str()) && head.method != Method::HEAD {
             Ok(())
         } else {

@@ -1,5 +1,7 @@
 //! Builds all `Status` objects: the errors of every layer become a Status here (docs/api/errors.md).
 
+pub mod agent;
+
 use engine::Revision;
 use std::borrow::Borrow;
 use std::fmt::Write;

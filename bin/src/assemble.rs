@@ -264,6 +264,7 @@ fn api_of(
         flags: config.flags.clone(),
         tracer,
         extensions: config.extensions.settings.clone(),
+        nodes: config.nodes.clone(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
             port: address.port(),

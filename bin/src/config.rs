@@ -29,6 +29,7 @@ use crate::extension::ExtensionConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, Profile};
 use crate::issuers::opening;
+use crate::nodes;
 use crate::pki::Name;
 use crate::signing::SigningConfig;
 use crate::traces::TracingConfig;
@@ -81,6 +82,8 @@ pub struct Config {
     pub extensions: ExtensionConfig,
     /// What is done to requests before anything is known of them but their head.
     pub edge: api::edge::Settings,
+    /// How nodes, pods and services are reached.
+    pub nodes: api::connect::Nodes,
     /// Families of metrics that are not shown.
     pub disabled_metrics: BTreeSet<String>,
     /// Labels of metrics that have some values alone.
@@ -192,6 +195,7 @@ impl Config {
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
         let etcd = EtcdConfig::from_flags(&flags.etcd)?;
         let extensions = ExtensionConfig::from_flags(flags.extension, &authentication)?;
+        let nodes = nodes::of_flags(flags.nodes)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
@@ -231,6 +235,7 @@ impl Config {
             traces,
             flags: Vec::new(),
             etcd,
+            nodes,
             durability: flags.durability,
             history_retention: flags.history_retention,
             event_ttl: flags.event_ttl,

@@ -14,6 +14,7 @@ mod extension;
 mod fairness;
 mod forms;
 mod metrics;
+mod nodes;
 mod own_service;
 mod secrecy;
 mod suggestion;
@@ -41,6 +42,7 @@ pub use etcd::EtcdFlags;
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
 pub use metrics::MetricsFlags;
+pub use nodes::NodeFlags;
 pub use own_service::{NoReconciler, OwnServiceFlags};
 pub use secrecy::SecrecyFlags;
 pub use tls::TlsFlags;
@@ -208,6 +210,9 @@ pub struct Flags {
 
     #[command(flatten)]
     pub extension: ExtensionFlags,
+
+    #[command(flatten)]
+    pub nodes: NodeFlags,
 
     #[command(flatten)]
     pub edge: EdgeFlags,

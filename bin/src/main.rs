@@ -20,6 +20,7 @@ mod https;
 mod issuers;
 mod kubeconfig;
 mod logging;
+mod nodes;
 mod notify;
 mod pki;
 mod process;

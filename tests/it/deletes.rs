@@ -279,7 +279,7 @@ async fn pods_are_bound_once_and_end_gracefully() {
             ("delete", "GET $core/pods/a", "", "404 NotFound: pods \"a\" not found"),
             ("delete", "DELETE $core/pods/c", "", "200 Pod"),
             ("delete", "GET $core/pods/c", "", "404 NotFound: pods \"c\" not found"),
-            ("connections-to-nodes", "GET $core/pods/none/log", "", "404 NotFound: pods \"none\" not found"),
+            ("logs", "GET $core/pods/none/log", "", "404 NotFound: pods \"none\" not found"),
         ])
         .await;
 }

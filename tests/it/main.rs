@@ -1,5 +1,6 @@
 //! End to end tests: the real binary over real TLS, one area of the API per file.
 
+mod agent;
 mod fixture;
 mod support;
 
@@ -35,6 +36,7 @@ mod metrics;
 mod namespaces;
 mod naming;
 mod network_backups;
+mod nodes;
 mod operations;
 mod permissions;
 mod process;

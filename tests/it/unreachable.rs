@@ -1,4 +1,4 @@
-//! Connections to nodes that cannot be reached (docs/api/subresources.md#connections-to-nodes).
+//! Connections to nodes that cannot be reached (docs/api/nodes.md#names-and-addresses).
 
 use serde_json::json;
 use tests::Server;
@@ -21,12 +21,16 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
         assert_eq!(made.status, 201, "{}", made.text());
     }
     for (name, addresses) in
-        [("bare", json!([])), ("known", json!([{"type": "InternalIP", "address": "192.0.2.7"}]))]
+        [("bare", json!([])), ("known", json!([{"type": "InternalIP", "address": "127.0.0.1"}]))]
     {
-        let node = json!({"metadata": {"name": name}, "status": {"addresses": addresses}});
+        // A port that nothing listens on.
+        let node = json!({"metadata": {"name": name}, "status": {"addresses": addresses,
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}});
         assert_eq!(client.post("/api/v1/nodes", &node).await.status, 201);
     }
-    let dial = "error dialing backend: dial tcp 192.0.2.7:10250: connect: no route to host";
+    let get = "Get \"https://127.0.0.1:1/containerLogs/default/run/c0\": dial tcp 127.0.0.1:1: connect: connection refused";
+    let dial = "error dialing backend: dial tcp 127.0.0.1:1: connect: connection refused";
+    let required = "Upgrade request required";
     for (method, path, status, want) in [
         ("GET", "pods/new/log", 204, ""),
         ("GET", "pods/absent/log", 404, "pods \"absent\" not found"),
@@ -40,11 +44,11 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
         ("GET", "pods/two/log?container=c1", 204, ""),
         ("GET", "pods/lost/log", 404, "nodes \"nowhere\" not found"),
         ("GET", "pods/bare/log", 500, "no preferred addresses found; known addresses: []"),
-        ("GET", "pods/run/log", 500, dial),
+        ("GET", "pods/run/log", 500, get),
         ("POST", "pods/new/exec?command=true", 400, "pod new does not have a host assigned"),
-        ("POST", "pods/run/exec?command=true", 500, dial),
-        ("GET", "pods/run/attach", 500, dial),
-        ("POST", "pods/run/portforward", 500, dial),
+        ("POST", "pods/run/exec?command=true", 400, required),
+        ("GET", "pods/run/attach", 400, required),
+        ("POST", "pods/run/portforward", 400, required),
         ("GET", "pods/new/proxy", 400, "address not allowed"),
         ("GET", "services/kubernetes/proxy", 503, "no endpoints available for service \"kubernetes\""),
     ] {
@@ -57,7 +61,13 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
         };
         assert_eq!(said, want, "{path}");
     }
-    assert_eq!(client.get("/api/v1/nodes/known/proxy").await.json()["message"], dial);
+    let proxied = client.get("/api/v1/nodes/known/proxy/").await.json()["message"].clone();
+    assert_eq!(proxied, "error trying to reach service: dial tcp 127.0.0.1:1: connect: connection refused");
+    let upgrade = [("connection", "upgrade"), ("upgrade", "SPDY/3.1")];
+    for path in ["pods/run/exec?command=true", "pods/run/attach", "pods/run/portforward"] {
+        let reply = client.send("POST", &format!("/api/v1/namespaces/default/{path}"), &upgrade, b"").await;
+        assert_eq!((reply.status, &reply.json()["message"]), (500, &dial.into()), "{path}");
+    }
     // A GET that opens a shell needs the permission to create one.
     let roles = "/apis/rbac.authorization.k8s.io/v1";
     let role = json!({"metadata": {"name": "viewer"}, "rules": [

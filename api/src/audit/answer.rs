@@ -17,6 +17,7 @@ use crate::json::{self, Value};
 use crate::representation::answer::Reported;
 use crate::response::Response;
 use crate::server::body::Observer;
+use crate::server::upgrade::attach;
 
 /// Longest answer whose object is recorded, so that no list makes the server hold it whole.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
@@ -48,6 +49,10 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
         && is(CONTENT_TYPE, "application/json");
     let gathered =
         Gathered { text: gathers.then(Vec::new), is_compressed: is(CONTENT_ENCODING, "gzip"), trail };
+    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        attach(&response, gathered);
+        return response;
+    }
     if response.body().is_end_stream() {
         return response;
     }

@@ -36,9 +36,21 @@ impl Failure {
     pub(super) fn connect(address: &str, error: &io::Error) -> Failure {
         let why = match error.kind() {
             io::ErrorKind::ConnectionRefused => "connect: connection refused".to_owned(),
+            io::ErrorKind::HostUnreachable => "connect: no route to host".to_owned(),
+            io::ErrorKind::NetworkUnreachable => "connect: network is unreachable".to_owned(),
+            io::ErrorKind::TimedOut => "connect: connection timed out".to_owned(),
             _ => error.to_string(),
         };
         Failure::Other(format!("dial tcp {address}: {why}"))
+    }
+
+    pub(super) fn dial_timeout(host: &str, port: u16) -> Failure {
+        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        Failure::Other(format!("dial tcp {shown}:{port}: i/o timeout"))
+    }
+
+    pub(super) fn unknown_host(host: &str) -> Failure {
+        Failure::Other(format!("dial tcp: lookup {host}: no such host"))
     }
 
     pub(super) fn handshake(error: &io::Error) -> Failure {
@@ -57,7 +69,16 @@ impl Failure {
     }
 
     pub(super) fn exchange(error: &hyper::Error) -> Failure {
-        Failure::Other(if is_end(error) { "EOF".to_owned() } else { error.to_string() })
+        Failure::Other(if is_end(error) {
+            "EOF".to_owned()
+        } else if error.is_parse_too_large() {
+            "net/http: HTTP/1.x transport connection broken: server response headers exceeded their limit"
+                .to_owned()
+        } else if error.is_parse() {
+            "net/http: HTTP/1.x transport connection broken: malformed HTTP response".to_owned()
+        } else {
+            error.to_string()
+        })
     }
 
     /// Names the call, where the failure is not an answer.
@@ -110,7 +131,7 @@ fn certificate(why: &CertificateError) -> String {
 }
 
 /// What a code other than success says. `said` is the text of the answer, or `unknown`.
-pub(super) fn unexpected_code(code: StatusCode, said: &str) -> String {
+pub fn unexpected_code(code: StatusCode, said: &str) -> String {
     match code.as_u16() {
         400 => "the server rejected our request for an unknown reason".to_owned(),
         401 => "the server has asked for the client to provide credentials".to_owned(),

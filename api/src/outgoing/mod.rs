@@ -1,12 +1,14 @@
-//! Calls of other servers over HTTPS: one request, one answer.
+//! Calls of other servers: one request, one answer.
 //!
 //! ```text
 //! Endpoint (URL, address to connect to, name, authorities) ─► connect ─► TLS ─┬─ post: one answer of bounded length
-//!                                                                            └─ open: an answer as it comes
+//!                                                                            └─ open: an answer as it comes, or an
+//!                                                                               upgrade
 //! ```
 //!
 //! A post follows redirects to other HTTPS URLs, a few of them and all within its deadline; answers that are read as they
-//! come are not followed. Each request has a connection of its own. Nothing here knows what is asked.
+//! come are not followed. Objects name servers by `https` only; plain connections are for what an operator's request names
+//! (pods, services). Each request has a connection of its own. Nothing here knows what is asked.
 
 mod answer;
 mod client;
@@ -36,6 +38,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
@@ -44,12 +47,18 @@ use crate::traces;
 
 pub use answer::Review;
 pub use client::{Client, Service};
-pub use error::Failure;
+pub use error::{Failure, unexpected_code};
 pub use identity::{Identities, Identity};
 use proxy::Proxy;
 
+use crate::keepalive;
+
 /// Most bytes of an answer that are read: far more than any object may have.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Most bytes of an answer that are held before the reader takes them, which also bounds its head; and most headers.
+const READ_BYTES_MAX: usize = 128 * 1024;
+const HEADERS_MAX: usize = 256;
 
 /// How often a server that asks for it is asked again within the deadline.
 const RETRIES_MAX: usize = 10;
@@ -63,11 +72,33 @@ pub struct Endpoint {
     address: (String, u16),
     /// Name that the server's certificate must have.
     name: ServerName<'static>,
-    tls: Arc<ClientConfig>,
+    /// None: the connection is not encrypted.
+    tls: Option<Arc<ClientConfig>>,
     /// The headers that say who asks.
     identity: HeaderMap,
     /// The proxy that the connection goes through.
     proxy: Option<Proxy>,
+    /// Until the TCP connection is made.
+    dial_timeout: Duration,
+}
+
+/// Until a TCP connection is made, where the caller has no other bound, and for the TLS handshake after it: those of the
+/// reference server's HTTP client.
+const DIAL_TIMEOUT: Duration = Duration::from_secs(30);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How servers are verified and who this one is, ready to be used for many connections.
+#[derive(Clone, Debug)]
+pub struct Tls(Arc<ClientConfig>);
+
+impl Tls {
+    /// Reads certificates and keys.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn new(credentials: &Credentials<'_>) -> Result<Tls, String> {
+        Ok(Tls(Arc::new(tls(credentials)?)))
+    }
 }
 
 /// How a server is known, and who asks it.
@@ -112,9 +143,17 @@ impl Endpoint {
         }
         let name = credentials.server_name.unwrap_or(&host);
         let name = ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no host name"))?;
-        let tls = Arc::new(tls(credentials)?);
+        let tls = Some(Arc::new(tls(credentials)?));
         let proxy = credentials.proxy.map(Proxy::read).transpose()?;
-        Ok(Endpoint { url, address: (host, port), name, tls, identity: identity(credentials)?, proxy })
+        Ok(Endpoint {
+            url,
+            address: (host, port),
+            name,
+            tls,
+            identity: identity(credentials)?,
+            proxy,
+            dial_timeout: DIAL_TIMEOUT,
+        })
     }
 
     /// Where a redirect leads. Another host is not told who asks, and has to have a certificate of its own name.
@@ -127,6 +166,37 @@ impl Endpoint {
         let name = ServerName::try_from(host.clone()).map_err(|_| format!("{host:?} is no host name"))?;
         let identity = if url.host() == self.url.host() { self.identity.clone() } else { HeaderMap::new() };
         Ok(Endpoint { url, address: (host, port), name, identity, ..self.clone() })
+    }
+
+    /// A path of a server at `host` (a name or an address) and `port`; without `tls` the connection is not encrypted.
+    ///
+    /// # Errors
+    /// Why no call is possible.
+    pub fn at_port(host: &str, port: u16, target: &str, tls: Option<&Tls>) -> Result<Endpoint, String> {
+        let name = ServerName::try_from(host.to_owned());
+        let name = match (name, tls) {
+            (Ok(name), _) => name,
+            (Err(_), Some(_)) => return Err(format!("{host:?} is no host name")),
+            (Err(_), None) => ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into()),
+        };
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let url = format!("{scheme}://{shown}:{port}{target}");
+        Ok(Endpoint {
+            url: url.parse().map_err(|error| format!("parse {url:?}: {error}"))?,
+            address: (host.to_owned(), port),
+            name,
+            tls: tls.map(|tls| tls.0.clone()),
+            identity: HeaderMap::new(),
+            proxy: None,
+            dial_timeout: DIAL_TIMEOUT,
+        })
+    }
+
+    /// The same server with another bound for the TCP connection.
+    #[must_use]
+    pub fn dialed_within(self, dial_timeout: Duration) -> Endpoint {
+        Endpoint { dial_timeout, ..self }
     }
 
     /// Why there is no call, in the words of a call that failed.
@@ -213,7 +283,8 @@ pub struct Opened {
     pub connection: Connection,
 }
 
-/// Sends a request whose path and headers are the caller's, and waits for the head of the answer.
+/// Sends a request whose path and headers are the caller's, and waits for the head of the answer. Without `Host` it is the
+/// URL's. The answer may be an upgrade.
 ///
 /// # Errors
 /// No connection, or none that lasted until the answer began.
@@ -228,7 +299,7 @@ where
     *request.uri_mut() = path.parse().map_err(|error| Failure::Other(format!("{error}")))?;
     let authority = endpoint.url.authority().map_or("", |authority| authority.as_str());
     let authority = HeaderValue::from_str(authority).map_err(|error| Failure::Other(error.to_string()))?;
-    request.headers_mut().insert(HOST, authority);
+    request.headers_mut().entry(HOST).or_insert(authority);
     traces::propagate(request.headers_mut());
     request.headers_mut().extend(endpoint.identity.clone());
     let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
@@ -263,25 +334,46 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let (host, port) = &endpoint.address;
-    let stream = match &endpoint.proxy {
-        Some(proxy) => proxy.dial(host, *port).await?,
-        None => dial(host, *port).await?,
+    let dial = async {
+        match &endpoint.proxy {
+            Some(proxy) => proxy.dial(host, *port).await,
+            None => dial(host, *port).await,
+        }
     };
+    let dialed = tokio::time::timeout(endpoint.dial_timeout, dial).await;
+    let stream = dialed.unwrap_or_else(|_| Err(Failure::dial_timeout(host, *port)))?;
     let _ = stream.set_nodelay(true);
-    let connector = TlsConnector::from(endpoint.tls.clone());
-    let stream =
-        connector.connect(endpoint.name.clone(), stream).await.map_err(|error| Failure::handshake(&error))?;
+    keepalive::probe(&stream);
+    let Some(tls) = &endpoint.tls else { return begin(stream).await };
+    let connector = TlsConnector::from(tls.clone());
+    let handshake = connector.connect(endpoint.name.clone(), stream);
+    match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
+        Ok(stream) => begin(stream.map_err(|error| Failure::handshake(&error))?).await,
+        Err(_) => Err(Failure::Other("net/http: TLS handshake timeout".to_owned())),
+    }
+}
+
+/// Speaks HTTP on a connection.
+async fn begin<B, S>(stream: S) -> Result<(http1::SendRequest<B>, Connection), Failure>
+where
+    B: hyper::body::Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     // Some servers compare names of headers as they are usually written.
-    let handshake = http1::Builder::new().title_case_headers(true).handshake(TokioIo::new(stream));
-    let (sender, connection) = handshake.await.map_err(|error| Failure::exchange(&error))?;
-    let connection = tokio::spawn(connection);
+    let mut http = http1::Builder::new();
+    http.title_case_headers(true).max_buf_size(READ_BYTES_MAX).max_headers(HEADERS_MAX);
+    let (sender, connection) =
+        http.handshake(TokioIo::new(stream)).await.map_err(|error| Failure::exchange(&error))?;
+    let connection = tokio::spawn(connection.with_upgrades());
     Ok((sender, Connection(connection.abort_handle())))
 }
 
 /// Connects to the first address of a host that takes the connection; the failure names the first one.
 async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
     let addresses = tokio::net::lookup_host((host, port)).await;
-    let addresses = addresses.map_err(|error| Failure::connect(&format!("{host}:{port}"), &error))?;
+    let addresses = addresses.map_err(|_| Failure::unknown_host(host))?;
     let mut first = None;
     for address in addresses {
         match TcpStream::connect(address).await {
@@ -291,7 +383,7 @@ async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
             }
         }
     }
-    Err(first.unwrap_or_else(|| Failure::Other(format!("dial tcp: lookup {host}: no such host"))))
+    Err(first.unwrap_or_else(|| Failure::unknown_host(host)))
 }
 
 /// A post and those requests that answers ask for instead of it; the last answer.

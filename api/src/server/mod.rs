@@ -18,6 +18,7 @@ mod head;
 mod lifecycle;
 mod serve;
 mod tls;
+pub mod upgrade;
 pub mod websocket;
 mod wire;
 

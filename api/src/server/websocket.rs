@@ -21,36 +21,35 @@ use http::header::{
     CONNECTION, HeaderMap, HeaderValue, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, SEC_WEBSOCKET_PROTOCOL,
     SEC_WEBSOCKET_VERSION, UPGRADE,
 };
-use http::{StatusCode, Version};
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use super::{Aborted, Body, ConnectionInfo, Request, Response};
+use super::upgrade::{Switch, Taken, has_token};
+use super::{Aborted, ConnectionInfo, Request, Response};
 
 /// The GUID that every server appends to the client's key (RFC 6455 §1.3).
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Longest payload of a ping or a close (RFC 6455 §5.5).
-const CONTROL_BYTES_MAX: usize = 125;
+pub(crate) const CONTROL_BYTES_MAX: usize = 125;
 
 /// How long the client may leave queued output unread; the same as on any other connection.
-const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
+pub(crate) const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
 
 /// Kinds of frames.
-mod opcode {
-    pub(super) const TEXT: u8 = 1;
-    pub(super) const BINARY: u8 = 2;
-    pub(super) const CLOSE: u8 = 8;
-    pub(super) const PING: u8 = 9;
-    pub(super) const PONG: u8 = 10;
+pub(crate) mod opcode {
+    pub(crate) const CONTINUATION: u8 = 0;
+    pub(crate) const TEXT: u8 = 1;
+    pub(crate) const BINARY: u8 = 2;
+    pub(crate) const CLOSE: u8 = 8;
+    pub(crate) const PING: u8 = 9;
+    pub(crate) const PONG: u8 = 10;
 }
 
 /// Status codes of a close (RFC 6455 §7.4.1).
-mod close {
-    pub(super) const NORMAL: u16 = 1000;
-    pub(super) const PROTOCOL_ERROR: u16 = 1002;
-    pub(super) const INTERNAL_ERROR: u16 = 1011;
+pub(crate) mod close {
+    pub(crate) const NORMAL: u16 = 1000;
+    pub(crate) const PROTOCOL_ERROR: u16 = 1002;
+    pub(crate) const INTERNAL_ERROR: u16 = 1011;
 }
 
 /// How messages are marked.
@@ -65,21 +64,17 @@ pub enum Form {
 /// A connection whose client asked to speak WebSocket on it.
 #[derive(Clone)]
 pub struct Upgrade {
-    on: OnUpgrade,
+    switch: Switch,
     accept: HeaderValue,
-    connection: Arc<ConnectionInfo>,
 }
 
 impl Upgrade {
     /// The upgrade that the request asks for, if it is WebSocket in the supported version.
     pub fn asked(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
-        if request.version() != Version::HTTP_11 || !is_asked(request.headers()) {
-            return None;
-        }
+        let switch = Switch::asked(request, connection).filter(|_| is_asked(request.headers()))?;
         let key = request.headers().get(SEC_WEBSOCKET_KEY)?.to_str().ok()?;
-        let on = request.extensions().get::<OnUpgrade>()?.clone();
         let accept = HeaderValue::from_str(&accept_key(key)).ok()?;
-        Some(Upgrade { on, accept, connection: connection.clone() })
+        Some(Upgrade { switch, accept })
     }
 
     /// Answers 101 and sends each of `messages` as one frame, until they or the client end.
@@ -88,31 +83,30 @@ impl Upgrade {
         form: Form,
         messages: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
     ) -> Response {
-        let Upgrade { on, accept, connection } = self;
-        tokio::spawn(async move {
-            match on.await {
-                Ok(upgraded) => converse(TokioIo::new(upgraded), form, messages).await,
-                Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
-            }
-            drop(connection);
-        });
-        let mut response = http::Response::new(Body::empty());
-        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
-        let headers = response.headers_mut();
+        self.take_over(None, move |taken| converse(taken, form, messages))
+    }
+
+    /// Answers 101, with the protocol that was chosen, and lets `task` speak.
+    pub fn take_over<F, T>(self, protocol: Option<HeaderValue>, task: T) -> Response
+    where
+        F: Future<Output = ()> + Send + 'static,
+        T: FnOnce(Taken) -> F + Send + 'static,
+    {
+        let mut headers = HeaderMap::new();
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
         headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
-        headers.insert(SEC_WEBSOCKET_ACCEPT, accept);
-        response
+        headers.insert(SEC_WEBSOCKET_ACCEPT, self.accept);
+        if let Some(protocol) = protocol {
+            headers.insert(SEC_WEBSOCKET_PROTOCOL, protocol);
+        }
+        self.switch.take_over(headers, task)
     }
 }
 
 /// Whether the headers ask for an upgrade to WebSocket.
-fn is_asked(headers: &HeaderMap) -> bool {
-    let has = |name, token: &str| {
-        let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
-        values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
-    };
-    has(CONNECTION, "upgrade") && has(UPGRADE, "websocket") && has(SEC_WEBSOCKET_VERSION, "13")
+pub fn is_asked(headers: &HeaderMap) -> bool {
+    let has = |name, token: &str| has_token(headers, name, token);
+    has(&CONNECTION, "upgrade") && has(&UPGRADE, "websocket") && has(&SEC_WEBSOCKET_VERSION, "13")
 }
 
 /// The protocols that a request for WebSocket offers, separated by commas.
@@ -168,10 +162,17 @@ where
 }
 
 /// One unmasked, final frame.
-fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(payload.len() + 10);
+pub(crate) fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let mut out = frame_head(opcode, payload.len());
+    out.extend_from_slice(payload);
+    out
+}
+
+/// What precedes the payload of one unmasked, final frame.
+pub(crate) fn frame_head(opcode: u8, len: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(len.min(CONTROL_BYTES_MAX) + 10);
     out.push(0x80 | opcode);
-    match payload.len() {
+    match len {
         len @ 0..=125 => out.push(len as u8),
         len @ 126..=0xffff => {
             out.push(126);
@@ -182,11 +183,10 @@ fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
             out.extend_from_slice(&(len as u64).to_be_bytes());
         }
     }
-    out.extend_from_slice(payload);
     out
 }
 
-fn close_frame(code: u16) -> Vec<u8> {
+pub(crate) fn close_frame(code: u16) -> Vec<u8> {
     frame(opcode::CLOSE, &code.to_be_bytes())
 }
 

@@ -93,8 +93,10 @@ fn connection(call: &Call<'_>) -> Result<Object, Status> {
     for field in table.message.fields.iter() {
         let given = |name: &str| call.query.first(name).filter(|text| !text.is_empty());
         let value = match (&field.kind, &*field.name) {
-            (Kind::String, "path") if call.info.subpath.is_empty() => None,
-            (Kind::String, "path") => Some(format!("/{}", call.info.subpath.join("/")).into()),
+            (Kind::String, "path") => {
+                let path = path(&call.info.subpath, &call.info.path);
+                (!path.is_empty()).then(|| path.into())
+            }
             (Kind::Bool, name) => call.query.flag(name).then_some(true.into()),
             (Kind::String, name) => given(name).map(Value::from),
             (Kind::List(list), name) => {
@@ -110,6 +112,15 @@ fn connection(call: &Call<'_>) -> Result<Object, Status> {
         }
     }
     Ok(object)
+}
+
+/// What follows the subresource, with a slash at its end if the path has one.
+fn path(subpath: &[String], path: &str) -> String {
+    let mut own: String = subpath.iter().flat_map(|part| ["/", part]).collect();
+    if path.ends_with('/') && !own.ends_with('/') {
+        own.push('/');
+    }
+    own
 }
 
 /// A number, or 400 in Go's words.

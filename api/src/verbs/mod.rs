@@ -10,12 +10,13 @@
 
 mod admit;
 pub mod apply;
+mod connect;
 pub mod continue_token;
 pub mod delete;
 mod eviction;
 mod force_delete;
 pub mod list;
-mod node;
+mod log;
 pub mod patch;
 pub mod read;
 pub mod reviews;
@@ -27,10 +28,12 @@ pub mod token;
 pub mod watch;
 pub mod write;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use auth::{Authorized, User};
 use http::HeaderMap;
+use http::request::Parts as Head;
 
 use crate::admission::Review;
 use crate::attributes::Selection;
@@ -47,11 +50,25 @@ use crate::schema::defaults;
 use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::served::Served;
+use crate::server::Incoming;
+use crate::server::upgrade::Switch;
 use crate::server::websocket::Upgrade;
 use crate::status::{Status, Subject};
 use crate::store::{Store, Stored};
 use crate::validation;
 use crate::write::Caller;
+
+/// A request as it came, for what passes it on.
+pub struct Wire<'r> {
+    /// Method, URL and headers.
+    pub head: &'r Head,
+    /// The body, not yet read.
+    pub incoming: Incoming,
+    /// The connection, where the client asks to leave HTTP on it.
+    pub switch: Option<Switch>,
+    /// Address of the client.
+    pub peer: IpAddr,
+}
 
 /// One permitted request about a resource.
 pub struct Call<'r> {
@@ -75,6 +92,8 @@ pub struct Call<'r> {
     pub output: Output,
     /// The connection, where the client asks to speak WebSocket on it.
     pub upgrade: Option<Upgrade>,
+    /// The request itself, where it is for a connection through the server.
+    pub wire: Option<Wire<'r>>,
     /// Texts for `Warning` headers, in order.
     pub warnings: Vec<String>,
     /// Conversions by webhooks that the managers of fields need.

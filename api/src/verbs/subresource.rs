@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::delete::success;
-use super::{Call, admit, eviction, node, patch, read, scale, token, write};
+use super::{Call, admit, connect, eviction, log, patch, read, scale, token, write};
 use crate::admission::Options;
 use crate::body::Expected;
 use crate::json::{Object, Value};
@@ -25,7 +25,8 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
     let Some(table) = call.resource.table.subresources.iter().find(|table| table.name == name) else {
         return Err(Status::no_such_route());
     };
-    if !table.verbs.contains(&call.info.verb.as_str()) {
+    // What a proxy leads to may have any method.
+    if !table.verbs.contains(&call.info.verb.as_str()) && name != "proxy" {
         return Err(Status::method_not_allowed());
     }
     match (name, call.info.verb, Endpoint::of_parent(name)) {
@@ -38,7 +39,8 @@ pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status
         ("binding", Verb::Create, _) => bind(call, table, body).await,
         ("eviction", Verb::Create, _) => eviction::evict(call, table, body).await,
         ("token", Verb::Create, _) => token::request(call, table, body).await,
-        _ if table.connect || name == "log" => node::connect(call).await,
+        ("log", Verb::Get, _) => log::read(call).await,
+        _ if table.connect => connect::connect(call).await,
         _ => Err(Status::no_such_route()),
     }
 }
@@ -108,6 +110,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         user: call.user,
         output: call.output,
         upgrade: None,
+        wire: None,
         warnings: Vec::new(),
         conversions: call.conversions,
         trail: call.trail,

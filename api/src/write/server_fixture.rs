@@ -90,6 +90,7 @@ impl Server {
             enablement: Enablement::default(),
             fairness: Default::default(),
             extensions: Default::default(),
+            nodes: crate::connect::Nodes::new(crate::connect::Settings::default()).unwrap(),
         };
         let api = Arc::new(Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap());
         api.lifecycle().advance(Stage::Serving);

@@ -35,7 +35,7 @@ pub fn parse(header: &str) -> Bearer<'_> {
 }
 
 /// First part of the WebSocket protocol that carries a token; the token follows in unpadded base64url.
-const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
+pub const PROTOCOL_PREFIX: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// Why the WebSocket protocols of a request carry no usable token.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]

@@ -91,16 +91,6 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         flags: &[("http2-max-streams-per-connection", Form::Integer)],
     },
     Treatment {
-        why: "no connections to nodes are made",
-        flags: &[
-            ("kubelet-certificate-authority", Form::Text),
-            ("kubelet-client-certificate", Form::Text),
-            ("kubelet-client-key", Form::Text),
-            ("kubelet-preferred-address-types", Form::Text),
-            ("kubelet-timeout", Form::Duration),
-        ],
-    },
-    Treatment {
         why: "log lines are written to standard error one by one",
         flags: &[
             ("log-flush-frequency", Form::Period),
@@ -257,9 +247,9 @@ mod tests {
                 ),
             ),
             (
-                "--kubelet-timeout=5",
+                "--etcd-compaction-interval=5",
                 Err(
-                    "invalid argument \"5\" for \"--kubelet-timeout\" flag: time: missing unit in duration \"5\"",
+                    "invalid argument \"5\" for \"--etcd-compaction-interval\" flag: time: missing unit in duration \"5\"",
                 ),
             ),
             (

@@ -1,0 +1,457 @@
+//! Commands over WebSocket for clients that close single streams, at agents that speak SPDY only
+//! (docs/api/nodes.md#streams).
+//!
+//! ```text
+//! client ─ v5.channel.k8s.io ─┬─ channel 0 ──► stream stdin      (closed by 255 0: the stream's end)
+//!                             ├─ channel 4 ──► stream resize
+//!                             ◄─ channel 1 ─── stream stdout
+//!                             ◄─ channel 2 ─── stream stderr
+//!                             ◄─ channel 3 ─── stream error, in the words of this server; the last message
+//! ```
+//!
+//! Each direction is read only as fast as the other end takes it. Failures, those to reach the agent included, are told
+//! in channel 3, because the client has its 101 by then.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use http::header::{CONNECTION, HeaderMap, HeaderValue, UPGRADE};
+use http::{HeaderName, Method, StatusCode};
+use http_body_util::BodyExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::messages::{Heard, Messages};
+use super::outlet::Outlet;
+use super::spdy;
+use super::tunnel::{Activity, IDLE_MAX};
+use super::upgrade::{agreed, request};
+use crate::outgoing::Endpoint;
+use crate::response::Response;
+use crate::server::Shutdown;
+use crate::server::upgrade::has_token;
+use crate::server::websocket::{self, Upgrade, close, close_frame, frame_head, opcode};
+use crate::status::agent::{failure, outcome};
+
+/// The protocol in which single streams are closed.
+const PROTOCOL: &str = "v5.channel.k8s.io";
+
+/// Protocols that the agent may choose from; all of them tell outcomes as a Status.
+const AGENT_PROTOCOLS: [&str; 2] = [PROTOCOL, "v4.channel.k8s.io"];
+
+/// Longest outcome that is read, and longest refusal.
+const OUTCOME_BYTES_MAX: usize = 64 * 1024;
+
+/// Channels of the client.
+mod channel {
+    pub(super) const STDIN: u8 = 0;
+    pub(super) const STDOUT: u8 = 1;
+    pub(super) const STDERR: u8 = 2;
+    pub(super) const ERROR: u8 = 3;
+    pub(super) const RESIZE: u8 = 4;
+    pub(super) const CLOSE: u8 = 255;
+}
+
+/// Streams of the agent: those of a client have odd numbers, in the order in which they are opened.
+const ERROR: u32 = 1;
+
+/// Which streams a command has.
+#[derive(Clone, Copy, Debug)]
+pub struct Streams {
+    /// Input.
+    pub stdin: bool,
+    /// Output.
+    pub stdout: bool,
+    /// Error output; not with a terminal, which has but one.
+    pub stderr: bool,
+    /// A terminal.
+    pub tty: bool,
+}
+
+/// Whether a request is for the protocol in which single streams are closed.
+pub fn is_asked(headers: &HeaderMap) -> bool {
+    websocket::is_asked(headers) && has_token(headers, &http::header::SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
+}
+
+/// Gives the client its WebSocket, and runs the command behind it.
+pub fn pass(
+    endpoint: Endpoint,
+    upgrade: Upgrade,
+    streams: Streams,
+    shutdown: Shutdown,
+    answered_within: Duration,
+) -> Response {
+    let protocol = Some(HeaderValue::from_static(PROTOCOL));
+    upgrade.take_over(protocol, move |client| async move {
+        let (reader, writer) = tokio::io::split(client);
+        let client = Outlet::new(writer);
+        let run = async {
+            let (reader_of_agent, writer_of_agent) = match dial(&endpoint, answered_within).await {
+                Ok(agent) => tokio::io::split(agent),
+                Err(told) => return Some(told),
+            };
+            let agent = Outlet::new(writer_of_agent);
+            translate(Messages::new(reader), &client, spdy::Reader::new(reader_of_agent), &agent, streams)
+                .await
+        };
+        let told = tokio::select! {
+            told = run => told,
+            () = shutdown.begun() => Some(failure("the server is shutting down", b"")),
+        };
+        if let Some(told) = told {
+            end(&client, &told).await;
+        }
+    })
+}
+
+/// Tells the outcome, which is the last message.
+async fn end<W: AsyncWrite + Unpin>(client: &Outlet<W>, told: &[u8]) {
+    let head = frame_head(opcode::BINARY, told.len() + 1);
+    let sent = client.send(&[&head, &[channel::ERROR], told, &close_frame(close::NORMAL)]).await;
+    if sent.is_ok() {
+        client.close().await;
+    }
+}
+
+/// The connection to the agent, or what to tell the client instead.
+async fn dial(
+    endpoint: &Endpoint,
+    answered_within: Duration,
+) -> Result<impl AsyncRead + AsyncWrite + use<>, Vec<u8>> {
+    let mut headers = HeaderMap::new();
+    headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(UPGRADE, HeaderValue::from_static("SPDY/3.1"));
+    for protocol in AGENT_PROTOCOLS {
+        let name = HeaderName::from_static("x-stream-protocol-version");
+        headers.append(name, HeaderValue::from_static(protocol));
+    }
+    let opened = request(endpoint, &Method::POST, headers, answered_within)
+        .await
+        .map_err(|why| failure(&format!("error sending request: Post \"{}\": {why}", endpoint.url()), b""))?;
+    let broken = || failure("unable to upgrade connection: the connection was lost", b"");
+    let is_spdy = has_token(opened.response.headers(), &UPGRADE, "SPDY/3.1");
+    if opened.response.status() == StatusCode::SWITCHING_PROTOCOLS && is_spdy {
+        return agreed(opened).taken().await.ok_or_else(broken);
+    }
+    let limited = http_body_util::Limited::new(opened.response.into_body(), OUTCOME_BYTES_MAX).collect();
+    let said = match tokio::time::timeout(answered_within, limited).await {
+        Ok(Ok(said)) => said.to_bytes(),
+        _ => {
+            return Err(failure(
+                "unable to upgrade connection: unable to read error from server response",
+                b"",
+            ));
+        }
+    };
+    let text = String::from_utf8_lossy(&said);
+    Err(failure(&format!("unable to upgrade connection: {}", text.trim()), &said))
+}
+
+/// The streams of the agent that are open for what a client asked for.
+struct Opened {
+    stdin: Option<u32>,
+    stdout: Option<u32>,
+    stderr: Option<u32>,
+    resize: Option<u32>,
+}
+
+impl Opened {
+    /// Opens streams in the order in which agents know them.
+    fn new(streams: Streams) -> (Opened, Vec<u8>) {
+        let mut headers = spdy::Headers::default();
+        let mut frames = headers.open(ERROR, &[("streamtype", "error")]);
+        let mut next = ERROR;
+        let mut open = |kind: &str, is_wanted: bool| {
+            is_wanted.then(|| {
+                next += 2;
+                frames.extend_from_slice(&headers.open(next, &[("streamtype", kind)]));
+                next
+            })
+        };
+        let opened = Opened {
+            stdin: open("stdin", streams.stdin),
+            stdout: open("stdout", streams.stdout),
+            stderr: open("stderr", streams.stderr && !streams.tty),
+            resize: open("resize", streams.tty),
+        };
+        (opened, frames)
+    }
+}
+
+/// Passes streams on until the command has ended. Returns what to tell the client, if it is still there.
+async fn translate<CR, CW, AR, AW>(
+    messages: Messages<CR>,
+    client: &Outlet<CW>,
+    frames: spdy::Reader<AR>,
+    agent: &Outlet<AW>,
+    streams: Streams,
+) -> Option<Vec<u8>>
+where
+    CR: AsyncRead + Unpin,
+    CW: AsyncWrite + Unpin,
+    AR: AsyncRead + Unpin,
+    AW: AsyncWrite + Unpin,
+{
+    let (opened, opening) = Opened::new(streams);
+    let lost = |why: &str| Some(failure(&format!("error reading from error stream: {why}"), b""));
+    if agent.send(&[&opening]).await.is_err() {
+        return lost("unexpected EOF");
+    }
+    let activity = Activity::new();
+    let mut up = pin!(input(messages, client, agent, &opened, &activity));
+    let mut down = pin!(output(frames, client, agent, &opened, &activity));
+    let told = tokio::select! {
+        told = &mut down => told,
+        end = &mut up => match end {
+            // The agent does not read any more, but what it has said is still to be heard.
+            InputEnd::AgentFailed => down.await,
+            InputEnd::ClientLeft => return None,
+            InputEnd::Nonsense => {
+                let _ = client.send(&[&close_frame(close::PROTOCOL_ERROR)]).await;
+                client.close().await;
+                return None;
+            }
+        },
+        () = activity.idle(IDLE_MAX) => lost("nothing moved for too long"),
+    };
+    agent.close().await;
+    told
+}
+
+/// Why no more input is passed on.
+enum InputEnd {
+    ClientLeft,
+    Nonsense,
+    AgentFailed,
+}
+
+/// Passes the client's messages on.
+async fn input<R, CW, AW>(
+    mut messages: Messages<R>,
+    client: &Outlet<CW>,
+    agent: &Outlet<AW>,
+    opened: &Opened,
+    activity: &Activity,
+) -> InputEnd
+where
+    R: AsyncRead + Unpin,
+    CW: AsyncWrite + Unpin,
+    AW: AsyncWrite + Unpin,
+{
+    let mut stdin_is_open = true;
+    // The channel of the message whose pieces are coming, once its first byte is there.
+    let mut current = None;
+    loop {
+        let heard = messages.next().await;
+        activity.touch();
+        let (mut bytes, is_last) = match heard {
+            Heard::Piece { bytes, is_first, is_last } => {
+                if is_first {
+                    current = None;
+                }
+                (bytes, is_last)
+            }
+            Heard::Ping(payload) => {
+                if client.offer(websocket::frame(opcode::PONG, &payload)).await.is_err() {
+                    return InputEnd::ClientLeft;
+                }
+                continue;
+            }
+            Heard::Close | Heard::Gone => return InputEnd::ClientLeft,
+            Heard::Nonsense => return InputEnd::Nonsense,
+        };
+        if current.is_none() && !bytes.is_empty() {
+            current = Some(bytes.split_to(1)[0]);
+        }
+        let sent = match (current, bytes.first()) {
+            (Some(channel::STDIN), Some(_)) if stdin_is_open => send(agent, opened.stdin, 0, &bytes).await,
+            (Some(channel::RESIZE), Some(_)) => send(agent, opened.resize, 0, &bytes).await,
+            (Some(channel::CLOSE), Some(&channel::STDIN)) if stdin_is_open => {
+                stdin_is_open = false;
+                send(agent, opened.stdin, spdy::FLAG_FIN, b"").await
+            }
+            // Other channels are none of a client's, and are left out as the reference server does.
+            _ => Ok(()),
+        };
+        if sent.is_err() {
+            return InputEnd::AgentFailed;
+        }
+        if is_last {
+            current = None;
+        }
+    }
+}
+
+/// Sends data of a stream, if it is open.
+async fn send<W: AsyncWrite + Unpin>(
+    agent: &Outlet<W>,
+    stream: Option<u32>,
+    flags: u8,
+    bytes: &[u8],
+) -> std::io::Result<()> {
+    match stream {
+        Some(stream) => agent.send(&[&spdy::data(stream, flags, bytes)]).await,
+        None => Ok(()),
+    }
+}
+
+/// Passes the agent's streams on until all have ended. Returns what to tell the client, if it is still there.
+async fn output<R, CW, AW>(
+    mut frames: spdy::Reader<R>,
+    client: &Outlet<CW>,
+    agent: &Outlet<AW>,
+    opened: &Opened,
+    activity: &Activity,
+) -> Option<Vec<u8>>
+where
+    R: AsyncRead + Unpin,
+    CW: AsyncWrite + Unpin,
+    AW: AsyncWrite + Unpin,
+{
+    let mut open: Vec<u32> = [Some(ERROR), opened.stdout, opened.stderr].into_iter().flatten().collect();
+    let mut said = Vec::new();
+    while !open.is_empty() {
+        let heard = frames.next().await;
+        activity.touch();
+        let why = match heard {
+            Ok(spdy::Heard::Data(stream, piece, is_last)) => {
+                if stream == ERROR && said.len() < OUTCOME_BYTES_MAX {
+                    said.extend_from_slice(&piece[..piece.len().min(OUTCOME_BYTES_MAX - said.len())]);
+                }
+                let number = match Some(stream) {
+                    of if of == opened.stdout => Some(channel::STDOUT),
+                    of if of == opened.stderr => Some(channel::STDERR),
+                    _ => None,
+                };
+                if let Some(number) = number.filter(|_| !piece.is_empty()) {
+                    let head = frame_head(opcode::BINARY, piece.len() + 1);
+                    client.send(&[&head, &[number], piece]).await.ok()?;
+                }
+                if is_last {
+                    open.retain(|open| *open != stream);
+                }
+                continue;
+            }
+            Ok(spdy::Heard::Reset(stream)) => {
+                open.retain(|open| *open != stream);
+                continue;
+            }
+            Ok(spdy::Heard::Ping(id)) => {
+                let _ = agent.offer(spdy::ping(id)).await;
+                continue;
+            }
+            Ok(spdy::Heard::Gone) => "unexpected EOF".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        // The outcome is what counts: an agent may leave without ending its other streams.
+        if open.contains(&ERROR) {
+            return Some(failure(&format!("error reading from error stream: {why}"), b""));
+        }
+        break;
+    }
+    Some(outcome(&said))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const ALL: Streams = Streams { stdin: true, stdout: true, stderr: true, tty: false };
+
+    fn masked(payload: &[u8]) -> Vec<u8> {
+        [&[0x82, 0x80 | payload.len() as u8, 0, 0, 0, 0], payload].concat()
+    }
+
+    /// Everything that the client and the agent hear when they say this, and leave (or not).
+    async fn heard(client_says: &[u8], agent_says: &[u8], streams: Streams) -> (Vec<u8>, Vec<u8>) {
+        let (client, near) = tokio::io::duplex(1 << 20);
+        let (far, agent) = tokio::io::duplex(1 << 20);
+        let (mut client_reader, mut client_writer) = tokio::io::split(client);
+        let (mut agent_reader, mut agent_writer) = tokio::io::split(agent);
+        client_writer.write_all(client_says).await.unwrap();
+        let run = async {
+            let (reader, writer) = tokio::io::split(near);
+            let (frames, to_agent) = tokio::io::split(far);
+            let (client, agent) = (Outlet::new(writer), Outlet::new(to_agent));
+            let told = translate(Messages::new(reader), &client, spdy::Reader::new(frames), &agent, streams);
+            if let Some(told) = told.await {
+                end(&client, &told).await;
+            }
+        };
+        let agent_side = async {
+            // The input is there before the command ends.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            agent_writer.write_all(agent_says).await.unwrap();
+            agent_writer.shutdown().await.unwrap();
+            let mut heard = Vec::new();
+            agent_reader.read_to_end(&mut heard).await.unwrap();
+            heard
+        };
+        let mut said = Vec::new();
+        let (_, to_agent, read) = tokio::join!(run, agent_side, client_reader.read_to_end(&mut said));
+        read.unwrap();
+        (said, to_agent)
+    }
+
+    fn message(channel: u8, payload: &[u8]) -> Vec<u8> {
+        [&frame_head(opcode::BINARY, payload.len() + 1)[..], &[channel], payload].concat()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn channels_are_streams() {
+        let client = [
+            masked(b"\0input"),
+            masked(b"\x04{\"Width\":1}"),
+            masked(b"\x07unknown"),
+            masked(b"\xff\0"),
+            masked(b"\0late"),
+        ]
+        .concat();
+        let agent = [
+            spdy::data(5, 0, b"out"),
+            spdy::data(7, spdy::FLAG_FIN, b"err"),
+            spdy::ping([0, 0, 0, 2]),
+            spdy::data(5, spdy::FLAG_FIN, b""),
+            spdy::data(1, spdy::FLAG_FIN, br#"{"metadata":{},"status":"Success"}"#),
+        ]
+        .concat();
+        let (said, to_agent) = heard(&client, &agent, ALL).await;
+        let success = message(3, br#"{"metadata":{},"status":"Success"}"#);
+        let bye = close_frame(close::NORMAL);
+        assert_eq!(said, [message(1, b"out"), message(2, b"err"), success, bye].concat());
+        let (_, opening) = Opened::new(ALL);
+        let input =
+            [spdy::data(3, 0, b"input"), spdy::data(3, spdy::FLAG_FIN, b""), spdy::ping([0, 0, 0, 2])];
+        assert_eq!(to_agent, [opening, input.concat()].concat());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_terminal_has_one_output_and_a_size() {
+        let streams = Streams { tty: true, ..ALL };
+        let (opened, _) = Opened::new(streams);
+        assert_eq!(
+            (opened.stdin, opened.stdout, opened.stderr, opened.resize),
+            (Some(3), Some(5), None, Some(7))
+        );
+        let agent = [spdy::data(5, spdy::FLAG_FIN, b"out"), spdy::data(1, spdy::FLAG_FIN, b"")].concat();
+        let (_, to_agent) = heard(&masked(b"\x04{\"Width\":1}"), &agent, streams).await;
+        assert!(to_agent.ends_with(&spdy::data(7, 0, b"{\"Width\":1}")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_agent_that_leaves_early_is_a_failure() {
+        for (agent, why) in [
+            (spdy::data(5, 0, b"out"), "error reading from error stream: unexpected EOF"),
+            (b"garbage!!".to_vec(), "error reading from error stream"),
+        ] {
+            let (said, _) = heard(b"", &agent, ALL).await;
+            let said = String::from_utf8_lossy(&said);
+            assert!(said.contains(why) && said.contains("InternalError"), "{said}");
+        }
+        // One that told the outcome may leave without ending the rest.
+        let agent = spdy::data(1, spdy::FLAG_FIN, b"");
+        let (said, _) = heard(b"", &agent, ALL).await;
+        assert!(String::from_utf8_lossy(&said).contains("Success"));
+    }
+}

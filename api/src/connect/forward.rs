@@ -1,0 +1,262 @@
+//! Passing requests on and answers back, whoever asked for it: paths and queries written anew, the headers that stay
+//! behind, and bodies as they come.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use flate2::write::GzDecoder;
+use futures_util::{Stream, StreamExt};
+use http::header::{
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST,
+    SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use http_body_util::BodyStream;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
+
+use crate::outgoing::{self, Opened};
+use crate::response::Response;
+use crate::server::{Aborted, Body};
+
+/// What stays as it is in a path.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+/// What stays as it is in a query.
+const PARAMETER: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Headers between two ends of a connection, which are not passed on (RFC 9110 section 7.6.1).
+const OF_CONNECTION: [HeaderName; 6] = [CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, HOST];
+
+/// Path and query as Go writes them: the path encoded anew, the parameters sorted by name.
+pub fn target(path: &str, query: Option<&str>) -> String {
+    let mut target = utf8_percent_encode(path, PATH).to_string();
+    let mut pairs: Vec<[String; 2]> = query
+        .unwrap_or_default()
+        .split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            [name, value].map(|text| encoded(&text.replace('+', " ")))
+        })
+        .collect();
+    pairs.sort_by(|[a, _], [b, _]| a.cmp(b));
+    for (at, [name, value]) in pairs.iter().enumerate() {
+        target.push(if at == 0 { '?' } else { '&' });
+        target.push_str(name);
+        target.push('=');
+        target.push_str(value);
+    }
+    target
+}
+
+/// A part of a query, encoded anew.
+fn encoded(text: &str) -> String {
+    let bytes: Vec<u8> = percent_decode_str(text).collect();
+    percent_encode(&bytes, PARAMETER).to_string().replace("%20", "+")
+}
+
+/// Parameters as a query, in their order.
+pub fn encode<'n>(pairs: impl IntoIterator<Item = (&'n str, String)>) -> String {
+    let pairs =
+        pairs.into_iter().map(|(name, value)| format!("{}={}", encoded_text(name), encoded_text(&value)));
+    pairs.collect::<Vec<_>>().join("&")
+}
+
+fn encoded_text(text: &str) -> String {
+    percent_encode(text.as_bytes(), PARAMETER).to_string().replace("%20", "+")
+}
+
+/// A path as it is written.
+pub fn encoded_path(path: &str) -> String {
+    utf8_percent_encode(path, PATH).to_string()
+}
+
+/// A path without `.` and `..`, as it is shown.
+pub fn cleaned(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(kept.pop()),
+            part => kept.push(part),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+/// Headers without those that are between two ends of a connection.
+pub fn without_connection(headers: &HeaderMap) -> HeaderMap {
+    let named: Vec<String> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
+        .collect();
+    let mut kept = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        let is_of_connection = OF_CONNECTION.contains(name)
+            || matches!(
+                name.as_str(),
+                "keep-alive" | "proxy-connection" | "proxy-authenticate" | "proxy-authorization"
+            )
+            || named.iter().any(|named| named == name.as_str());
+        if !is_of_connection {
+            kept.append(name.clone(), value.clone());
+        }
+    }
+    kept
+}
+
+/// The headers of a request without what told this server who asks.
+pub fn without_credentials(headers: &HeaderMap) -> HeaderMap {
+    let mut headers = headers.clone();
+    headers.remove(AUTHORIZATION);
+    let protocols: Vec<String> = headers
+        .get_all(SEC_WEBSOCKET_PROTOCOL)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.starts_with(auth::authn::bearer::PROTOCOL_PREFIX))
+        .collect();
+    headers.remove(SEC_WEBSOCKET_PROTOCOL);
+    if let Ok(value) = HeaderValue::from_str(&protocols.join(", "))
+        && !protocols.is_empty()
+    {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, value);
+    }
+    headers
+}
+
+/// Adds a client to those that a request came from.
+pub fn forwarded_for(headers: &mut HeaderMap, peer: IpAddr) {
+    let before: Vec<&str> =
+        headers.get_all("x-forwarded-for").iter().filter_map(|value| value.to_str().ok()).collect();
+    let all = if before.is_empty() { peer.to_string() } else { format!("{}, {peer}", before.join(", ")) };
+    if let Ok(value) = HeaderValue::from_str(&all) {
+        headers.insert("x-forwarded-for", value);
+    }
+}
+
+/// Asks for a compressed answer where the client did not say what it takes; says whether the answer is to be inflated.
+pub fn accepts(headers: &mut HeaderMap) -> bool {
+    let inflates = !headers.contains_key(ACCEPT_ENCODING);
+    if inflates {
+        headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    inflates
+}
+
+/// An answer on its way back, with the headers that are passed on. `inflates`: it was asked for in compressed form by
+/// [`accepts`].
+pub fn passed_on(opened: Opened, inflates: bool) -> Response {
+    let Opened { response, connection } = opened;
+    let (head, body) = response.into_parts();
+    // Without a length the end of the connection is that of the body, however the server closes it.
+    let ends_with_connection =
+        ![CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| head.headers.contains_key(name));
+    let mut headers = without_connection(&head.headers);
+    let is_empty = hyper::body::Body::is_end_stream(&body);
+    let inflates = inflates && headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
+    if inflates && !is_empty {
+        headers.remove(CONTENT_ENCODING);
+        headers.remove(CONTENT_LENGTH);
+    }
+    let mut response = http::Response::new(if is_empty {
+        Body::empty()
+    } else {
+        let chunks = BodyStream::new(body).filter_map(move |frame| async move {
+            match frame {
+                Ok(frame) => frame.into_data().ok().map(Ok),
+                Err(error) if ends_with_connection && outgoing::is_cut(&error) => None,
+                Err(_) => Some(Err(Aborted)),
+            }
+        });
+        let chunks = if inflates { inflated(chunks).boxed() } else { chunks.boxed() };
+        Body::stream(chunks).with(connection)
+    });
+    *response.status_mut() = head.status;
+    *response.headers_mut() = headers;
+    response
+}
+
+/// The text of compressed chunks, chunk by chunk.
+fn inflated(
+    chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
+) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
+    let decoder = GzDecoder::new(Vec::new());
+    chunks.scan(decoder, |decoder, chunk| {
+        let text = chunk.and_then(|chunk| {
+            decoder.write_all(&chunk).and_then(|()| decoder.flush()).map_err(|_| Aborted)?;
+            Ok(Bytes::from(std::mem::take(decoder.get_mut())))
+        });
+        std::future::ready(Some(text))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn compressed_answers_are_inflated_as_they_come() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(b"one two three").unwrap();
+        let whole = encoder.finish().unwrap();
+        let parts: Vec<Result<Bytes, Aborted>> =
+            whole.chunks(5).map(|part| Ok(Bytes::copy_from_slice(part))).collect();
+        let text: Vec<_> = inflated(futures_util::stream::iter(parts)).collect().await;
+        let text: Vec<u8> = text.into_iter().flat_map(|part| part.unwrap()).collect();
+        assert_eq!(text, b"one two three");
+        let broken = futures_util::stream::iter([Ok(Bytes::from_static(b"no gzip at all"))]);
+        assert!(inflated(broken).collect::<Vec<_>>().await[0].is_err());
+    }
+
+    #[test]
+    fn targets_are_written_anew() {
+        for (path, query, wanted) in [
+            ("/apis/g/v1/things", None, "/apis/g/v1/things"),
+            ("/apis/g/v1/a b/ü", Some(""), "/apis/g/v1/a%20b/%C3%BC"),
+            ("/x", Some("x=%20y&x=%2F&a=1"), "/x?a=1&x=+y&x=%2F"),
+            ("/x", Some("watch"), "/x?watch="),
+        ] {
+            assert_eq!(target(path, query), wanted);
+        }
+        assert_eq!(cleaned("/apis/g/v1/things/../x/./y/"), "/apis/g/v1/x/y");
+    }
+
+    #[test]
+    fn headers_of_the_connection_stay_behind() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            ("connection", "close, X-Own"),
+            ("x-own", "1"),
+            ("keep-alive", "5"),
+            ("te", "trailers"),
+            ("accept", "a/b"),
+            ("host", "h"),
+        ] {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        let kept = without_connection(&headers);
+        assert_eq!(kept.keys().map(HeaderName::as_str).collect::<Vec<_>>(), ["accept"]);
+    }
+}

@@ -1,0 +1,216 @@
+//! Messages that a client sends over WebSocket (RFC 6455, section 5), in pieces of a bounded size.
+//!
+//! A message of any length needs no room beyond one buffer: its payload is handed on as it comes. Whether it is marked as
+//! text does not matter here.
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::tunnel::BUFFER_BYTES;
+use crate::server::websocket::{CONTROL_BYTES_MAX, opcode};
+
+/// What the client sent.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Heard {
+    /// A piece of a message. `is_first` and `is_last` say where in the message it is.
+    Piece { bytes: BytesMut, is_first: bool, is_last: bool },
+    /// A ping with what its answer must carry.
+    Ping(BytesMut),
+    /// The client says goodbye.
+    Close,
+    /// Something that is no frame a client may send.
+    Nonsense,
+    /// The connection has ended.
+    Gone,
+}
+
+/// Reads frames. A read that is given up loses nothing.
+pub(super) struct Messages<R> {
+    reader: R,
+    buffer: BytesMut,
+    /// The data frame whose payload is coming.
+    frame: Option<Frame>,
+    /// Whether a message has begun that has not ended.
+    is_within: bool,
+    /// Whether no piece of the message was handed on yet.
+    is_first: bool,
+}
+
+/// A data frame.
+#[derive(Clone, Copy)]
+struct Frame {
+    left: u64,
+    mask: u32,
+    is_final: bool,
+}
+
+impl<R: AsyncRead + Unpin> Messages<R> {
+    pub(super) fn new(reader: R) -> Messages<R> {
+        let buffer = BytesMut::with_capacity(BUFFER_BYTES);
+        Messages { reader, buffer, frame: None, is_within: false, is_first: false }
+    }
+
+    /// The next piece or control frame.
+    pub(super) async fn next(&mut self) -> Heard {
+        loop {
+            if let Some(heard) = self.take() {
+                return heard;
+            }
+            self.buffer.reserve(BUFFER_BYTES.saturating_sub(self.buffer.len()).max(1));
+            let mut limited =
+                (&mut self.reader).take((BUFFER_BYTES - self.buffer.len().min(BUFFER_BYTES - 1)) as u64);
+            match limited.read_buf(&mut self.buffer).await {
+                Ok(0) | Err(_) => return Heard::Gone,
+                Ok(_) => {}
+            }
+        }
+    }
+
+    fn take(&mut self) -> Option<Heard> {
+        if let Some(frame) = self.frame {
+            return self.piece(frame);
+        }
+        let (first, second) = (*self.buffer.first()?, *self.buffer.get(1)?);
+        let number = |at: usize, len: usize| -> Option<u64> {
+            let bytes = self.buffer.get(at..at + len)?;
+            Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        };
+        let (len, head) = match second & 0x7f {
+            126 => (number(2, 2)?, 4),
+            127 => (number(2, 8)?, 10),
+            len => (u64::from(len), 2),
+        };
+        let (is_final, is_masked, code) = (first & 0x80 != 0, second & 0x80 != 0, first & 0x0f);
+        let is_control = code & 0x08 != 0;
+        let continues = code == opcode::CONTINUATION;
+        let is_sound = is_masked && first & 0x70 == 0 && len >> 63 == 0;
+        let is_known = matches!(code, opcode::CONTINUATION | opcode::TEXT | opcode::BINARY)
+            || matches!(code, opcode::CLOSE | opcode::PING | opcode::PONG);
+        let fits = if is_control {
+            is_final && len <= CONTROL_BYTES_MAX as u64
+        } else {
+            continues == self.is_within
+        };
+        if !is_sound || !is_known || !fits {
+            return Some(Heard::Nonsense);
+        }
+        let mask: [u8; 4] = self.buffer.get(head..head + 4)?.try_into().ok()?;
+        let mask = u32::from_be_bytes(mask);
+        if !is_control {
+            self.buffer.advance(head + 4);
+            self.is_first |= !self.is_within;
+            self.is_within = !is_final;
+            let frame = Frame { left: len, mask, is_final };
+            self.frame = Some(frame);
+            return self.piece(frame);
+        }
+        if self.buffer.len() < head + 4 + len as usize {
+            return None;
+        }
+        self.buffer.advance(head + 4);
+        let mut payload = self.buffer.split_to(len as usize);
+        unmask(&mut payload, mask);
+        match code {
+            opcode::PING => Some(Heard::Ping(payload)),
+            opcode::CLOSE => Some(Heard::Close),
+            _ => self.take(),
+        }
+    }
+
+    /// As much of a data frame as is there.
+    fn piece(&mut self, frame: Frame) -> Option<Heard> {
+        if frame.left > 0 && self.buffer.is_empty() {
+            return None;
+        }
+        let len = frame.left.min(self.buffer.len() as u64);
+        let mut bytes = self.buffer.split_to(len as usize);
+        unmask(&mut bytes, frame.mask);
+        let left = frame.left - len;
+        let mask = frame.mask.rotate_left(8 * (len % 4) as u32);
+        self.frame = (left > 0).then_some(Frame { left, mask, ..frame });
+        let is_first = std::mem::take(&mut self.is_first);
+        Some(Heard::Piece { bytes, is_first, is_last: left == 0 && frame.is_final })
+    }
+}
+
+fn unmask(bytes: &mut [u8], mask: u32) {
+    let mask = mask.to_be_bytes();
+    bytes.iter_mut().zip(mask.iter().cycle()).for_each(|(byte, mask)| *byte ^= mask);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+        let mask = [9, 8, 7, 6];
+        let mut frame = vec![first];
+        match payload.len() {
+            len @ 0..=125 => frame.push(0x80 | len as u8),
+            len => {
+                frame.push(0x80 | 126);
+                frame.extend_from_slice(&(len as u16).to_be_bytes());
+            }
+        }
+        frame.extend_from_slice(&mask);
+        frame.extend(payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+        frame
+    }
+
+    /// Whole messages, pings and the end, as text.
+    async fn heard(sent: &[u8]) -> Vec<String> {
+        let mut messages = Messages::new(sent);
+        let (mut heard, mut message) = (Vec::new(), Vec::new());
+        loop {
+            match messages.next().await {
+                Heard::Piece { bytes, is_first, is_last } => {
+                    assert_eq!(is_first, message.is_empty() && is_first);
+                    message.extend_from_slice(&bytes);
+                    if is_last {
+                        heard.push(String::from_utf8(std::mem::take(&mut message)).unwrap());
+                    }
+                }
+                Heard::Ping(payload) => heard.push(format!("ping {}", String::from_utf8_lossy(&payload))),
+                end => {
+                    heard.push(format!("{end:?}"));
+                    return heard;
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn messages_come_whole_however_they_are_cut() {
+        let long = "x".repeat(30_000);
+        let sent = [
+            frame(0x82, b"whole"),
+            frame(0x01, b"in "),
+            frame(0x89, b"hi"),
+            frame(0x00, b"three "),
+            frame(0x80, b"parts"),
+            frame(0x8a, b""),
+            frame(0x82, b""),
+            frame(0x82, long.as_bytes()),
+            frame(0x88, b""),
+        ]
+        .concat();
+        assert_eq!(heard(&sent).await, ["whole", "ping hi", "in three parts", "", long.as_str(), "Close"]);
+    }
+
+    #[tokio::test]
+    async fn what_a_client_may_not_send_is_nonsense() {
+        for (sent, want) in [
+            (vec![0x82, 1, b'a'], "Nonsense"),
+            (frame(0xc2, b"reserved"), "Nonsense"),
+            (frame(0x83, b"unknown"), "Nonsense"),
+            (frame(0x80, b"continues nothing"), "Nonsense"),
+            ([frame(0x02, b"a"), frame(0x82, b"b")].concat(), "Nonsense"),
+            (frame(0x09, b"ping in pieces"), "Nonsense"),
+            (frame(0x89, &[0; 126]), "Nonsense"),
+            (vec![0x82, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0], "Nonsense"),
+            (vec![0x82], "Gone"),
+        ] {
+            assert_eq!(heard(&sent).await.last().unwrap(), want, "{sent:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! The way to nodes, pods and services: whom a request for a connection means, and the connection itself
+//! (docs/api/nodes.md).
+//!
+//! ```text
+//! name in the path ─► target ─► Endpoint ─┬─ proxy:   request and answer, links rewritten ─► html
+//!                                         ├─ upgrade: 101, then bytes both ways ───────────► tunnel
+//!                                         ├─ exec:    WebSocket v5 ◄─► SPDY/3.1 ───────────► messages, spdy
+//!                                         └─ logs:    the answer as it comes ──────────────► forward
+//! ```
+//!
+//! Each request has a connection of its own to its target, and holds a few buffers of it: nothing is kept for a client
+//! that does not read. Knows no verbs and no store: objects are handed in.
+
+pub mod exec;
+pub mod forward;
+mod html;
+mod messages;
+mod outlet;
+pub mod portforward;
+pub mod proxy;
+mod spdy;
+pub mod target;
+pub mod tunnel;
+pub mod upgrade;
+
+use std::time::Duration;
+
+use crate::outgoing::{Credentials, Tls};
+
+/// Port of a node's agent that does not say its own.
+pub const AGENT_PORT: u16 = 10250;
+
+/// Until an agent has begun its answer. Pods and services have [`SERVICE_ANSWER_TIMEOUT`], as their clients may wait for
+/// something to happen.
+pub const AGENT_ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Until a pod or a service has begun its answer.
+pub const SERVICE_ANSWER_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+
+/// What an operator says about nodes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Kinds of node addresses in the order in which they are preferred.
+    pub address_types: Vec<String>,
+    /// PEM of the certificate and the key by which agents know this server.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// PEM of the authorities that agents are verified against; none: any certificate will do.
+    pub authorities: Option<Vec<u8>>,
+    /// Until the connection to an agent is made.
+    pub timeout: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let types = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
+        Settings {
+            address_types: types.map(str::to_owned).to_vec(),
+            certificate: None,
+            authorities: None,
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+/// How nodes, pods and services are reached.
+#[derive(Clone, Debug)]
+pub struct Nodes {
+    address_types: Vec<String>,
+    timeout: Duration,
+    agent: Tls,
+    agent_unverified: Tls,
+    /// Pods and services are reached by address, which no certificate can be expected to name.
+    service: Tls,
+}
+
+impl Nodes {
+    /// Reads the certificates of the settings.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn new(settings: Settings) -> Result<Nodes, String> {
+        let Settings { address_types, certificate, authorities, timeout } = settings;
+        let certificate = certificate.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice()));
+        let unverified = Credentials { certificate, is_unverified: true, ..Credentials::default() };
+        let agent = match &authorities {
+            Some(authorities) => Credentials { certificate, authorities, ..Credentials::default() },
+            None => unverified,
+        };
+        Ok(Nodes {
+            address_types,
+            timeout,
+            agent: Tls::new(&agent)?,
+            agent_unverified: Tls::new(&unverified)?,
+            service: Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?,
+        })
+    }
+}

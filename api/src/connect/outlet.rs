@@ -1,0 +1,73 @@
+//! The writing end of a connection that two tasks share: one writes data and waits, the other one slips answers to pings
+//! in and never waits, so that neither direction stops the other.
+
+use std::collections::VecDeque;
+use std::io;
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+
+use super::tunnel::WRITE_STALL;
+
+/// Answers to pings that wait for a writer that is busy. A peer that sends more without reading gets the newest ones.
+const WAITING_MAX: usize = 16;
+
+/// A writer that is shared.
+pub(super) struct Outlet<W> {
+    writer: tokio::sync::Mutex<W>,
+    waiting: Mutex<VecDeque<Vec<u8>>>,
+}
+
+impl<W: AsyncWrite + Unpin> Outlet<W> {
+    pub(super) fn new(writer: W) -> Outlet<W> {
+        Outlet { writer: tokio::sync::Mutex::new(writer), waiting: Mutex::default() }
+    }
+
+    /// Writes parts of a frame, once the writer is free, with everything that waits.
+    pub(super) async fn send(&self, parts: &[&[u8]]) -> io::Result<()> {
+        {
+            let mut writer = self.writer.lock().await;
+            let sent = async {
+                for part in parts {
+                    writer.write_all(part).await?;
+                }
+                writer.flush().await
+            };
+            tokio::time::timeout(WRITE_STALL, sent).await??;
+        }
+        self.send_waiting().await
+    }
+
+    /// Writes a frame now, or with the next one if the writer is busy.
+    pub(super) async fn offer(&self, frame: Vec<u8>) -> io::Result<()> {
+        {
+            let mut waiting = self.waiting.lock();
+            if waiting.len() == WAITING_MAX {
+                waiting.pop_front();
+            }
+            waiting.push_back(frame);
+        }
+        self.send_waiting().await
+    }
+
+    /// Writes what waits, unless the writer is in use: its user does it then.
+    async fn send_waiting(&self) -> io::Result<()> {
+        while !self.waiting.lock().is_empty() {
+            let Ok(mut writer) = self.writer.try_lock() else { return Ok(()) };
+            let next = self.waiting.lock().pop_front();
+            let Some(frame) = next else { return Ok(()) };
+            let sent = async {
+                writer.write_all(&frame).await?;
+                writer.flush().await
+            };
+            tokio::time::timeout(WRITE_STALL, sent).await??;
+        }
+        Ok(())
+    }
+
+    /// Ends the connection.
+    pub(super) async fn close(&self) {
+        let mut writer = self.writer.lock().await;
+        let _ = tokio::time::timeout(WRITE_STALL, writer.shutdown()).await;
+    }
+}

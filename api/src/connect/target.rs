@@ -1,0 +1,369 @@
+//! Whom a request for a connection means: a node's agent, another port of a node, a pod, or a pod of a service
+//! (docs/api/nodes.md#names-and-addresses).
+
+use std::net::IpAddr;
+
+use super::{AGENT_PORT, Nodes};
+use crate::json::{Object, Value};
+use crate::object::at;
+use crate::outgoing::Endpoint;
+use crate::status::{Reason, Status};
+
+/// The feature by which a node says that its agent takes WebSockets that close streams, and port forwarding over them.
+const DECLARES_WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
+
+/// A name in a path: `name`, `name:port` or `scheme:name:port`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Name<'n> {
+    /// Name of the object.
+    pub name: &'n str,
+    /// Number or name of a port; empty for the usual one.
+    pub port: &'n str,
+    is_https: bool,
+}
+
+impl<'n> Name<'n> {
+    /// Reads a name; `None` for one of another form.
+    pub fn parse(text: &'n str) -> Option<Name<'n>> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let (scheme, name, port) = match parts[..] {
+            [name] => ("", name, ""),
+            [name, port] => ("", name, port),
+            [scheme, name, port] => (scheme, name, port),
+            _ => return None,
+        };
+        let is_valid = !name.is_empty() && matches!(scheme, "" | "http" | "https");
+        is_valid.then_some(Name { name, port, is_https: scheme == "https" })
+    }
+}
+
+/// Where an agent is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Agent {
+    host: String,
+    port: u16,
+    /// Whether it takes the WebSockets of newer clients itself.
+    pub takes_websockets: bool,
+}
+
+impl Nodes {
+    /// The agent of a node.
+    ///
+    /// # Errors
+    /// 500 for a node without an address of a preferred kind.
+    pub fn agent(&self, node: &Object) -> Result<Agent, Status> {
+        let list = |path: &str| at(node, path).and_then(Value::as_array).unwrap_or_default();
+        let addresses = list("status.addresses");
+        let preferred = self.address_types.iter().find_map(|kind| {
+            let of_kind = |address: &&Value| address.str_at(&["type"]) == kind;
+            addresses.iter().find(of_kind).map(|found| found.str_at(&["address"]))
+        });
+        let Some(host) = preferred else {
+            let known: Vec<String> = addresses
+                .iter()
+                .map(|found| format!("{{{} {}}}", found.str_at(&["type"]), found.str_at(&["address"])))
+                .collect();
+            let why = format!("no preferred addresses found; known addresses: [{}]", known.join(" "));
+            return Err(Status::new(Reason::Unknown, why));
+        };
+        let port = at(node, "status.daemonEndpoints.kubeletEndpoint.Port").and_then(Value::as_i64);
+        let port = port.filter(|port| *port > 0).and_then(|port| u16::try_from(port).ok());
+        let declared = list("status.declaredFeatures");
+        Ok(Agent {
+            host: host.to_owned(),
+            port: port.unwrap_or(AGENT_PORT),
+            takes_websockets: declared.iter().any(|feature| feature.as_str() == Some(DECLARES_WEBSOCKETS)),
+        })
+    }
+
+    /// A path of an agent.
+    ///
+    /// # Errors
+    /// 500 for an address that no URL can contain.
+    pub fn of_agent(&self, agent: &Agent, target: &str, is_verified: bool) -> Result<Endpoint, Status> {
+        let tls = if is_verified { &self.agent } else { &self.agent_unverified };
+        let endpoint = Endpoint::at_port(&agent.host, agent.port, target, Some(tls));
+        Ok(endpoint.map_err(|why| Status::new(Reason::Unknown, why))?.dialed_within(self.timeout))
+    }
+
+    /// A path of a node: its agent, or another port.
+    ///
+    /// # Errors
+    /// 400 for a port of a node whose address is not one that others have.
+    pub async fn of_node(&self, agent: &Agent, name: Name<'_>, target: &str) -> Result<Endpoint, Status> {
+        if name.port.is_empty() || name.port.parse() == Ok(agent.port) {
+            return self.of_agent(agent, target, true);
+        }
+        let addresses = tokio::time::timeout(self.timeout, tokio::net::lookup_host((agent.host.as_str(), 0)));
+        let Ok(Ok(addresses)) = addresses.await else {
+            return Err(Status::bad_request(format!("lookup {}: no such host", agent.host)));
+        };
+        if addresses.map(|address| address.ip()).any(|address| !is_global(address)) {
+            return Err(not_allowed());
+        }
+        self.at(&agent.host, name, name.port, target)
+    }
+
+    /// A path of a pod: of the port that is named, or of the first one that a container has.
+    ///
+    /// # Errors
+    /// 400 for a pod without an address that others can have.
+    pub fn of_pod(&self, pod: &Object, name: Name<'_>, target: &str) -> Result<Endpoint, Status> {
+        let containers = at(pod, "spec.containers").and_then(Value::as_array).unwrap_or_default();
+        let first = containers
+            .iter()
+            .find_map(|container| container.get("ports")?.as_array()?.first()?.get("containerPort")?.as_i64())
+            .map(|port| port.to_string());
+        let port = if name.port.is_empty() { first.as_deref().unwrap_or_default() } else { name.port };
+        let address = at(pod, "status.podIP").and_then(Value::as_str).unwrap_or_default();
+        match address.parse::<IpAddr>() {
+            Ok(ip) if is_global(ip) => self.at(address, name, port, target),
+            _ => Err(not_allowed()),
+        }
+    }
+
+    /// A path of one of the pods behind a service. `pod` looks a pod up by its name.
+    ///
+    /// # Errors
+    /// 503 for a service without that port, or without a pod behind it.
+    pub fn of_service(
+        &self,
+        service: &Object,
+        slices: &[Object],
+        (id, name): (&str, Name<'_>),
+        target: &str,
+        mut pod: impl FnMut(&str) -> Option<Object>,
+    ) -> Result<Endpoint, Status> {
+        let mut port = name.port;
+        if let Ok(number) = name.port.parse::<i64>() {
+            let ports = at(service, "spec.ports").and_then(Value::as_array).unwrap_or_default();
+            let of_number = |port: &&Value| port.get("port").and_then(Value::as_i64) == Some(number);
+            let Some(found) = ports.iter().find(of_number) else {
+                let why = format!("no service port {number} found for service \"{}\"", name.name);
+                return Err(Status::new(Reason::ServiceUnavailable, why));
+            };
+            port = found.str_at(&["name"]);
+        }
+        let mut candidates = Vec::new();
+        for slice in slices {
+            let list = |member: &str| slice.get(member).and_then(Value::as_array).unwrap_or_default();
+            let of_name = |candidate: &&Value| candidate.str_at(&["name"]) == port;
+            let Some(number) = list("ports").iter().find(of_name).and_then(|port| port.get("port")?.as_i64())
+            else {
+                continue;
+            };
+            candidates.extend(list("endpoints").iter().map(|endpoint| (endpoint, number)));
+        }
+        // Any of them, so that the pods of a service share the load; from there on in their order.
+        let first = if candidates.is_empty() { 0 } else { random() % candidates.len() };
+        candidates.rotate_left(first);
+        let namespace = at(service, "metadata.namespace").and_then(Value::as_str).unwrap_or_default();
+        for (endpoint, number) in candidates {
+            let is_ready = endpoint.get("conditions").and_then(|conditions| conditions.get("ready"))
+                != Some(&false.into());
+            let reference = |member: &str| endpoint.str_at(&["targetRef", member]);
+            if !is_ready || reference("kind") != "Pod" || reference("namespace") != namespace {
+                continue;
+            }
+            let Some(pod) = pod(reference("name")) else { continue };
+            let own = at(&pod, "status.podIPs").and_then(Value::as_array).unwrap_or_default();
+            let addresses = endpoint.get("addresses").and_then(Value::as_array).unwrap_or_default();
+            let address = addresses.iter().filter_map(Value::as_str).find(|address| {
+                own.iter().any(|own| own.str_at(&["ip"]) == *address) && address.parse().is_ok_and(is_global)
+            });
+            if let Some(address) = address {
+                return self.at(address, name, &number.to_string(), target);
+            }
+        }
+        let shown = if slices.is_empty() { name.name } else { id };
+        let why = format!("no endpoints available for service \"{shown}\"");
+        Err(Status::new(Reason::ServiceUnavailable, why))
+    }
+
+    /// A path of a port, by number or as services call them; 80, or 443 with TLS, where none is given.
+    fn at(&self, host: &str, name: Name<'_>, port: &str, target: &str) -> Result<Endpoint, Status> {
+        let unreachable = |why: String| {
+            Status::new(Reason::ServiceUnavailable, format!("error trying to reach service: {why}"))
+        };
+        let number = match port {
+            "" if name.is_https => 443,
+            "" => 80,
+            port => {
+                port.parse().map_err(|_| unreachable(format!("dial tcp: lookup tcp/{port}: unknown port")))?
+            }
+        };
+        Endpoint::at_port(host, number, target, name.is_https.then_some(&self.service)).map_err(unreachable)
+    }
+}
+
+fn not_allowed() -> Status {
+    Status::bad_request("address not allowed")
+}
+
+/// Whether an address can be that of a pod: not of this host, not of a link, and of one receiver.
+fn is_global(address: IpAddr) -> bool {
+    let is_local = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => return is_global(v4.into()),
+            None => v6.is_unicast_link_local(),
+        },
+    };
+    !is_local && !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
+}
+
+fn random() -> usize {
+    // A clock will do where there is no randomness: nothing depends on it.
+    getrandom::u64().map_or(0, |number| number as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connect::Settings;
+    use crate::json::parse;
+
+    fn object(text: &str) -> Object {
+        parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+    }
+
+    fn nodes() -> Nodes {
+        Nodes::new(Settings::default()).unwrap()
+    }
+
+    fn shown(endpoint: Result<Endpoint, Status>) -> String {
+        endpoint.map_or_else(
+            |status| format!("{} {}", status.code.as_u16(), status.message),
+            |it| it.url().to_string(),
+        )
+    }
+
+    #[test]
+    fn names_have_schemes_and_ports() {
+        let name = |name, port, is_https| Some(Name { name, port, is_https });
+        for (text, want) in [
+            ("a", name("a", "", false)),
+            ("a:http", name("a", "http", false)),
+            ("https:a:8443", name("a", "8443", true)),
+            ("http:a:", name("a", "", false)),
+            (":a:80", name("a", "80", false)),
+            ("ftp:a:80", None),
+            (":80", None),
+            ("http::80", None),
+            ("", None),
+            ("a:b:c:d", None),
+        ] {
+            assert_eq!(Name::parse(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn agents_are_where_their_nodes_say() {
+        let nodes = nodes();
+        for (status, want) in [
+            (r#""addresses":[{"type":"InternalIP","address":"10.0.0.1"}]"#, "https://10.0.0.1:10250/x"),
+            (
+                r#""addresses":[{"type":"InternalIP","address":"10.0.0.1"},{"type":"Hostname","address":"h"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":99}}"#,
+                "https://h:99/x",
+            ),
+            (r#""addresses":[{"type":"InternalIP","address":"fd00::1"}]"#, "https://[fd00::1]:10250/x"),
+            (
+                r#""addresses":[{"type":"Other","address":"a"},{"type":"X","address":"b"}]"#,
+                "500 no preferred addresses found; known addresses: [{Other a} {X b}]",
+            ),
+            ("", "500 no preferred addresses found; known addresses: []"),
+        ] {
+            let node = object(&format!(r#"{{"status":{{{status}}}}}"#));
+            let agent = nodes.agent(&node);
+            assert_eq!(shown(agent.and_then(|agent| nodes.of_agent(&agent, "/x", true))), want);
+        }
+        let declares = object(
+            r#"{"status":{"addresses":[{"type":"Hostname","address":"h"}],"declaredFeatures":["ExtendWebSocketsToKubelet"]}}"#,
+        );
+        assert!(nodes.agent(&declares).unwrap().takes_websockets);
+    }
+
+    #[tokio::test]
+    async fn other_ports_of_nodes_need_an_address_that_others_have() {
+        let nodes = nodes();
+        for (host, name, want) in [
+            ("127.0.0.1", "n", "https://127.0.0.1:10250/x"),
+            ("127.0.0.1", "n:10250", "https://127.0.0.1:10250/x"),
+            ("127.0.0.1", "n:80", "400 address not allowed"),
+            ("10.0.0.1", "n:80", "http://10.0.0.1:80/x"),
+            ("10.0.0.1", "https:n:80", "https://10.0.0.1:80/x"),
+        ] {
+            let agent = Agent { host: host.to_owned(), port: AGENT_PORT, takes_websockets: false };
+            let endpoint = nodes.of_node(&agent, Name::parse(name).unwrap(), "/x").await;
+            assert_eq!(shown(endpoint), want, "{host} {name}");
+        }
+    }
+
+    #[test]
+    fn pods_are_reached_at_their_first_port() {
+        let nodes = nodes();
+        let ports =
+            r#""spec":{"containers":[{"name":"a"},{"ports":[{"containerPort":8080},{"containerPort":1}]}]},"#;
+        for (address, ports, name, want) in [
+            ("10.0.0.1", ports, "p", "http://10.0.0.1:8080/x"),
+            ("10.0.0.1", "", "p", "http://10.0.0.1:80/x"),
+            ("10.0.0.1", "", "https:p:", "https://10.0.0.1:443/x"),
+            ("10.0.0.1", ports, "p:90", "http://10.0.0.1:90/x"),
+            ("fd00::1", ports, "p:90", "http://[fd00::1]:90/x"),
+            (
+                "10.0.0.1",
+                ports,
+                "p:web",
+                "503 error trying to reach service: dial tcp: lookup tcp/web: unknown port",
+            ),
+            ("127.0.0.1", ports, "p", "400 address not allowed"),
+            ("169.254.1.1", ports, "p", "400 address not allowed"),
+            ("::ffff:127.0.0.1", ports, "p", "400 address not allowed"),
+            ("fe80::1", ports, "p", "400 address not allowed"),
+            ("", ports, "p", "400 address not allowed"),
+        ] {
+            let pod = object(&format!(r#"{{{ports}"status":{{"podIP":"{address}"}}}}"#));
+            assert_eq!(shown(nodes.of_pod(&pod, Name::parse(name).unwrap(), "/x")), want, "{address} {name}");
+        }
+    }
+
+    #[test]
+    fn services_are_reached_at_one_of_their_pods() {
+        let nodes = nodes();
+        let service = object(
+            r#"{"metadata":{"namespace":"n"},"spec":{"ports":[{"name":"web","port":80},{"name":"other","port":81}]}}"#,
+        );
+        let endpoint = |address: &str, extra: &str| {
+            format!(
+                r#"{{"addresses":["{address}"],"targetRef":{{"kind":"Pod","namespace":"n","name":"p"}}{extra}}}"#
+            )
+        };
+        let slice = |endpoints: &str| {
+            object(&format!(r#"{{"ports":[{{"name":"web","port":8080}}],"endpoints":[{endpoints}]}}"#))
+        };
+        let none = "503 no endpoints available for service";
+        let foreign = r#"{"addresses":["10.0.0.1"],"targetRef":{"kind":"Pod","namespace":"m","name":"p"}}"#;
+        for (id, endpoints, want) in [
+            ("s:80", endpoint("10.0.0.1", ""), "http://10.0.0.1:8080/x".to_owned()),
+            ("https:s:web", endpoint("10.0.0.1", ""), "https://10.0.0.1:8080/x".to_owned()),
+            ("s", endpoint("10.0.0.1", ""), format!("{none} \"s\"")),
+            ("s:82", endpoint("10.0.0.1", ""), "503 no service port 82 found for service \"s\"".to_owned()),
+            ("s:81", endpoint("10.0.0.1", ""), format!("{none} \"s:81\"")),
+            ("s:web", endpoint("10.0.0.9", ""), format!("{none} \"s:web\"")),
+            ("s:web", endpoint("10.0.0.1", r#","conditions":{"ready":false}"#), format!("{none} \"s:web\"")),
+            ("s:web", foreign.to_owned(), format!("{none} \"s:web\"")),
+            ("s:web", r#"{"addresses":["10.0.0.1"]}"#.to_owned(), format!("{none} \"s:web\"")),
+            (
+                "s:web",
+                [endpoint("10.0.0.9", ""), endpoint("10.0.0.1", "")].join(","),
+                "http://10.0.0.1:8080/x".to_owned(),
+            ),
+        ] {
+            let pod =
+                |name: &str| (name == "p").then(|| object(r#"{"status":{"podIPs":[{"ip":"10.0.0.1"}]}}"#));
+            let name = Name::parse(id).unwrap();
+            let found = nodes.of_service(&service, &[slice(&endpoints)], (id, name), "/x", pod);
+            assert_eq!(shown(found), want, "{id} {endpoints}");
+        }
+    }
+}

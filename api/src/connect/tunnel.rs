@@ -1,0 +1,156 @@
+//! Bytes in both directions between a client and a node's agent, or whatever else took an upgrade.
+//!
+//! ```text
+//! client ──read──► BUFFER_BYTES ──write──► agent
+//!        ◄─write── BUFFER_BYTES ◄──read──
+//! ```
+//!
+//! A side that does not read stops the other one, and nothing is held but the two buffers. An end of one direction is
+//! passed on, and the other one may go on for as long as something moves. Knows no protocol.
+
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::Instant;
+
+/// Bytes held in each direction.
+pub(super) const BUFFER_BYTES: usize = 8 * 1024;
+
+/// Without a byte in either direction before a tunnel is closed: after which agents close their streams by default.
+pub(super) const IDLE_MAX: Duration = Duration::from_secs(4 * 3600);
+
+/// The same once one direction has ended.
+const HALF_CLOSED_IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// How long a side may leave bytes unread that wait for it; the same as on any other connection.
+pub(super) const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
+
+/// When something moved last.
+pub(super) struct Activity {
+    start: Instant,
+    last_ms: AtomicU64,
+}
+
+impl Activity {
+    pub(super) fn new() -> Activity {
+        Activity { start: Instant::now(), last_ms: AtomicU64::new(0) }
+    }
+
+    /// Something moved.
+    pub(super) fn touch(&self) {
+        self.last_ms.store(self.start.elapsed().as_millis() as u64, Relaxed);
+    }
+
+    /// Ends once nothing has moved for so long.
+    pub(super) async fn idle(&self, limit: Duration) {
+        loop {
+            let ends = self.start + Duration::from_millis(self.last_ms.load(Relaxed)) + limit;
+            if ends <= Instant::now() {
+                return;
+            }
+            tokio::time::sleep_until(ends).await;
+        }
+    }
+}
+
+/// Passes bytes on until both directions have ended, one of them fails, or nothing moves for too long.
+pub async fn relay<A, B>(client: A, agent: B)
+where
+    A: AsyncRead + AsyncWrite,
+    B: AsyncRead + AsyncWrite,
+{
+    let activity = Activity::new();
+    let (client_reader, client_writer) = tokio::io::split(client);
+    let (agent_reader, agent_writer) = tokio::io::split(agent);
+    let mut up = pin!(pump(client_reader, agent_writer, &activity));
+    let mut down = pin!(pump(agent_reader, client_writer, &activity));
+    tokio::select! {
+        ended = &mut up => if ended.is_ok() {
+            tokio::select! { _ = down => {}, () = activity.idle(HALF_CLOSED_IDLE_MAX) => {} }
+        },
+        ended = &mut down => if ended.is_ok() {
+            tokio::select! { _ = up => {}, () = activity.idle(HALF_CLOSED_IDLE_MAX) => {} }
+        },
+        () = activity.idle(IDLE_MAX) => {}
+    }
+}
+
+/// One direction; its end is passed on.
+async fn pump(
+    mut reader: impl AsyncRead + Unpin,
+    mut writer: impl AsyncWrite + Unpin,
+    activity: &Activity,
+) -> io::Result<()> {
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let len = reader.read(&mut buffer).await?;
+        activity.touch();
+        let passed = async {
+            if len == 0 {
+                return writer.shutdown().await;
+            }
+            writer.write_all(&buffer[..len]).await?;
+            writer.flush().await
+        };
+        tokio::time::timeout(WRITE_STALL, passed).await??;
+        activity.touch();
+        if len == 0 {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn bytes_pass_both_ways_and_an_end_of_one_direction_leaves_the_other_open() {
+        let (mut client, near) = tokio::io::duplex(16);
+        let (far, mut agent) = tokio::io::duplex(16);
+        let tunnel = tokio::spawn(relay(near, far));
+        client.write_all(b"question").await.unwrap();
+        client.shutdown().await.unwrap();
+        let mut heard = Vec::new();
+        agent.read_to_end(&mut heard).await.unwrap();
+        assert_eq!(heard, b"question");
+        let long = vec![b'x'; 100_000];
+        let (sent, read) = tokio::join!(
+            async {
+                agent.write_all(&long).await.unwrap();
+                agent.shutdown().await.unwrap();
+                long.len()
+            },
+            async {
+                let mut answer = Vec::new();
+                client.read_to_end(&mut answer).await.unwrap();
+                answer.len()
+            }
+        );
+        assert_eq!(sent, read);
+        tunnel.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_tunnel_in_which_nothing_moves_is_closed() {
+        let (mut client, near) = tokio::io::duplex(16);
+        let (far, mut agent) = tokio::io::duplex(16);
+        let began = Instant::now();
+        let tunnel = tokio::spawn(relay(near, far));
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        client.write_all(b"a").await.unwrap();
+        assert_eq!(agent.read_u8().await.unwrap(), b'a');
+        tunnel.await.unwrap();
+        assert_eq!(began.elapsed().as_secs(), (IDLE_MAX + Duration::from_secs(3600)).as_secs());
+        // Once one direction has ended, the other one is not waited for as long.
+        let (mut client, near) = tokio::io::duplex(16);
+        let (far, _agent) = tokio::io::duplex(16);
+        client.shutdown().await.unwrap();
+        let began = Instant::now();
+        relay(near, far).await;
+        assert!(began.elapsed() < HALF_CLOSED_IDLE_MAX * 2);
+    }
+}

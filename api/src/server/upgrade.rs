@@ -1,0 +1,87 @@
+//! Connections that leave HTTP: the request asks for it, the answer is 101, and from then on a task has the bytes.
+//!
+//! ```text
+//! request ─Switch::asked─► Switch ─take_over(101, task)─► answer
+//!                                                         └─► task: bytes in both directions, until it ends
+//! ```
+//!
+//! The task holds the connection's `ConnectionInfo`, so it continues to count as a connection, and whatever stages
+//! attach to the answer ([`attach`]) until it ends. Only HTTP/1.1 has such upgrades. Knows no protocol.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use http::header::{CONNECTION, HeaderMap, HeaderName, UPGRADE};
+use http::{StatusCode, Version};
+use hyper::upgrade::{OnUpgrade, Upgraded};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+
+use super::{Body, ConnectionInfo, Request, Response};
+
+/// The bytes of a connection that left HTTP.
+pub type Taken = TokioIo<Upgraded>;
+
+/// What lives as long as the task that took a connection over.
+#[derive(Clone, Default)]
+struct Attached(Arc<Mutex<Vec<Box<dyn Any + Send>>>>);
+
+/// A connection whose client asked to leave HTTP.
+#[derive(Clone)]
+pub struct Switch {
+    on: OnUpgrade,
+    connection: Arc<ConnectionInfo>,
+}
+
+impl Switch {
+    /// The change of protocols that the request asks for, if it does.
+    pub fn asked(request: &Request, connection: &Arc<ConnectionInfo>) -> Option<Self> {
+        let is_asked = request.version() == Version::HTTP_11 && is_asked(request.headers());
+        let on = request.extensions().get::<OnUpgrade>().filter(|_| is_asked)?.clone();
+        Some(Switch { on, connection: connection.clone() })
+    }
+
+    /// Answers 101 with `headers`, and lets `task` have the connection.
+    pub fn take_over<F, T>(self, headers: HeaderMap, task: T) -> Response
+    where
+        F: Future<Output = ()> + Send + 'static,
+        T: FnOnce(Taken) -> F + Send + 'static,
+    {
+        let Switch { on, connection } = self;
+        let attached = Attached::default();
+        let held = attached.clone();
+        tokio::spawn(async move {
+            match on.await {
+                // Boxed, because it may live for days and needs not the room that its making took.
+                Ok(upgraded) => Box::pin(task(TokioIo::new(upgraded))).await,
+                Err(error) => tracing::debug!(%error, "a connection was not upgraded"),
+            }
+            held.0.lock().clear();
+            drop(connection);
+        });
+        let mut response = http::Response::new(Body::empty());
+        *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+        *response.headers_mut() = headers;
+        response.extensions_mut().insert(attached);
+        response
+    }
+}
+
+/// Keeps `held` until the task that the answer gives the connection to has ended. An answer that gives none to a task
+/// drops it at once.
+pub fn attach<T: Send + 'static>(response: &Response, held: T) {
+    if let Some(attached) = response.extensions().get::<Attached>() {
+        attached.0.lock().push(Box::new(held));
+    }
+}
+
+/// Whether headers ask for another protocol.
+pub fn is_asked(headers: &HeaderMap) -> bool {
+    headers.contains_key(UPGRADE) && has_token(headers, &CONNECTION, "upgrade")
+}
+
+/// Whether a header with a list of tokens, in one value or several, has this one, in any case.
+pub fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| part.trim().eq_ignore_ascii_case(token))
+}

@@ -1,0 +1,213 @@
+//! Connections through the server: exec, attach and portforward, which a node's agent answers, and the proxies to nodes,
+//! pods and services (docs/api/nodes.md).
+//!
+//! `options ─► admission ─► permission to create ─► whom it means ─► upgrade or request (crate::connect)`
+
+use std::sync::Arc;
+
+use http::{HeaderMap, Method};
+
+use super::{Call, Wire, admit};
+use crate::attributes::Selection;
+use crate::connect::forward::{encode, encoded_path, without_credentials};
+use crate::connect::proxy::{self, Proxied};
+use crate::connect::target::{Agent, Name};
+use crate::connect::upgrade::{self, Asked};
+use crate::connect::{AGENT_ANSWER_TIMEOUT, SERVICE_ANSWER_TIMEOUT, exec, portforward};
+use crate::json::{Object, Value};
+use crate::object::{at, meta};
+use crate::outgoing::Endpoint;
+use crate::response::Response;
+use crate::schema::registry::Resource;
+use crate::server::upgrade::Switch;
+use crate::status::{Status, Subject};
+use crate::store;
+
+/// Answers a permitted request.
+///
+/// # Errors
+/// The refusal of a plugin or an authorizer, an object that is not there, and a target that is not reached.
+pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
+    if call.query.first("dryRun").is_some() {
+        return Err(Status::bad_request("dryRun is not supported"));
+    }
+    admit::connect(call).await?;
+    let Some(wire) = call.wire.take() else { return Err(Status::method_not_allowed()) };
+    if call.info.subresource == "proxy" { to_target(call, wire).await } else { to_agent(call, wire).await }
+}
+
+/// exec, attach and portforward.
+async fn to_agent(call: &Call<'_>, wire: Wire<'_>) -> Result<Response, Status> {
+    // The permission to look at a pod is none to act in it, whatever method opens the connection.
+    call.api.authorize_create(call.proof).await?;
+    let pod = found(call, call.resource, &call.info.name)?;
+    let subresource = call.info.subresource.as_str();
+    let (namespace, name) = (meta(&pod, "namespace"), meta(&pod, "name"));
+    let path = match subresource {
+        "portforward" => format!("/portForward/{namespace}/{name}"),
+        verb => format!("/{verb}/{namespace}/{name}/{}", container(call, &pod)?),
+    };
+    if text(&pod, "spec.nodeName").is_empty() {
+        return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
+    }
+    let agent = agent_of(call, &pod)?;
+    let endpoint = call.api.nodes().of_agent(&agent, &target_of(call, &path), true)?;
+    let Some(switch) = wire.switch.clone() else {
+        return Err(Status::bad_request("Upgrade request required"));
+    };
+    let headers = without_credentials(&wire.head.headers);
+    let shutdown = call.api.lifecycle().shutdown();
+    match call.upgrade.clone().filter(|_| !agent.takes_websockets) {
+        Some(upgrade) if subresource != "portforward" && exec::is_asked(&headers) => {
+            let flag = |name: &str| call.query.flag(name);
+            let streams = exec::Streams {
+                stdin: flag("stdin"),
+                stdout: flag("stdout"),
+                stderr: flag("stderr"),
+                tty: flag("tty"),
+            };
+            Ok(exec::pass(endpoint, upgrade, streams, shutdown, AGENT_ANSWER_TIMEOUT))
+        }
+        Some(upgrade) if subresource == "portforward" && portforward::is_asked(&headers) => {
+            let asked = asked(&wire, switch, &headers, call);
+            portforward::pass(&endpoint, upgrade, asked, AGENT_ANSWER_TIMEOUT).await
+        }
+        _ => upgrade::pass(&endpoint, asked(&wire, switch, &headers, call), AGENT_ANSWER_TIMEOUT).await,
+    }
+}
+
+fn asked<'a>(wire: &'a Wire<'_>, switch: Switch, headers: &'a HeaderMap, call: &Call<'_>) -> Asked<'a> {
+    let shutdown = call.api.lifecycle().shutdown();
+    Asked { switch, method: &wire.head.method, headers, peer: wire.peer, shutdown }
+}
+
+/// What the agent is asked: the options by the names that agents know, sorted.
+fn target_of(call: &Call<'_>, path: &str) -> String {
+    let flag = |name: &str| call.query.flag(name).then(|| "1".to_owned());
+    let all = |name: &str| call.query.all(name).map(str::to_owned).collect::<Vec<_>>();
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    match call.info.subresource.as_str() {
+        "portforward" => {
+            let ports = all("ports");
+            pairs.extend((!ports.is_empty()).then(|| ("port", ports.join(","))));
+        }
+        subresource => {
+            if subresource == "exec" {
+                pairs.extend(all("command").into_iter().map(|word| ("command", word)));
+            }
+            for (theirs, ours) in
+                [("error", "stderr"), ("input", "stdin"), ("output", "stdout"), ("tty", "tty")]
+            {
+                pairs.extend(flag(ours).map(|value| (theirs, value)));
+            }
+        }
+    }
+    let (path, query) = (encoded_path(path), encode(pairs));
+    if query.is_empty() { path } else { format!("{path}?{query}") }
+}
+
+/// The proxies.
+async fn to_target(call: &Call<'_>, wire: Wire<'_>) -> Result<Response, Status> {
+    let id = call.info.name.as_str();
+    let (head, path) = (wire.head, call.info.path.as_str());
+    let location = proxy::location(&call.info.subpath, path);
+    let target = proxy::target(&location, head.uri.query());
+    let kind = call.resource.table.singular.as_ref();
+    let Some(name) = Name::parse(id) else {
+        return Err(Status::bad_request(format!("invalid {kind} request \"{id}\"")));
+    };
+    let object = found(call, call.resource, name.name)?;
+    let nodes = call.api.nodes();
+    let endpoint = match kind {
+        "node" => nodes.of_node(&nodes.agent(&object)?, name, &target).await?,
+        "pod" => nodes.of_pod(&object, name, &target)?,
+        _ => behind(call, &object, (id, name), &target)?,
+    };
+    if let Some(switch) = wire.switch.clone() {
+        let headers = without_credentials(&head.headers);
+        let asked = asked(&wire, switch, &headers, call);
+        return upgrade::pass(&endpoint, asked, SERVICE_ANSWER_TIMEOUT).await;
+    }
+    if location.is_empty() && matches!(head.method, Method::GET | Method::HEAD) {
+        return Ok(proxy::moved(head, path));
+    }
+    let proxied = Proxied { head, path, location: &location, peer: wire.peer, incoming: wire.incoming };
+    proxy::pass(&endpoint, proxied, SERVICE_ANSWER_TIMEOUT).await
+}
+
+/// One of the pods behind a service.
+fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str) -> Result<Endpoint, Status> {
+    let naming = call.api.naming();
+    let builtin = |group: &str, plural: &str| -> Result<&Arc<Resource>, Status> {
+        call.api.builtin().resource(group, "v1", plural).ok_or_else(Status::no_such_route)
+    };
+    let (slices, pods) = (builtin(&naming.group("discovery", true), "endpointslices")?, builtin("", "pods")?);
+    let namespace = call.info.namespace.as_str();
+    let label = format!("{}={}", naming.label("service-name"), id.1.name);
+    let selection = Selection::parse(&label, "", &slices.table, &slices.table)?;
+    let snapshot = call.store().snapshot();
+    let mut found = Vec::new();
+    for entry in snapshot.prefix(&store::collection(slices, namespace)) {
+        if let Some(stored) = store::read_selected(slices, &selection, entry)? {
+            found.push(stored.object(slices)?);
+        }
+    }
+    let pod = |name: &str| {
+        let stored = call.store().get(&store::key(pods, namespace, name)).ok()??;
+        stored.object(pods).ok()
+    };
+    call.api.nodes().of_service(service, &found, id, target, pod)
+}
+
+/// An object, or 404.
+pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Object, Status> {
+    let key = store::key(resource, call.info.namespace_of(resource), name);
+    let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
+    let Some(stored) = call.store().get(&key)? else { return Err(Status::not_found(subject)) };
+    stored.object(resource)
+}
+
+/// The agent on the node of a pod.
+pub fn agent_of(call: &Call<'_>, pod: &Object) -> Result<Agent, Status> {
+    let nodes = call.api.builtin().resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
+    call.api.nodes().agent(&found(call, nodes, text(pod, "spec.nodeName"))?)
+}
+
+/// A text in an object; empty if there is none.
+pub fn text<'o>(object: &'o Object, path: &str) -> &'o str {
+    at(object, path).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The container that is meant: the one that is named, the only one, or the one that the pod names itself.
+pub fn container<'p>(call: &Call<'_>, pod: &'p Object) -> Result<&'p str, Status> {
+    let name = meta(pod, "name");
+    let names = |list: &str| -> Vec<&'p str> {
+        let list = at(pod, &format!("spec.{list}")).and_then(Value::as_array).unwrap_or_default();
+        list.iter().map(|container| container.str_at(&["name"])).collect()
+    };
+    let (containers, init, ephemeral) =
+        (names("containers"), names("initContainers"), names("ephemeralContainers"));
+    let default = format!("kubectl.{}", call.api.naming().label("default-container"));
+    let own = pod.get("metadata").map_or("", |metadata| metadata.str_at(&["annotations", &default]));
+    if let Some(asked) = call.query.first("container").filter(|asked| !asked.is_empty()) {
+        let mut all = [&containers, &init, &ephemeral].into_iter().flatten();
+        let found = all.find(|name| **name == asked).copied();
+        return found
+            .ok_or_else(|| Status::bad_request(format!("container {asked} is not valid for pod {name}")));
+    }
+    match containers.as_slice() {
+        [only] => Ok(only),
+        _ if containers.contains(&own) => Ok(own),
+        [] => Err(Status::bad_request(format!("a container name must be specified for pod {name}"))),
+        several => {
+            let mut why = format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                several.join(" ")
+            );
+            if !init.is_empty() {
+                why.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
+            }
+            Err(Status::bad_request(why))
+        }
+    }
+}

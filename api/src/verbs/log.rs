@@ -1,0 +1,208 @@
+//! The log of a container, from the agent on its pod's node (docs/api/nodes.md#logs).
+//!
+//! `options ─► pod ─► container ─► node ─► agent ─► text as it comes`
+
+use std::num::{IntErrorKind, ParseIntError};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, LOCATION};
+use http::{HeaderValue, Request, StatusCode};
+use http_body_util::{BodyExt, BodyStream, Empty, Limited};
+
+use super::Call;
+use super::connect::{agent_of, container, found, text};
+use crate::clock;
+use crate::connect::AGENT_ANSWER_TIMEOUT;
+use crate::connect::forward::{encode, encoded_path, passed_on};
+use crate::features::Feature;
+use crate::field::{FieldError, go_quote};
+use crate::json::Value;
+use crate::object::meta;
+use crate::outgoing::{self, Endpoint, Failure, Opened};
+use crate::response::{Response, respond};
+use crate::server::{Aborted, Body, Shutdown};
+use crate::status::{Reason, Status, Subject};
+
+/// Longest text of an agent that is told to the client as an error.
+const REFUSAL_BYTES_MAX: usize = 50_000;
+
+/// Answers a permitted request.
+///
+/// # Errors
+/// Options that mean nothing, a pod, a container or a node that is not there, and an agent that does not answer well.
+pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
+    let options = Options::read(call)?;
+    let pod = found(call, call.resource, &call.info.name)?;
+    let container = container(call, &pod)?;
+    if text(&pod, "spec.nodeName").is_empty() {
+        return Ok(nothing());
+    }
+    let agent = agent_of(call, &pod)?;
+    let path = encoded_path(&format!(
+        "/containerLogs/{}/{}/{container}",
+        meta(&pod, "namespace"),
+        meta(&pod, "name")
+    ));
+    let target = if options.query.is_empty() { path } else { format!("{path}?{}", options.query) };
+    let endpoint = call.api.nodes().of_agent(&agent, &target, options.is_verified)?;
+    let opened = ask(&endpoint).await.map_err(|failure| {
+        let why = match failure {
+            Failure::Timeout => "net/http: timeout awaiting response headers".to_owned(),
+            failure => failure.to_string(),
+        };
+        Status::new(Reason::Unknown, format!("Get \"{}\": {why}", endpoint.url()))
+    })?;
+    let code = opened.response.status();
+    if code.is_redirection() && opened.response.headers().contains_key(LOCATION) {
+        let location = opened.response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        let why = format!("Get \"{}\": redirects forbidden", location.unwrap_or_default());
+        return Err(Status::new(Reason::Unknown, why));
+    }
+    if !(200..=206).contains(&code.as_u16()) {
+        return Err(refusal(opened, &call.info.name).await);
+    }
+    Ok(passed(opened, call.api.lifecycle().shutdown()))
+}
+
+async fn ask(endpoint: &Endpoint) -> Result<Opened, Failure> {
+    let mut request = Request::new(Empty::<Bytes>::new());
+    request.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    let answered = tokio::time::timeout(AGENT_ANSWER_TIMEOUT, outgoing::open(endpoint, request)).await;
+    answered.unwrap_or(Err(Failure::Timeout))
+}
+
+/// The text as it comes; the end of the server breaks it off.
+fn passed(opened: Opened, shutdown: Shutdown) -> Response {
+    let body = passed_on(opened, true).into_body();
+    let chunks = BodyStream::new(body)
+        .filter_map(|frame| std::future::ready(frame.map(|frame| frame.into_data().ok()).transpose()));
+    let broken_off = futures_util::stream::once(async move {
+        shutdown.begun().await;
+        Err(Aborted)
+    });
+    // The first of the two that ends, ends both.
+    let chunks = futures_util::stream::select(
+        chunks.map(Some).chain(futures_util::stream::iter([None])),
+        broken_off.map(Some),
+    );
+    let chunks =
+        chunks.take_while(|chunk| std::future::ready(chunk.is_some())).filter_map(std::future::ready);
+    let mut response = respond(StatusCode::OK, "text/plain", Bytes::new());
+    *response.body_mut() = Body::stream(chunks);
+    response
+}
+
+/// What the agent says instead of a log.
+async fn refusal(opened: Opened, pod: &str) -> Status {
+    let code = opened.response.status();
+    let body = Limited::new(opened.response.into_body(), REFUSAL_BYTES_MAX).collect();
+    let said = match tokio::time::timeout(AGENT_ANSWER_TIMEOUT, body).await {
+        Ok(Ok(said)) => String::from_utf8_lossy(&said.to_bytes()).into_owned(),
+        _ => String::new(),
+    };
+    Status::of_agent(code, &said, outgoing::unexpected_code(code, &said), pod)
+}
+
+/// No content, and so no type of it.
+fn nothing() -> Response {
+    let mut response = respond(StatusCode::NO_CONTENT, "text/plain", Bytes::new());
+    response.headers_mut().remove(CONTENT_TYPE);
+    response
+}
+
+/// The options of a log.
+struct Options {
+    /// What the agent is asked, parameters sorted by name.
+    query: String,
+    /// Whether the certificate of the agent is verified.
+    is_verified: bool,
+}
+
+impl Options {
+    /// 400 for options that cannot be read, 422 for those out of their range.
+    fn read(call: &Call<'_>) -> Result<Options, Status> {
+        let query = call.query;
+        let given = |name: &str| query.first(name).filter(|text| !text.is_empty());
+        let number = |name: &str| given(name).map(go_integer).transpose();
+        let (since, tail, limit) = (number("sinceSeconds")?, number("tailLines")?, number("limitBytes")?);
+        let since_time = given("sinceTime").map(time).transpose()?;
+        let stream = query.first("stream");
+        let selects_streams = call.api.features().has(Feature::PodLogsQuerySplitStreams);
+        let mut errors = Vec::new();
+        let mut at_least = |name: &str, value: Option<i64>, least: i64, detail: &str| {
+            if let Some(value) = value.filter(|value| *value < least) {
+                errors.push(FieldError::invalid(name, &Value::Int(value), detail));
+            }
+        };
+        at_least("tailLines", tail, 0, "must be greater than or equal to 0");
+        at_least("limitBytes", limit, 1, "must be greater than 0");
+        if since_time.is_some() && since.is_some() {
+            let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+            errors.push(FieldError::forbidden("", why));
+        } else {
+            at_least("sinceSeconds", since, 1, "must be greater than 0");
+        }
+        match stream {
+            Some(_) if !selects_streams => {
+                errors.push(FieldError::forbidden("stream", "may not be specified"));
+            }
+            Some(stream) => {
+                if !STREAMS.contains(&stream) {
+                    errors.push(FieldError::not_supported("stream", &stream.into(), &STREAMS));
+                }
+                if stream != STREAMS[0] && tail.is_some() {
+                    let why = "`tailLines` and specific `stream` are mutually exclusive for now";
+                    errors.push(FieldError::forbidden("", why));
+                }
+            }
+            None => {}
+        }
+        if !errors.is_empty() {
+            let subject = Subject { group: "", kind: "PodLogOptions", name: &call.info.name };
+            return Err(Status::invalid(subject, &errors));
+        }
+        let flag = |name: &str| query.flag(name).then(|| "true".to_owned());
+        let number = |number: Option<i64>| number.map(|number| number.to_string());
+        let stream = stream.or(selects_streams.then_some(STREAMS[0])).map(str::to_owned);
+        let parameters = [
+            ("follow", flag("follow")),
+            ("limitBytes", number(limit)),
+            ("previous", flag("previous")),
+            ("sinceSeconds", number(since)),
+            ("sinceTime", since_time),
+            ("stream", stream.filter(|_| selects_streams)),
+            ("tailLines", number(tail)),
+            ("timestamps", flag("timestamps")),
+        ];
+        let pairs = parameters.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let query_of_agent = encode(pairs);
+        let is_verified = !query.flag("insecureSkipTLSVerifyBackend");
+        Ok(Options { query: query_of_agent, is_verified })
+    }
+}
+
+/// Streams of a container; the first one stands for both.
+const STREAMS: [&str; 3] = ["All", "Stderr", "Stdout"];
+
+/// A time in the form of the API, or 400 in Go's words.
+fn time(text: &str) -> Result<String, Status> {
+    let seconds = clock::parse_seconds(text).ok_or_else(|| {
+        let quoted = go_quote(text);
+        Status::bad_request(format!(
+            "parsing time {quoted} as \"2006-01-02T15:04:05Z07:00\": cannot parse {quoted} as \"2006\""
+        ))
+    })?;
+    Ok(clock::format_seconds(seconds))
+}
+
+/// A signed number, or 400 in Go's words.
+fn go_integer(text: &str) -> Result<i64, Status> {
+    text.parse().map_err(|error: ParseIntError| {
+        let why = match error.kind() {
+            IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", go_quote(text)))
+    })
+}

@@ -1,0 +1,588 @@
+//! The way to nodes, over a node agent of these tests (docs/api/nodes.md): logs, commands, forwarded ports and proxies, by
+//! kubectl and by bytes.
+
+use std::process::Stdio;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use http_body_util::BodyExt;
+use rustls::ServerConfig;
+use serde_json::{Value, json};
+use tests::server::Options;
+use tests::{Client, PATIENCE, Server};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::agent::{Agent, Keys};
+use crate::kubectl::{Kubectl, finish};
+
+const PODS: &str = "/api/v1/namespaces/default/pods";
+
+/// A server that knows the keys of agents.
+async fn server(keys: &Keys) -> Server {
+    let files = vec![
+        ("agent-ca.crt", keys.authority.clone()),
+        ("client.crt", keys.client_certificate.clone()),
+        ("client.key", keys.client_key.clone()),
+    ];
+    let flags = [
+        "--kubelet-certificate-authority=$dir/agent-ca.crt",
+        "--kubelet-client-certificate=$dir/client.crt",
+        "--kubelet-client-key=$dir/client.key",
+        "--kubelet-preferred-address-types=InternalIP,Hostname",
+    ];
+    let flags = flags.map(str::to_owned).to_vec();
+    Server::start(Options { flags, files, ..Options::default() }).await
+}
+
+/// A node at a port of this machine.
+async fn node(client: &Client, name: &str, port: u16) {
+    let node = json!({"metadata": {"name": name}, "status": {
+        "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
+    let made = client.post("/api/v1/nodes", &node).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+/// A running pod on a node.
+async fn pod(client: &Client, name: &str, node: &str, containers: &[&str]) {
+    let containers: Vec<Value> = containers.iter().map(|name| json!({"name": name, "image": "i"})).collect();
+    let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": containers}});
+    let made = client.post(PODS, &pod).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let running = json!({"status": {"phase": "Running"}});
+    assert_eq!(client.patch(&format!("{PODS}/{name}/status"), "merge", &running).await.status, 200);
+}
+
+/// A server with an agent, and a pod `p` on its node `n`.
+async fn cluster() -> (Server, Agent, Keys) {
+    let keys = Keys::new();
+    let agent = Agent::start(&keys).await;
+    let server = server(&keys).await;
+    node(server.client(), "n", agent.address.port()).await;
+    pod(server.client(), "p", "n", &["c"]).await;
+    (server, agent, keys)
+}
+
+async fn message(client: &Client, path: &str) -> (u16, String) {
+    let reply = client.get(path).await;
+    (reply.status, reply.json()["message"].as_str().unwrap_or_default().to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_are_what_the_agent_says() {
+    let (server, agent, _keys) = cluster().await;
+    let client = server.client();
+    pod(client, "many", "n", &["absent", "refused", "broken", "moved"]).await;
+    let asked = "/containerLogs/default/p/c";
+    for (query, want) in [
+        ("", asked.to_owned()),
+        ("?container=c", asked.to_owned()),
+        (
+            "?tailLines=5&timestamps=true&previous=1&limitBytes=100&sinceSeconds=7",
+            format!("{asked}?limitBytes=100&previous=true&sinceSeconds=7&tailLines=5&timestamps=true"),
+        ),
+        ("?sinceTime=2020-01-02T03:04:05Z", format!("{asked}?sinceTime=2020-01-02T03%3A04%3A05Z")),
+    ] {
+        let reply = client.get(&format!("{PODS}/p/log{query}")).await;
+        assert_eq!((reply.status, reply.text()), (200, format!("{want}\n")), "{query}");
+        assert_eq!(reply.header_all("content-type"), ["text/plain"]);
+    }
+    let location = "https://192.0.2.1/";
+    for (path, code, want) in [
+        (
+            "many/log?container=absent",
+            404,
+            "the server could not find the requested resource ( pods/log many)".to_owned(),
+        ),
+        ("many/log?container=refused", 400, "container is waiting to start".to_owned()),
+        ("many/log?container=broken", 500, "Internal error occurred: the disk is gone".to_owned()),
+        ("many/log?container=moved", 500, format!("Get \"{location}\": redirects forbidden")),
+        (
+            "p/log?stream=Stdout",
+            422,
+            "PodLogOptions \"p\" is invalid: stream: Forbidden: may not be specified".to_owned(),
+        ),
+        (
+            "p/log?sinceTime=then",
+            400,
+            "parsing time \"then\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"then\" as \"2006\""
+                .to_owned(),
+        ),
+    ] {
+        assert_eq!(message(client, &format!("{PODS}/{path}")).await, (code, want), "{path}");
+    }
+    // A followed log goes on until the client leaves, which the agent sees.
+    let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
+    let mut body = response.into_body();
+    let mut heard = String::new();
+    while !heard.contains("line 3") {
+        let frame = body.frame().await.unwrap().unwrap();
+        heard.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+    }
+    assert!(heard.starts_with(&format!("{asked}?follow=true\nline 0\n")), "{heard}");
+    assert_eq!(agent.seen.open.load(SeqCst), 1);
+    drop(body);
+    until("the agent sees that the log is not followed any more", || agent.seen.open.load(SeqCst) == 0).await;
+    // An agent that ends breaks the answer off.
+    let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
+    let mut body = response.into_body();
+    body.frame().await.unwrap().unwrap();
+    agent.kill();
+    while let Some(frame) = body.frame().await {
+        if frame.is_err() {
+            break;
+        }
+    }
+    let (code, why) = message(client, &format!("{PODS}/p/log")).await;
+    let port = agent.address.port();
+    let dial = format!("dial tcp 127.0.0.1:{port}: connect: connection refused");
+    assert_eq!((code, why), (500, format!("Get \"https://127.0.0.1:{port}{asked}\": {dial}")));
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_logs_execs_attaches_and_copies() {
+    let (server, agent, _keys) = cluster().await;
+    let Some(kubectl) = Kubectl::find(&server).await else { return };
+    assert_eq!(kubectl.ok("logs p --tail=3").await, "/containerLogs/default/p/c?tailLines=3\n");
+    for variables in [&[][..], &[("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false")]] {
+        let run = async |arguments: &str, stdin: &str| {
+            let mut command = kubectl.command(arguments);
+            command.envs(variables.iter().copied());
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let ran =
+                finish(command, stdin).await.unwrap_or_else(|| panic!("kubectl {arguments} does not end"));
+            (ran.code, ran.out, ran.err)
+        };
+        let ok = |out: &str| (Some(0), out.to_owned(), String::new());
+        assert_eq!(run("exec p -- echo hello", "").await, ok("hello\n"), "{variables:?}");
+        assert_eq!(run("exec -i p -- cat", "to be echoed").await, ok("to be echoed"), "{variables:?}");
+        let long: String = "0123456789abcdef\n".repeat(60_000);
+        assert_eq!(run("exec -i p -- cat", &long).await, ok(&long), "{variables:?}");
+        let (code, out, err) = run("exec p -- sh -c 'echo out; echo err >&2; exit 3'", "").await;
+        assert_eq!((code, out.as_str()), (Some(3), "out\n"), "{variables:?} {err}");
+        assert_eq!(err, "err\ncommand terminated with exit code 3\n", "{variables:?}");
+        let (code, _, err) = run("exec p -- no-such-command", "").await;
+        assert!(code != Some(0) && err.contains("No such file or directory"), "{variables:?} {err}");
+        let (code, out, _) = run("attach -i p", "some input\n").await;
+        assert_eq!((code, out.as_str()), (Some(0), "attached\nsome input\n"), "{variables:?}");
+    }
+    assert_eq!(agent.seen.upgrade.lock()["headers"]["upgrade"], "SPDY/3.1");
+    let directory = tests::server::TempDir::new();
+    let (from, back) = (directory.path().join("from"), directory.path().join("back"));
+    let content: String = "some content\n".repeat(100_000);
+    std::fs::write(&from, &content).unwrap();
+    kubectl.ok(&format!("cp {} p:/copied", from.display())).await;
+    assert_eq!(std::fs::read_to_string(agent.seen.root.path().join("copied")).unwrap(), content);
+    let root = agent.seen.root.path().file_name().unwrap().to_str().unwrap().to_owned();
+    let ran = kubectl.run(&format!("cp p:copied {}", back.display()), "").await;
+    assert_eq!(ran.code, Some(0), "{} {root}", ran.err);
+    assert_eq!(std::fs::read_to_string(&back).unwrap(), content);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kubectl_forwards_ports_and_proxies() {
+    let (server, agent, _keys) = cluster().await;
+    let Some(kubectl) = Kubectl::find(&server).await else { return };
+    let echo = echo().await;
+    for variables in [&[][..], &[("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false")]] {
+        let mut command = kubectl.command(&format!("port-forward p :{echo}"));
+        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let said = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
+        // Forwarding from 127.0.0.1:40001 -> 40002
+        let port: u16 =
+            said.split([':', ' ']).rev().nth(2).unwrap().parse().unwrap_or_else(|_| panic!("{said}"));
+        let mut connections = Vec::new();
+        for number in 0..10_u8 {
+            connections.push(tokio::spawn(async move {
+                let mut connection = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                let sent = vec![number; 200_000];
+                let (mut reader, mut writer) = connection.split();
+                let mut heard = Vec::new();
+                let (sending, reading) = tokio::join!(
+                    async {
+                        writer.write_all(&sent).await?;
+                        writer.shutdown().await
+                    },
+                    reader.read_to_end(&mut heard)
+                );
+                sending.unwrap();
+                reading.unwrap();
+                assert!(heard == sent, "{number}: {} bytes", heard.len());
+            }));
+        }
+        for connection in connections {
+            tokio::time::timeout(PATIENCE, connection).await.unwrap().unwrap();
+        }
+        assert_eq!(agent.seen.upgrade.lock()["url"], "/portForward/default/p", "{variables:?}");
+        child.kill().await.unwrap();
+        until("connections end with kubectl", || agent.seen.open.load(SeqCst) == 0).await;
+    }
+    let said = kubectl.ok("get --raw /api/v1/nodes/n/proxy/stats/summary").await;
+    assert_eq!(said, r#"{"node":{"nodeName":"n"}}"#);
+}
+
+/// A port of this machine that sends everything back.
+async fn echo() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut reader, mut writer) = stream.split();
+                let _ = tokio::io::copy(&mut reader, &mut writer).await;
+                let _ = writer.shutdown().await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn proxies_pass_requests_and_lead_links_back() {
+    let (server, _agent, _keys) = cluster().await;
+    let client = server.client();
+    let proxy = "/api/v1/nodes/n/proxy";
+    for (method, path, body) in [
+        ("GET", "/some/path?b=2&a=%20x", ""),
+        ("POST", "/some/path/", "a body"),
+        ("PUT", "/x", "a body"),
+        ("PATCH", "/x", "{}"),
+        ("DELETE", "/x", ""),
+        ("OPTIONS", "/x", ""),
+        ("POST", "", ""),
+    ] {
+        let headers =
+            [("connection", "x-own"), ("x-own", "1"), ("x-kept", "2"), ("x-forwarded-for", "192.0.2.7")];
+        let reply = client.send(method, &format!("{proxy}{path}"), &headers, body.as_bytes()).await;
+        assert_eq!(reply.status, 200, "{method} {path} {}", reply.text());
+        assert!(reply.header_all("access-control-allow-origin").is_empty());
+        let heard = reply.json();
+        let want = if path.is_empty() { "/" } else { path };
+        assert_eq!(
+            (&heard["method"], &heard["url"], &heard["body"]),
+            (&method.into(), &want.into(), &body.into())
+        );
+        let headers = &heard["headers"];
+        assert_eq!((&headers["x-own"], &headers["x-kept"]), (&Value::Null, &"2".into()));
+        assert_eq!(headers["x-forwarded-for"], "192.0.2.7, 127.0.0.1");
+        let uri = format!("{proxy}{}", path.split('?').next().unwrap());
+        assert_eq!(headers["x-forwarded-uri"], uri);
+        assert_eq!(headers["host"], client.identity().address);
+    }
+    let moved = client.get(&format!("{proxy}?a=b")).await;
+    assert_eq!((moved.status, moved.header_all("location")), (301, vec![format!("{proxy}/?a=b")]));
+    let moved = client.get(&format!("{proxy}/moved")).await;
+    assert_eq!((moved.status, moved.header_all("location")), (302, vec![format!("{proxy}/elsewhere?a=b")]));
+    let page = client.get(&format!("{proxy}/page")).await;
+    let want = format!(
+        "<a href=\"{proxy}/stats/summary\">s</a><a href=\"x\">x</a><img src='https://example.com/i'>"
+    );
+    assert_eq!(page.text(), want);
+    let head = client.send("HEAD", &format!("{proxy}/stats/summary"), &[], b"").await;
+    assert_eq!(
+        (head.status, head.header_all("content-length"), head.body.len()),
+        (200, vec!["25".to_owned()], 0)
+    );
+    // An upgrade to anything becomes a tunnel.
+    let mut stream = client.connect().await.unwrap();
+    let request = format!(
+        "GET {proxy}/any?x=1 HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: echo\r\nauthorization: Basic eA==\r\n\r\n"
+    );
+    stream.write_all(request.replace("authorization: Basic eA==\r\n", "").as_bytes()).await.unwrap();
+    let mut stream = BufReader::new(stream);
+    let head = head_of(&mut stream).await;
+    assert!(head.starts_with("HTTP/1.1 101 ") && head.to_lowercase().contains("upgrade: echo"), "{head}");
+    stream.write_all(b"hello").await.unwrap();
+    let mut heard = [0; 5];
+    stream.read_exact(&mut heard).await.unwrap();
+    assert_eq!(&heard, b"hello");
+    stream.shutdown().await.unwrap();
+    let mut rest = Vec::new();
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut rest)).await.expect("the tunnel ends");
+    for (path, code, want) in [
+        ("/api/v1/nodes/n:x:y:z/proxy/", 400, "invalid node request \"n:x:y:z\""),
+        ("/api/v1/nodes/n:80/proxy/", 400, "address not allowed"),
+        ("/api/v1/nodes/ftp:n:80/proxy/", 400, "invalid node request \"ftp:n:80\""),
+        ("/api/v1/nodes/m/proxy/", 404, "nodes \"m\" not found"),
+        ("/api/v1/namespaces/default/pods/p/proxy/", 400, "address not allowed"),
+        ("/api/v1/namespaces/default/pods/q:80/proxy/", 404, "pods \"q\" not found"),
+        (
+            "/api/v1/namespaces/default/services/kubernetes/proxy/",
+            503,
+            "no endpoints available for service \"kubernetes\"",
+        ),
+        (
+            "/api/v1/namespaces/default/services/https:kubernetes:99/proxy/",
+            503,
+            "no service port 99 found for service \"kubernetes\"",
+        ),
+        ("/api/v1/nodes/n/proxy/x?dryRun=All", 400, "dryRun is not supported"),
+    ] {
+        assert_eq!(message(client, path).await, (code, want.to_owned()), "{path}");
+    }
+}
+
+/// The head of an answer.
+async fn head_of<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        let read = tokio::time::timeout(PATIENCE, stream.read_line(&mut head)).await.expect("an answer");
+        assert_ne!(read.unwrap(), 0, "{head}");
+    }
+    head
+}
+
+/// A client's request for a WebSocket.
+fn websocket(path: &str, protocol: &str) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
+         sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: {protocol}\r\n\r\n"
+    )
+}
+
+/// Everything that is said on a connection after `sent`, as text.
+async fn said_after(client: &Client, sent: &[u8]) -> String {
+    let mut stream = client.connect().await.unwrap();
+    stream.write_all(sent).await.unwrap();
+    let mut said = Vec::new();
+    let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.expect("the connection ends");
+    String::from_utf8_lossy(&said).into_owned()
+}
+
+/// A node agent that does something else than an agent should, once it was asked.
+async fn liar(answer: &'static [u8], then_waits: bool) -> u16 {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = rustls_pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(std::sync::Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let Ok(stream) = acceptor.accept(stream).await else { return };
+                let mut stream = BufReader::new(stream);
+                let mut line = String::new();
+                while line != "\r\n" {
+                    line.clear();
+                    if stream.read_line(&mut line).await.unwrap_or(0) == 0 {
+                        return;
+                    }
+                }
+                let _ = stream.write_all(answer).await;
+                let _ = stream.flush().await;
+                if answer.is_empty() && then_waits {
+                    std::future::pending().await
+                }
+                let _ = stream.shutdown().await;
+            });
+        }
+    });
+    port
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_that_lie_are_errors_of_their_requests() {
+    // Without authorities any certificate will do.
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let endless: &'static [u8] = {
+        let header = format!("x-long: {}\r\n", "y".repeat(1000));
+        let text = format!("HTTP/1.1 101 Switching Protocols\r\n{}", header.repeat(1000));
+        Box::leak(text.into_bytes().into_boxed_slice())
+    };
+    let mut agents: Vec<(&str, u16)> = Vec::new();
+    for (name, answer) in [
+        ("refuses", &b"HTTP/1.1 403 Forbidden\r\ncontent-length: 3\r\n\r\nno\n"[..]),
+        ("ignores", b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"),
+        ("garbage", b"\x16\x03\x01garbage, and more of it\r\n\r\n"),
+        ("leaves", b""),
+        ("endless", endless),
+        ("switches", b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: SPDY/3.1\r\n\r\nno frames at all"),
+    ] {
+        let port = liar(answer, false).await;
+        agents.push((name, port));
+        node(client, name, port).await;
+        pod(client, name, name, &["c"]).await;
+    }
+    let spdy = |name: &str| {
+        format!(
+            "POST {PODS}/{name}/exec?command=x&stdout=1 HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
+             x-stream-protocol-version: v4.channel.k8s.io\r\ncontent-length: 0\r\n\r\n"
+        )
+    };
+    for (name, spdy_says, v5_says) in [
+        ("refuses", "HTTP/1.1 403 Forbidden", "unable to upgrade connection: no"),
+        ("ignores", "invalid upgrade response: status code 200", "unable to upgrade connection: ok"),
+        ("garbage", "malformed HTTP response", "malformed HTTP response"),
+        ("leaves", "EOF", "EOF"),
+        ("endless", "headers exceeded", "headers exceeded"),
+        ("switches", "no frames at all", "error reading from error stream: "),
+    ] {
+        // Without a pause in which the client could ask again, the connection ends with the answer.
+        let request = spdy(name).replace("content-length: 0\r\n", "");
+        let mut stream = BufReader::new(client.connect().await.unwrap());
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut said = Vec::new();
+        let begun = Instant::now();
+        while !String::from_utf8_lossy(&said).contains(spdy_says) {
+            assert!(begun.elapsed() < PATIENCE, "{name}: {}", String::from_utf8_lossy(&said));
+            let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut said)).await.expect("an answer");
+            assert_ne!(read.unwrap(), 0, "{name}: {}", String::from_utf8_lossy(&said));
+        }
+        let request = websocket(&format!("{PODS}/{name}/exec?command=x&stdout=1"), "v5.channel.k8s.io");
+        let said = said_after(client, request.as_bytes()).await;
+        assert!(said.contains("sec-websocket-protocol: v5.channel.k8s.io"), "{name}: {said}");
+        assert!(said.contains(v5_says) && said.contains("InternalError"), "{name}: {said}");
+        let forward = websocket(&format!("{PODS}/{name}/portforward"), "SPDY/3.1+portforward.k8s.io");
+        if name != "switches" {
+            let mut stream = BufReader::new(client.connect().await.unwrap());
+            stream.write_all(forward.as_bytes()).await.unwrap();
+            let head = head_of(&mut stream).await;
+            let code = if name == "refuses" { "403" } else { "500" };
+            assert!(head.starts_with(&format!("HTTP/1.1 {code} ")), "{name}: {head}");
+        }
+    }
+    for (name, want) in [
+        ("refuses", "no\n ( pods/log refuses)".to_owned()),
+        ("garbage", "malformed HTTP response".to_owned()),
+        ("leaves", "EOF".to_owned()),
+        ("endless", "headers exceeded".to_owned()),
+    ] {
+        let (code, why) = message(client, &format!("{PODS}/{name}/log")).await;
+        assert!(
+            why.contains(&want) && code == if name == "refuses" { 403 } else { 500 },
+            "{name}: {code} {why}"
+        );
+        if name != "refuses" {
+            let (code, why) = message(client, &format!("/api/v1/nodes/{name}/proxy/x")).await;
+            assert!(
+                code == 503 && why.starts_with("error trying to reach service: "),
+                "{name}: {code} {why}"
+            );
+        }
+    }
+    assert_eq!(
+        message(client, &format!("{PODS}/leaves/exec?command=x")).await,
+        (400, "Upgrade request required".to_owned())
+    );
+    assert_eq!(client.get("/readyz").await.status, 200);
+    // Server and agent do not know each other here.
+    let keys = Keys::new();
+    let agent = Agent::start(&keys).await;
+    node(client, "strict", agent.address.port()).await;
+    pod(client, "strict", "strict", &["c"]).await;
+    let (code, _) = message(client, &format!("{PODS}/strict/log")).await;
+    assert_eq!(code, 500);
+    let other = server_with_other_authority().await;
+    node(other.client(), "n", agent.address.port()).await;
+    pod(other.client(), "p", "n", &["c"]).await;
+    let (code, why) = message(other.client(), &format!("{PODS}/p/log")).await;
+    assert!(code == 500 && why.contains("tls: failed to verify certificate: x509: "), "{code} {why}");
+}
+
+async fn server_with_other_authority() -> Server {
+    server(&Keys::new()).await
+}
+
+/// Anonymous memory of a process in bytes.
+fn anonymous_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+const LOGS: usize = 200;
+const FORWARDS: usize = 50;
+
+/// Most anonymous memory that all of them together may add to the server: four connections' buffers each, generously.
+const ADDED_BYTES_MAX: u64 = 96 * 1024 * 1024;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_streams_at_once_cost_their_buffers() {
+    let (server, agent, _keys) = cluster().await;
+    let client = server.client();
+    let echo = echo().await;
+    let before = anonymous_bytes(server.pid());
+    let mut logs = Vec::new();
+    for _ in 0..LOGS {
+        let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
+        assert_eq!(response.status(), 200);
+        logs.push(response.into_body());
+    }
+    let mut forwards = Vec::new();
+    for _ in 0..FORWARDS {
+        let mut stream = BufReader::new(client.connect().await.unwrap());
+        let request = format!(
+            "POST {PODS}/p/portforward HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
+             x-stream-protocol-version: portforward.k8s.io\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        assert!(head_of(&mut stream).await.starts_with("HTTP/1.1 101 "));
+        stream.write_all(&opened(1, "error", echo, true)).await.unwrap();
+        stream.write_all(&opened(3, "data", echo, false)).await.unwrap();
+        // More than all buffers hold, and nobody reads what comes back.
+        let data = [&[0, 0, 0, 3, 0, 0, 0x40, 0][..], &[b'x'; 0x4000]].concat();
+        let sending = tokio::spawn(async move {
+            for _ in 0..1000 {
+                if stream.write_all(&data).await.is_err() {
+                    break;
+                }
+            }
+            stream
+        });
+        forwards.push(sending);
+    }
+    until("all are open", || agent.seen.open.load(SeqCst) == LOGS + FORWARDS).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let added = anonymous_bytes(server.pid()).saturating_sub(before);
+    assert!(added < ADDED_BYTES_MAX, "{added} bytes for {LOGS} logs and {FORWARDS} ports");
+    // The server answers others meanwhile, and what the streams said is all there.
+    assert_eq!(client.get("/readyz").await.status, 200);
+    for body in &mut logs {
+        let mut heard = String::new();
+        while !heard.contains("line 9\n") {
+            let frame = tokio::time::timeout(PATIENCE, body.frame()).await.unwrap().unwrap().unwrap();
+            heard.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
+        }
+    }
+    drop(logs);
+    forwards.iter().for_each(tokio::task::JoinHandle::abort);
+    drop(forwards);
+    until("all are closed", || agent.seen.open.load(SeqCst) == 0).await;
+}
+
+/// A frame that opens a stream of a forwarded port, with headers in a stored block.
+fn opened(stream: u32, kind: &str, port: u16, is_first: bool) -> Vec<u8> {
+    let port = port.to_string();
+    let headers = [("streamtype", kind), ("port", port.as_str()), ("requestid", "0")];
+    let mut block = (headers.len() as u32).to_be_bytes().to_vec();
+    for text in headers.iter().flat_map(|(name, value)| [name, value]) {
+        block.extend_from_slice(&(text.len() as u32).to_be_bytes());
+        block.extend_from_slice(text.as_bytes());
+    }
+    let mut payload = stream.to_be_bytes().to_vec();
+    payload.extend_from_slice(&[0; 6]);
+    payload.extend_from_slice(if is_first { &[0x78, 0x01] } else { &[] });
+    payload.push(0);
+    payload.extend_from_slice(&(block.len() as u16).to_le_bytes());
+    payload.extend_from_slice(&(!(block.len() as u16)).to_le_bytes());
+    payload.extend_from_slice(&block);
+    payload.extend_from_slice(&[0, 0, 0, 0xff, 0xff]);
+    [&[0x80, 3, 0, 1][..], &(payload.len() as u32).to_be_bytes(), &payload].concat()
+}
