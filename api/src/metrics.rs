@@ -17,7 +17,9 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use self::buckets::{ADMISSION_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US};
+use self::buckets::{
+    ADMISSION_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US, WEBHOOKS_US,
+};
 use self::family::{Counters, Definition, Gauges, Histograms, micros};
 use self::page::{Kind, Page, Stability};
 use self::requests::Requests;
@@ -99,6 +101,8 @@ pub struct Metrics {
     pub plugins: Histograms,
     /// Durations of both points of admission.
     pub admission: Histograms,
+    /// Calls of admission webhooks.
+    pub webhooks: Webhooks,
     /// Audit.
     pub audit: Audited,
     /// Accesses to the store.
@@ -111,6 +115,19 @@ pub struct Metrics {
     pub terminations: Counters,
     /// Uses of deprecated types.
     pub deprecated: Gauges,
+}
+
+/// Calls of admission webhooks: how long they take, and what comes of them.
+#[derive(Debug)]
+pub struct Webhooks {
+    /// Durations by name, operation, whether the write was refused, and kind of webhook.
+    pub durations: Histograms,
+    /// Calls by code, name, operation, whether the write was refused, and kind of webhook.
+    pub calls: Counters,
+    /// Refusals by kind of error, name, operation, code, and kind of webhook.
+    pub rejections: Counters,
+    /// Failures that were ignored, by name and kind of webhook.
+    pub failed_open: Counters,
 }
 
 /// Outcomes of a decision about requests, and how long it took.
@@ -249,6 +266,31 @@ impl Metrics {
                 ),
                 ADMISSION_US,
             ),
+            webhooks: Webhooks {
+                durations: Histograms::of_durations(
+                    stable(
+                        "apiserver_admission_webhook_admission_duration_seconds",
+                        plugin,
+                        "Time that an admission webhook takes.",
+                    ),
+                    WEBHOOKS_US,
+                ),
+                calls: Counters::new(alpha(
+                    "apiserver_admission_webhook_request_total",
+                    &["code", "name", "operation", "rejected", "type"],
+                    "Calls of admission webhooks.",
+                )),
+                rejections: Counters::new(alpha(
+                    "apiserver_admission_webhook_rejection_count",
+                    &["error_type", "name", "operation", "rejection_code", "type"],
+                    "Writes that an admission webhook refused, or that failed with it.",
+                )),
+                failed_open: Counters::new(alpha(
+                    "apiserver_admission_webhook_fail_open_count",
+                    &["name", "type"],
+                    "Failures of admission webhooks that were ignored.",
+                )),
+            },
             audit: Audited {
                 events: audit("apiserver_audit_event_total", &[], "Audit events."),
                 levels: audit("apiserver_audit_level_total", &["level"], "Requests by audit level."),
@@ -361,7 +403,7 @@ impl Metrics {
     }
 
     /// The counters of this part, requests and health checks apart.
-    fn counters(&self) -> [&Counters; 10] {
+    fn counters(&self) -> [&Counters; 13] {
         [
             &self.authentication.counts,
             &self.authorization.counts,
@@ -373,11 +415,14 @@ impl Metrics {
             &self.audit.errors,
             &self.store_requests,
             &self.terminations,
+            &self.webhooks.calls,
+            &self.webhooks.rejections,
+            &self.webhooks.failed_open,
         ]
     }
 
     /// The histograms of this part, requests apart.
-    fn histograms(&self) -> [&Histograms; 8] {
+    fn histograms(&self) -> [&Histograms; 9] {
         [
             &self.authentication.durations,
             &self.authorization.durations,
@@ -386,6 +431,7 @@ impl Metrics {
             &self.client_certificates,
             &self.plugins,
             &self.admission,
+            &self.webhooks.durations,
             &self.store_durations,
         ]
     }

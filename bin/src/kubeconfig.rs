@@ -189,12 +189,11 @@ impl Reading<'_> {
                 bail!("{name} is not supported here: {instead}");
             }
         }
-        let certificate =
-            match (self.bytes(user, "client-certificate")?, self.bytes(user, "client-key")?) {
-                (Some(certificate), Some(key)) => Some((certificate, key)),
-                (None, None) => None,
-                _ => bail!("there is only one of client-certificate and client-key"),
-            };
+        let certificate = match (self.bytes(user, "client-certificate")?, self.bytes(user, "client-key")?) {
+            (Some(certificate), Some(key)) => Some((certificate, key)),
+            (None, None) => None,
+            _ => bail!("there is only one of client-certificate and client-key"),
+        };
         let (name, password) = (user.str_at(&["username"]), user.str_at(&["password"]));
         let has_password = !name.is_empty() || !password.is_empty();
         Ok(Identity {

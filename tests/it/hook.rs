@@ -124,7 +124,13 @@ impl Hook {
                 });
             }
         });
-        Hook { address, certificate: certificate.pem(), received: Arc::default(), authorizations: Arc::default(), _serving: Serving(task) }
+        Hook {
+            address,
+            certificate: certificate.pem(),
+            received: Arc::default(),
+            authorizations: Arc::default(),
+            _serving: Serving(task),
+        }
     }
 
     /// The URL of a path.

@@ -34,9 +34,7 @@ fn policy(line: &str) -> [Value; 2] {
     let mut part = || parts.next().unwrap_or_else(|| panic!("{line}"));
     let (name, resources, expression, message) = (part(), part(), part(), part());
     let resources = if resources == "W" { WORKLOADS } else { resources };
-    let rule = |resource: &str| {
-        json!({"apiGroups": [group(resource)], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]})
-    };
+    let rule = |resource: &str| json!({"apiGroups": [group(resource)], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]});
     let rules: Vec<Value> = resources.split(' ').map(rule).collect();
     let spec = "object.kind == 'Pod' ? object.spec : object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.spec \
                 : object.spec.template.spec";
@@ -46,7 +44,8 @@ fn policy(line: &str) -> [Value; 2] {
         "variables": [{"name": "spec", "expression": spec}, {"name": "all", "expression": all}],
         "validations": [{"expression": expression, "message": message}],
     }});
-    let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Warn"]}});
+    let binding =
+        json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Warn"]}});
     [policy, binding]
 }
 
@@ -165,7 +164,10 @@ async fn fifty_policies_say_no_to_what_they_are_about() {
         let object: Value = serde_json::from_str(manifest).unwrap();
         let got = refusals(&server, &object).await.join(" ");
         if got != *wanted {
-            wrong.push(format!("{} {}\n  want {wanted}\n  got  {got}", object["kind"], object["metadata"]["name"]));
+            wrong.push(format!(
+                "{} {}\n  want {wanted}\n  got  {got}",
+                object["kind"], object["metadata"]["name"]
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -174,7 +176,8 @@ async fn fifty_policies_say_no_to_what_they_are_about() {
     let bindings = format!("{GROUP}/validatingadmissionpolicybindings/no-latest-tag");
     let deny = json!({"spec": {"validationActions": ["Deny"]}});
     assert_eq!(server.client().patch(&bindings, "merge", &deny).await.status, 200);
-    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "a:latest"}]}});
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "a:latest"}]}});
     let refused = server.client().post("/api/v1/namespaces/apps/pods", &pod).await;
     let message = "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'no-latest-tag' with binding 'no-latest-tag' denied \
                    request: images have no latest tag";
@@ -183,7 +186,8 @@ async fn fifty_policies_say_no_to_what_they_are_about() {
 
 /// The documents of all manifests below a directory, by kind and name.
 fn manifests(directory: &Path, found: &mut BTreeMap<String, Value>) {
-    let mut entries: Vec<_> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut entries: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for path in entries {
         if path.is_dir() {
@@ -236,12 +240,20 @@ async fn public_manifests_are_told_what_they_lack() {
         let got = refusals(&server, &object).await;
         checked += 1;
         if key.starts_with("Service/") {
-            assert!(got.iter().all(|name| ["named-ports", "no-node-ports", "balancer-is-internal"].contains(&name.as_str())), "{key}: {got:?}");
+            assert!(
+                got.iter()
+                    .all(|name| ["named-ports", "no-node-ports", "balancer-is-internal"]
+                        .contains(&name.as_str())),
+                "{key}: {got:?}"
+            );
         } else {
             assert!(got.contains(&"no-default-namespace".to_owned()), "{key}: {got:?}");
         }
-        let own: Vec<&str> =
-            got.iter().map(String::as_str).filter(|name| !COMMON.split(' ').any(|common| common == *name)).collect();
+        let own: Vec<&str> = got
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !COMMON.split(' ').any(|common| common == *name))
+            .collect();
         if let Some((_, wanted)) = PUBLIC.iter().find(|(known, _)| known == key)
             && own.join(" ") != *wanted
         {

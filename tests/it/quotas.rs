@@ -86,11 +86,12 @@ async fn writers_use_a_quota_up_and_no_more_and_deletes_give_back() {
     if let Some(kubectl) = Kubectl::find(fixture.server()).await {
         let described = kubectl.ok(&format!("describe quota q -n {ns}")).await;
         let lines: Vec<Vec<&str>> = described.lines().map(|line| line.split_whitespace().collect()).collect();
-        for wanted in [vec!["Name:", "q"], vec!["Namespace:", ns], vec!["Resource", "Used", "Hard"], vec![
-            "count/configmaps",
-            "100",
-            "100",
-        ]] {
+        for wanted in [
+            vec!["Name:", "q"],
+            vec!["Namespace:", ns],
+            vec!["Resource", "Used", "Hard"],
+            vec!["count/configmaps", "100", "100"],
+        ] {
             assert!(lines.contains(&wanted), "{wanted:?}: {described}");
         }
     }

@@ -82,7 +82,9 @@ async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
     let Some(review) = read(&mut stream).await else { return };
     let answer = |code: &str, headers: &str, body: &str| {
         let length = body.len();
-        format!("HTTP/1.1 {code}\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}")
+        format!(
+            "HTTP/1.1 {code}\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
+        )
     };
     let uid = review["request"]["uid"].as_str().unwrap_or_default();
     let response = |uid: &str, version: &str, more: &str| {
@@ -122,7 +124,11 @@ async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
         Way::OtherKind => answer("200 OK", "", &response(uid, "admission.k8s.io/v1beta1", "")),
         Way::BadPatch => {
             let patch = STANDARD.encode("no patch");
-            answer("200 OK", "", &response(uid, v1, &format!(r#","patchType":"JSONPatch","patch":"{patch}""#)))
+            answer(
+                "200 OK",
+                "",
+                &response(uid, v1, &format!(r#","patchType":"JSONPatch","patch":"{patch}""#)),
+            )
         }
         Way::NoPatchType => {
             let patch = STANDARD.encode("[]");
@@ -141,7 +147,11 @@ const WAYS: &[(Way, usize, &str)] = &[
     (Way::SlowHeaders, 0, "context deadline exceeded"),
     (Way::Closes, 1, "EOF"),
     (Way::Megabytes, 0, "http: response body too large"),
-    (Way::Says("500 Internal Server Error", "{}"), 1, "an error on the server (\"unknown\") has prevented the request"),
+    (
+        Way::Says("500 Internal Server Error", "{}"),
+        1,
+        "an error on the server (\"unknown\") has prevented the request",
+    ),
     (Way::Says("200 OK", "hello"), 1, "couldn't get version/kind; json parse error"),
     (Way::Says("200 OK", "{"), 0, "couldn't get version/kind; json parse error"),
     (Way::Says("200 OK", ""), 0, "0-length response with status code: 200"),
@@ -244,7 +254,8 @@ async fn a_sidecar_injector_behind_a_service_is_told_who_asks() {
         "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration",
         "plugins": [plugin("MutatingAdmissionWebhook")],
     });
-    let flags = ["--admission-control-config-file=$dir/admission.json", "--disable-admission-plugins=ServiceAccount"];
+    let flags =
+        ["--admission-control-config-file=$dir/admission.json", "--disable-admission-plugins=ServiceAccount"];
     let server = server(&flags, vec![("admission.json", admission.to_string())]).await;
     let client = server.client();
     for ns in ["hooks", "apps"] {
@@ -264,9 +275,7 @@ async fn a_sidecar_injector_behind_a_service_is_told_who_asks() {
     }]});
     let made = client.post(CONFIGURATIONS[0], &body).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    let pod = |name: &str, labels: Value| {
-        json!({"metadata": {"name": name, "labels": labels}, "spec": {"containers": [{"name": "c", "image": "a:1"}]}})
-    };
+    let pod = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}, "spec": {"containers": [{"name": "c", "image": "a:1"}]}});
     let pods = "/api/v1/namespaces/apps/pods";
     let made = client.post(pods, &pod("a", json!({}))).await;
     assert_eq!(made.status, 201, "{}", made.text());

@@ -112,7 +112,9 @@ impl Config {
 }
 
 fn not_of(name: &str, kind: &str) -> String {
-    format!("json: cannot unmarshal value into Go struct field imagePolicyWebhookConfig.imagePolicy.{name} of type {kind}")
+    format!(
+        "json: cannot unmarshal value into Go struct field imagePolicyWebhookConfig.imagePolicy.{name} of type {kind}"
+    )
 }
 
 /// A positive time as Go prints it.

@@ -36,7 +36,8 @@ impl PodResizeValidator {
         if node.is_empty() || generation(pod) == generation(old) {
             return Ok(());
         }
-        let Some(node) = self.lookup.get(&self.nodes, "", node).map_err(|cause| record.forbidden_by(cause))?
+        let Some(node) =
+            self.lookup.get(&self.nodes, "", node).map_err(|cause| record.forbidden_by(cause))?
         else {
             return Err(record.forbidden(&format!("node {} not found", crate::field::go_quote(node))));
         };

@@ -82,8 +82,7 @@ impl Settings {
         for plugin in PLUGINS.iter().filter(|plugin| wanted(plugin)) {
             let config = configured.iter().find(|(name, _)| name == plugin.name).map(|(_, config)| config);
             let Some(configure) = plugin.configure else { continue };
-            let make = configure(config, files)
-                .map_err(|why| {
+            let make = configure(config, files).map_err(|why| {
                 format!("failed to apply admission: couldn't init admission plugin {:?}: {why}", plugin.name)
             })?;
             plugins.push((plugin.name, make));
@@ -182,7 +181,10 @@ fn configurations(text: &[u8], files: &dyn Files) -> Result<Vec<(String, Value)>
     let kind = config.str_at(&["kind"]);
     if kind != "AdmissionConfiguration" {
         if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) {
-            return Ok(UNVERSIONED.iter().map(|(_, plugin)| ((*plugin).to_owned(), config.clone())).collect());
+            return Ok(UNVERSIONED
+                .iter()
+                .map(|(_, plugin)| ((*plugin).to_owned(), config.clone()))
+                .collect());
         }
         return Err(format!("no kind \"AdmissionConfiguration\" but {kind:?}"));
     }

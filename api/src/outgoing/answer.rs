@@ -42,7 +42,8 @@ impl Review<'_> {
         let Review { group, version, kind: wanted } = *self;
         let (given_group, given) = split(api_version);
         let kind_or_wanted = if kind.is_empty() { wanted } else { kind };
-        let is_review = (api_version.is_empty() || given_group == group && (given == version || matches!(given, "v1" | "v1beta1")))
+        let is_review = (api_version.is_empty()
+            || given_group == group && (given == version || matches!(given, "v1" | "v1beta1")))
             && kind_or_wanted == wanted;
         let is_status = (api_version, kind) == ("v1", "Status");
         if !is_review && !is_status {

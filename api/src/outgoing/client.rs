@@ -156,7 +156,8 @@ impl Service {
             return Err(format!("unsupported service type \"{kind}\""));
         }
         let ports = spec.get("ports").and_then(Value::as_array).unwrap_or_default();
-        let named = ports.iter().find(|item| item.get("port").and_then(Value::as_i64) == Some((*port).into()));
+        let named =
+            ports.iter().find(|item| item.get("port").and_then(Value::as_i64) == Some((*port).into()));
         let named = named.ok_or_else(|| format!("no service port {port} found for service \"{name}\""))?;
         let ready = |endpoint: &&Value| {
             endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool).unwrap_or(true)

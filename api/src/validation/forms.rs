@@ -194,7 +194,9 @@ pub(crate) fn address_fault(text: &str) -> Option<&'static str> {
     }
     match text.parse::<IpAddr>() {
         Err(_) => Some("must not have leading 0s"),
-        Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => Some("must not be an IPv4-mapped IPv6 address"),
+        Ok(IpAddr::V6(v6)) if v6.to_ipv4_mapped().is_some() => {
+            Some("must not be an IPv4-mapped IPv6 address")
+        }
         Ok(_) => None,
     }
 }

@@ -132,7 +132,9 @@ impl ResourceQuota {
         if !uncovered.is_empty() {
             return Err(record.forbidden(&format!("insufficient quota to consume: {}", uncovered.join(","))));
         }
-        scopes.retain(|scope| !covering.iter().any(|quota| quota.scopes_of(usage).any(|own| own.is_like(scope))));
+        scopes.retain(|scope| {
+            !covering.iter().any(|quota| quota.scopes_of(usage).any(|own| own.is_like(scope)))
+        });
         if scopes.is_empty() {
             return Ok(());
         }
