@@ -209,6 +209,7 @@ impl Context {
             authorizer: authorizer.clone(),
             naming,
             features: parts.features.clone(),
+            metrics: parts.metrics.clone(),
             reaches_endpoints: parts.admission.reaches_endpoints(),
             quotas: Arc::default(),
         };

@@ -21,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use self::allowed::Allowed;
 use self::buckets::{
-    ADMISSION_US, COMPARISONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US,
+    ADMISSION_US, COMPARISONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US, WEBHOOKS_US,
 };
 use self::family::{Counters, Definition, Gauges, Histograms, micros};
 use self::page::{Kind, Page, Stability};
@@ -118,6 +118,8 @@ pub struct Metrics {
     pub plugins: Histograms,
     /// Durations of both points of admission.
     pub admission: Histograms,
+    /// Calls of admission webhooks.
+    pub webhooks: Webhooks,
     /// Audit.
     pub audit: Audited,
     /// Accesses to the store.
@@ -142,6 +144,19 @@ pub struct Metrics {
     pub became_unavailable: Counters,
     /// Ends of the certificates that the server shows, signs with or believes, in seconds since the epoch.
     pub certificates: Gauges,
+}
+
+/// Calls of admission webhooks: how long they take, and what comes of them.
+#[derive(Debug)]
+pub struct Webhooks {
+    /// Durations by name, operation, whether the write was refused, and kind of webhook.
+    pub durations: Histograms,
+    /// Calls by code, name, operation, whether the write was refused, and kind of webhook.
+    pub calls: Counters,
+    /// Refusals by kind of error, name, operation, code, and kind of webhook.
+    pub rejections: Counters,
+    /// Failures that were ignored, by name and kind of webhook.
+    pub failed_open: Counters,
 }
 
 /// Outcomes of a decision about requests, and how long it took.
@@ -281,6 +296,31 @@ impl Metrics {
                 ),
                 ADMISSION_US,
             ),
+            webhooks: Webhooks {
+                durations: Histograms::of_durations(
+                    stable(
+                        "apiserver_admission_webhook_admission_duration_seconds",
+                        plugin,
+                        "Time that an admission webhook takes.",
+                    ),
+                    WEBHOOKS_US,
+                ),
+                calls: Counters::new(alpha(
+                    "apiserver_admission_webhook_request_total",
+                    &["code", "name", "operation", "rejected", "type"],
+                    "Calls of admission webhooks.",
+                )),
+                rejections: Counters::new(alpha(
+                    "apiserver_admission_webhook_rejection_count",
+                    &["error_type", "name", "operation", "rejection_code", "type"],
+                    "Writes that an admission webhook refused, or that failed with it.",
+                )),
+                failed_open: Counters::new(alpha(
+                    "apiserver_admission_webhook_fail_open_count",
+                    &["name", "type"],
+                    "Failures of admission webhooks that were ignored.",
+                )),
+            },
             audit: Audited {
                 events: audit("apiserver_audit_event_total", &[], "Audit events."),
                 levels: audit("apiserver_audit_level_total", &["level"], "Requests by audit level."),
@@ -444,7 +484,7 @@ impl Metrics {
     }
 
     /// The counters of this part, requests and health checks apart.
-    fn counters(&self) -> [&Counters; 13] {
+    fn counters(&self) -> [&Counters; 16] {
         [
             &self.authentication.counts,
             &self.authorization.counts,
@@ -459,11 +499,14 @@ impl Metrics {
             &self.terminations,
             &self.tls_errors,
             &self.became_unavailable,
+            &self.webhooks.calls,
+            &self.webhooks.rejections,
+            &self.webhooks.failed_open,
         ]
     }
 
     /// The histograms of this part, requests apart.
-    fn histograms(&self) -> [&Histograms; 9] {
+    fn histograms(&self) -> [&Histograms; 10] {
         [
             &self.authentication.durations,
             &self.authorization.durations,
@@ -472,6 +515,7 @@ impl Metrics {
             &self.client_certificates,
             &self.plugins,
             &self.admission,
+            &self.webhooks.durations,
             &self.store_durations,
             &self.comparisons,
         ]

@@ -17,9 +17,10 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Map, Value, json};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 /// A running server; it ends with this value.
 pub struct Hook {
@@ -27,12 +28,16 @@ pub struct Hook {
     /// PEM of its certificate, which it signed itself.
     pub certificate: String,
     received: Arc<Mutex<Vec<Value>>>,
-    task: JoinHandle<()>,
+    authorizations: Arc<Mutex<Vec<String>>>,
+    _serving: Serving,
 }
 
-impl Drop for Hook {
+/// A server that accepts connections until this is dropped.
+struct Serving(JoinHandle<()>);
+
+impl Drop for Serving {
     fn drop(&mut self) {
-        self.task.abort();
+        self.0.abort();
     }
 }
 
@@ -43,8 +48,61 @@ impl Hook {
         A: Fn(Value) -> F + Send + Sync + 'static,
         F: Future<Output = Value> + Send,
     {
+        Hook::named("localhost", answer).await
+    }
+
+    /// The same where its certificate has another name.
+    pub async fn named<A, F>(name: &str, answer: A) -> Hook
+    where
+        A: Fn(Value) -> F + Send + Sync + 'static,
+        F: Future<Output = Value> + Send,
+    {
+        let answer = Arc::new(answer);
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let authorizations = Arc::new(Mutex::new(Vec::new()));
+        let (seen, who) = (received.clone(), authorizations.clone());
+        let serve = move |stream: TlsStream<TcpStream>| {
+            let (seen, who, answer) = (seen.clone(), who.clone(), answer.clone());
+            async move {
+                let service = service_fn(|request: http::Request<Incoming>| {
+                    let (seen, who, answer) = (seen.clone(), who.clone(), answer.clone());
+                    async move {
+                        let (head, body) = request.into_parts();
+                        let said = head.headers.get(http::header::AUTHORIZATION);
+                        who.lock().extend(said.map(|said| said.to_str().unwrap_or_default().to_owned()));
+                        let body = body.collect().await.unwrap().to_bytes();
+                        // A request without a body is shown by its head.
+                        let body: Value = serde_json::from_slice(&body).unwrap_or_else(|_| {
+                            let shown = |(name, value): (&HeaderName, &HeaderValue)| {
+                                (name.to_string(), Value::from(value.to_str().unwrap_or_default()))
+                            };
+                            let headers: Map<String, Value> = head.headers.iter().map(shown).collect();
+                            json!({"path": head.uri.to_string(), "headers": headers})
+                        });
+                        let answer = answer(body.clone()).await;
+                        seen.lock().push(body);
+                        let response = http::Response::builder().header("content-type", "application/json");
+                        let response = response.body(Full::new(Bytes::from(answer.to_string()))).unwrap();
+                        Ok::<_, Infallible>(response)
+                    }
+                });
+                // A client that goes away is no failure of a test.
+                let _ = hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            }
+        };
+        Hook { received, authorizations, ..Hook::raw(name, serve).await }
+    }
+
+    /// Starts a server that does as it likes with each connection.
+    pub async fn raw<S, F>(name: &str, serve: S) -> Hook
+    where
+        S: Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send,
+    {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
         let certificate = params.self_signed(&key).unwrap();
         let config = ServerConfig::builder()
             .with_no_client_auth()
@@ -56,43 +114,23 @@ impl Hook {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let received = Arc::new(Mutex::new(Vec::new()));
-        let seen = received.clone();
-        let answer = Arc::new(answer);
+        let serve = Arc::new(serve);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, seen, answer) = (acceptor.clone(), seen.clone(), answer.clone());
+                let (acceptor, serve) = (acceptor.clone(), serve.clone());
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
-                    let service = service_fn(|request: http::Request<Incoming>| {
-                        let (seen, answer) = (seen.clone(), answer.clone());
-                        async move {
-                            let (head, body) = request.into_parts();
-                            let body = body.collect().await.unwrap().to_bytes();
-                            // A request without a body is shown by its head.
-                            let body: Value = serde_json::from_slice(&body).unwrap_or_else(|_| {
-                                let shown = |(name, value): (&HeaderName, &HeaderValue)| {
-                                    (name.to_string(), Value::from(value.to_str().unwrap_or_default()))
-                                };
-                                let headers: Map<String, Value> = head.headers.iter().map(shown).collect();
-                                json!({"path": head.uri.to_string(), "headers": headers})
-                            });
-                            let answer = answer(body.clone()).await;
-                            seen.lock().push(body);
-                            let response =
-                                http::Response::builder().header("content-type", "application/json");
-                            let response = response.body(Full::new(Bytes::from(answer.to_string()))).unwrap();
-                            Ok::<_, Infallible>(response)
-                        }
-                    });
-                    // A client that goes away is no failure of a test.
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
+                    serve(stream).await;
                 });
             }
         });
-        Hook { address, certificate: certificate.pem(), received, task }
+        Hook {
+            address,
+            certificate: certificate.pem(),
+            received: Arc::default(),
+            authorizations: Arc::default(),
+            _serving: Serving(task),
+        }
     }
 
     /// The URL of a path.
@@ -113,5 +151,10 @@ impl Hook {
     /// What was asked so far.
     pub fn received(&self) -> Vec<Value> {
         self.received.lock().clone()
+    }
+
+    /// Who was said to ask, for each request that said it.
+    pub fn authorizations(&self) -> Vec<String> {
+        self.authorizations.lock().clone()
     }
 }

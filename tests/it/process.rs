@@ -34,7 +34,8 @@ fn assert_refused(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
-    assert!(text.starts_with("error: ") && text.ends_with('\n'), "{text}");
+    let is_error = text.starts_with("error: ") || text.contains(r#"] "command failed" err=""#);
+    assert!(is_error && text.ends_with('\n'), "{text}");
     for word in words {
         assert!(text.contains(word), "{word} is not in {text}");
     }

@@ -130,8 +130,8 @@ fn go_duration(nanos: i64) -> String {
         }
     };
     match nanos {
-        ..1_000_000 => return format!("{}µs", fraction(nanos, 1_000)),
-        ..1_000_000_000 => return format!("{}ms", fraction(nanos, 1_000_000)),
+        0..1_000_000 => return format!("{}µs", fraction(nanos, 1_000)),
+        1_000_000..1_000_000_000 => return format!("{}ms", fraction(nanos, 1_000_000)),
         _ => {}
     }
     let minutes = nanos / 60_000_000_000;

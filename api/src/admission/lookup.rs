@@ -15,6 +15,7 @@ use super::quota::Ledger;
 use crate::conversion::Converter;
 use crate::features::Features;
 use crate::json::Object;
+use crate::metrics::Metrics;
 use crate::naming::Naming;
 use crate::schema::registry::{Registry, Resource};
 use crate::served::{Served, Types};
@@ -38,6 +39,8 @@ pub struct Lookup {
     pub naming: &'static Naming,
     /// Feature gates.
     pub features: Features,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
     /// Whether services are reached at their endpoints, not at their address in the cluster.
     pub reaches_endpoints: bool,
     /// Who may take how much of which quota.

@@ -375,6 +375,9 @@ fn a_configuration_that_means_nothing_is_refused() {
         let enable = [plugin.to_owned()];
         let wishes = Wishes { enable: &enable, disable: &[], config: Some(config.as_bytes()) };
         let got = Settings::parse(&wishes, &NoFiles).unwrap_err();
-        assert_eq!(got, format!("couldn't init admission plugin \"{plugin}\": {why}"));
+        assert_eq!(
+            got,
+            format!("failed to apply admission: couldn't init admission plugin \"{plugin}\": {why}")
+        );
     }
 }

@@ -119,6 +119,18 @@ pub const ADMISSION_US: &[Bound] = &[
     (2_500_000, "2.5"),
 ];
 
+/// Durations of calls of admission webhooks, in microseconds.
+pub const WEBHOOKS_US: &[Bound] = &[
+    (5_000, "0.005"),
+    (25_000, "0.025"),
+    (100_000, "0.1"),
+    (500_000, "0.5"),
+    (1_000_000, "1"),
+    (2_500_000, "2.5"),
+    (10_000_000, "10"),
+    (25_000_000, "25"),
+];
+
 /// Durations of the stages of a request, in microseconds.
 pub const STAGES_US: &[Bound] = &[
     (100, "0.0001"),

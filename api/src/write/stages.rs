@@ -193,8 +193,8 @@ pub(super) fn identify(intent: &Intent<'_>, object: &mut Object) -> Result<Optio
 pub(super) fn same(intent: &Intent<'_>, new: &Object, current: Option<&mut Current>) -> Result<(), Status> {
     let uid = meta(new, "uid");
     let is_patch = matches!(intent.options, admission::Options::Patch(_));
-    let Some(current) = current.filter(|_| !uid.is_empty() && !is_patch && intent.passes(Stage::Compare))
-    else {
+    let is_compared = !uid.is_empty() && !is_patch && !intent.leaves_out.contains(&Stage::Compare);
+    let Some(current) = current.filter(|_| is_compared) else {
         return Ok(());
     };
     let stored_uid = meta(current.object(intent.resource)?, "uid");

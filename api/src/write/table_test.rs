@@ -176,6 +176,9 @@ async fn subresources(table: &mut Table) {
 
     let pods = "/api/v1/namespaces/n/pods";
     table.given(pods, &POD.replace("NAME", "p")).await;
+    // A resize asks the node what it has.
+    let node = r#"{"metadata":{"name":"node","labels":{"kubernetes.io/os":"linux"}},"status":{"allocatable":{"cpu":"8","memory":"8Gi"}}}"#;
+    table.given("/api/v1/nodes", node).await;
     let body = r#"{"metadata":{"name":"p"},"target":{"name":"node"}}"#;
     table.request("binding", &format!("POST {pods}/p/binding"), body).await;
     let body = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}"#;

@@ -37,6 +37,11 @@ impl Quota {
             && self.scopes.iter().all(|scope| usage.is_in(scope))
     }
 
+    /// Its scopes that the object is in.
+    pub fn scopes_of<'q>(&'q self, usage: &Usage) -> impl Iterator<Item = &'q Scope> {
+        self.scopes.iter().filter(|scope| usage.is_in(scope))
+    }
+
     /// Whether its usage is known and the object names all that it counts.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub use hold::{Quota, to_value};
 pub use ledger::{Ledger, Quotas};
-pub use usage::{Usage, count_name, counted_by};
+pub use usage::{Scope, Usage, count_name, counted_by};
 
 use self::ledger::{Ask, Refusal};
 use super::pod::{self, Amounts};
@@ -35,6 +35,8 @@ struct Limited {
     plural: String,
     /// Parts of the names of what is limited.
     contains: Vec<String>,
+    /// Objects in one of these scopes are limited.
+    scopes: Vec<Scope>,
 }
 
 /// Reads the configuration: `limitedResources`.
@@ -45,14 +47,13 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     let list = config.and_then(|config| config.get("limitedResources")).and_then(Value::as_array);
     let mut limited = Vec::new();
     for item in list.unwrap_or_default() {
-        if item.get("matchScopes").and_then(Value::as_array).is_some_and(|scopes| !scopes.is_empty()) {
-            return Err("limitedResources.matchScopes is not supported".to_owned());
-        }
+        let scopes = item.get("matchScopes").and_then(Value::as_array).unwrap_or_default();
         let contains = item.get("matchContains").and_then(Value::as_array).unwrap_or_default();
         limited.push(Limited {
             group: item.str_at(&["apiGroup"]).to_owned(),
             plural: item.str_at(&["resource"]).to_owned(),
             contains: contains.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            scopes: scopes.iter().map(Scope::read).collect(),
         });
     }
     Ok(Arc::new(move |lookup: &Lookup| {
@@ -108,7 +109,7 @@ impl ResourceQuota {
         delta: &Amounts,
         quotas: Quotas<'_>,
     ) -> Result<(), Status> {
-        let mut uncovered: Vec<&str> = Vec::new();
+        let (mut uncovered, mut scopes): (Vec<&str>, Vec<&Scope>) = (Vec::new(), Vec::new());
         for limited in &self.limited {
             if (&limited.group, &*limited.plural) != (&record.resource.group, &*record.resource.table.plural)
             {
@@ -117,8 +118,9 @@ impl ResourceQuota {
             let is_limited =
                 |name: &&String| limited.contains.iter().any(|part| name.contains(part.as_str()));
             uncovered.extend(delta.keys().filter(is_limited).map(String::as_str));
+            scopes.extend(limited.scopes.iter().filter(|scope| usage.is_in(scope)));
         }
-        if uncovered.is_empty() {
+        if uncovered.is_empty() && scopes.is_empty() {
             return Ok(());
         }
         let stored = self.lookup.list(quotas.resource, quotas.namespace)?;
@@ -127,10 +129,17 @@ impl ResourceQuota {
         uncovered.retain(|name| !covering.iter().any(|quota| quota.hard.contains_key(*name)));
         uncovered.sort_unstable();
         uncovered.dedup();
-        if uncovered.is_empty() {
+        if !uncovered.is_empty() {
+            return Err(record.forbidden(&format!("insufficient quota to consume: {}", uncovered.join(","))));
+        }
+        scopes.retain(|scope| {
+            !covering.iter().any(|quota| quota.scopes_of(usage).any(|own| own.is_like(scope)))
+        });
+        if scopes.is_empty() {
             return Ok(());
         }
-        Err(record.forbidden(&format!("insufficient quota to consume: {}", uncovered.join(","))))
+        let scopes: Vec<String> = scopes.iter().map(ToString::to_string).collect();
+        Err(record.forbidden(&format!("insufficient quota to match these scopes: [{}]", scopes.join(" "))))
     }
 }
 

@@ -145,3 +145,53 @@ async fn a_namespace_without_room_keeps_no_other_from_its_root_certificates() {
     }
     controllers.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_limited_needs_a_quota_of_its_scope() {
+    struct NoFiles;
+    impl crate::admission::Files for NoFiles {
+        fn read(&self, path: &str) -> Result<Vec<u8>, String> {
+            Err(path.to_owned())
+        }
+    }
+    let config = r#"
+kind: AdmissionConfiguration
+plugins:
+- name: ResourceQuota
+  configuration:
+    limitedResources:
+    - resource: pods
+      matchScopes: [{scopeName: PriorityClass, operator: In, values: [high]}]
+    - {resource: services, matchContains: [services.loadbalancers]}
+"#;
+    let disable = ["ServiceAccount".to_owned(), "Priority".to_owned()];
+    let wishes = crate::admission::Wishes { enable: &[], disable: &disable, config: Some(config.as_bytes()) };
+    let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
+    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    let pod = |class: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"p"}},"spec":{{"priorityClassName":"{class}","containers":[{{"name":"c","image":"i"}}]}}}}"#
+        )
+    };
+    let pods = "POST /api/v1/namespaces/n/pods?dryRun=All";
+    let balancer =
+        r#"{"metadata":{"name":"s"},"spec":{"type":"LoadBalancer","ports":[{"port":80}]}}"#.to_owned();
+    let services = "POST /api/v1/namespaces/n/services?dryRun=All";
+    let scopes =
+        r#"pods "p" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [high]}]"#;
+    let consumed = r#"services "s" is forbidden: insufficient quota to consume: services.loadbalancers"#;
+    for (request, body, code, why) in [
+        (pods, pod("low"), 201, ""),
+        (pods, pod("high"), 403, scopes),
+        (services, balancer.clone(), 403, consumed),
+    ] {
+        let (got, _, answer) = server.ask(request, &body).await;
+        assert_eq!((got, answer.str_at(&["message"])), (code, why), "{body}");
+    }
+    let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1"},
+        "scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["high"]}]}}}"#;
+    assert_eq!(server.ask(&format!("POST {QUOTAS}"), quota).await.0, 201);
+    let status = r#"{"status":{"hard":{"pods":"1"},"used":{"pods":"0"}}}"#;
+    assert_eq!(server.ask(&format!("MERGE {QUOTAS}/q/status"), status).await.0, 200);
+    assert_eq!(server.ask(pods, &pod("high")).await.0, 201);
+}

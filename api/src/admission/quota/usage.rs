@@ -1,6 +1,7 @@
 //! What one object uses of the resources that quotas count, and which quotas it belongs to.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use crate::admission::extended_resource_toleration::is_extended;
 use crate::admission::pod::{self, Amounts, Bound};
@@ -152,15 +153,22 @@ impl Scope {
             values: Vec::new(),
         });
         let expressions = at(quota, "spec.scopeSelector.matchExpressions").and_then(Value::as_array);
-        let selected = expressions.unwrap_or_default().iter().map(|expression| Scope {
+        plain.chain(expressions.unwrap_or_default().iter().map(Scope::read)).collect()
+    }
+
+    /// One requirement of a scope selector.
+    pub fn read(expression: &Value) -> Scope {
+        let values = expression.get("values").and_then(Value::as_array).unwrap_or_default();
+        Scope {
             name: expression.str_at(&["scopeName"]).to_owned(),
             operator: expression.str_at(&["operator"]).to_owned(),
-            values: {
-                let values = expression.get("values").and_then(Value::as_array).unwrap_or_default();
-                values.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-            },
-        });
-        plain.chain(selected).collect()
+            values: values.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        }
+    }
+
+    /// Whether it is about the same property of objects as another.
+    pub fn is_like(&self, other: &Scope) -> bool {
+        self.name == other.name
     }
 
     /// Whether the scope selects a class; the empty name is no class.
@@ -173,6 +181,13 @@ impl Scope {
             "NotIn" => class.is_empty() || !is_listed,
             _ => false,
         }
+    }
+}
+
+/// As Go prints it.
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{} {} [{}]}}", self.name, self.operator, self.values.join(" "))
     }
 }
 

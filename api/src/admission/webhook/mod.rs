@@ -20,6 +20,7 @@ mod review;
 mod validating;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use auth::User;
 
@@ -182,9 +183,43 @@ impl Webhooks {
             let why = format!("admission webhook \"{name}\" does not support dry run");
             return Err(Status::new(Reason::BadRequest, why));
         }
-        match self.call(webhook, write, kind, mutating).await {
+        let began = Instant::now();
+        let called = self.call(webhook, write, kind, mutating).await;
+        self.count(webhook, write.operation, mutating, began, called.as_ref());
+        match called {
             Ok(verdict) => Ok(Outcome::Answered(verdict)),
             Err(why) => webhook.failed(&why).map(|()| Outcome::FailedOpen),
+        }
+    }
+
+    /// Counts a call, which `began` and came to this.
+    fn count(
+        &self,
+        webhook: &Webhook,
+        operation: Operation,
+        mutating: bool,
+        began: Instant,
+        called: Result<&Verdict, &String>,
+    ) {
+        let metrics = &self.lookup.metrics.webhooks;
+        let (name, operation) = (webhook.name.as_str(), operation.as_str());
+        let kind = if mutating { "admit" } else { "validating" };
+        let denial = called.ok().and_then(|verdict| verdict.denial.as_ref());
+        let (code, error) = match (called, denial) {
+            (Ok(_), Some(denial)) => (denial.status(name).code.as_u16(), "no_error"),
+            (Ok(_), None) => (200, ""),
+            (Err(_), _) => (if webhook.ignores_failures { 200 } else { 500 }, "calling_webhook_error"),
+        };
+        let is_failure = called.is_err();
+        let is_refused = denial.is_some() || is_failure && !webhook.ignores_failures;
+        let (code, rejected) = (code.to_string(), if is_refused { "true" } else { "false" });
+        metrics.durations.time(&[name, operation, rejected, kind], began.elapsed());
+        metrics.calls.count(&[&code, name, operation, rejected, kind]);
+        if is_refused {
+            let code = if is_failure { "0" } else { &code };
+            metrics.rejections.count(&[error, name, operation, code, kind]);
+        } else if is_failure {
+            metrics.failed_open.count(&[name, kind]);
         }
     }
 

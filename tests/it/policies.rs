@@ -1,0 +1,265 @@
+//! Admission policies of the kind that public policy libraries have (docs/api/policies.md), on manifests: which of them say
+//! no to which object. They are read from `tests/fixtures/policies.txt`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tests::{Options, Server};
+
+use crate::support::reference;
+
+const FIXTURE: &str = include_str!("../fixtures/policies.txt");
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// What makes pods.
+const WORKLOADS: &str =
+    "pods replicationcontrollers deployments statefulsets daemonsets replicasets jobs cronjobs";
+
+/// The group of a resource.
+fn group(resource: &str) -> &'static str {
+    match resource {
+        "deployments" | "statefulsets" | "daemonsets" | "replicasets" => "apps",
+        "jobs" | "cronjobs" => "batch",
+        "ingresses" => "networking.k8s.io",
+        "roles" => "rbac.authorization.k8s.io",
+        _ => "",
+    }
+}
+
+/// A policy and its binding, of a line of the fixture. What it refuses is said in warnings, so that all of them are seen.
+fn policy(line: &str) -> [Value; 2] {
+    let mut parts = line.splitn(4, "; ");
+    let mut part = || parts.next().unwrap_or_else(|| panic!("{line}"));
+    let (name, resources, expression, message) = (part(), part(), part(), part());
+    let resources = if resources == "W" { WORKLOADS } else { resources };
+    let rule = |resource: &str| json!({"apiGroups": [group(resource)], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": [resource]});
+    let rules: Vec<Value> = resources.split(' ').map(rule).collect();
+    let spec = "object.kind == 'Pod' ? object.spec : object.kind == 'CronJob' ? object.spec.jobTemplate.spec.template.spec \
+                : object.spec.template.spec";
+    let all = "variables.spec.containers + (has(variables.spec.initContainers) ? variables.spec.initContainers : [])";
+    let policy = json!({"metadata": {"name": name}, "spec": {
+        "matchConstraints": {"resourceRules": rules},
+        "variables": [{"name": "spec", "expression": spec}, {"name": "all", "expression": all}],
+        "validations": [{"expression": expression, "message": message}],
+    }});
+    let binding =
+        json!({"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Warn"]}});
+    [policy, binding]
+}
+
+/// A server with all policies of the fixture.
+async fn server() -> Server {
+    let flags = vec!["--disable-admission-plugins=ServiceAccount".to_owned()];
+    let server = Server::start(Options { flags, ..Options::default() }).await;
+    let lines = FIXTURE.lines().filter(|line| !line.starts_with('#'));
+    let mut count = 0;
+    for [policy, binding] in lines.map(policy) {
+        for (kind, object) in
+            [("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", binding)]
+        {
+            let made = server.client().post(&format!("{GROUP}/{kind}"), &object).await;
+            assert_eq!(made.status, 201, "{}", made.text());
+        }
+        count += 1;
+    }
+    assert_eq!(count, 50);
+    server
+}
+
+/// The names of the policies that say no to an object.
+async fn refusals(server: &Server, object: &Value) -> Vec<String> {
+    let kind = object["kind"].as_str().unwrap();
+    let plural = match kind {
+        "Ingress" => "ingresses".to_owned(),
+        kind => format!("{}s", kind.to_lowercase()),
+    };
+    let version = object["apiVersion"].as_str().unwrap();
+    let root = if version.contains('/') { "apis" } else { "api" };
+    let ns = object["metadata"]["namespace"].as_str().unwrap_or("default");
+    let path = format!("/{root}/{version}/namespaces/{ns}/{plural}?dryRun=All");
+    let made = server.client().post(&path, object).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let named = |warning: &String| {
+        let rest = warning.split("Validation failed for ValidatingAdmissionPolicy '").nth(1)?;
+        Some(rest.split('\'').next()?.to_owned())
+    };
+    let mut names: Vec<String> = made.header_all("warning").iter().filter_map(named).collect();
+    names.sort();
+    names
+}
+
+/// Manifests, and the policies that say no to them.
+const OWN: &[(&str, &str)] = &[
+    (
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"sound","namespace":"apps","labels":{"app":"a","team":"t"},
+            "ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"1"}]},
+            "spec":{"automountServiceAccountToken":false,"securityContext":{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"}},
+            "containers":[{"name":"c","image":"registry.k8s.io/app:v1@sha256:0000000000000000000000000000000000000000000000000000000000000000",
+            "resources":{"requests":{"cpu":"1","memory":"1Gi"},"limits":{"cpu":"1","memory":"2048Mi"}},
+            "securityContext":{"allowPrivilegeEscalation":false,"readOnlyRootFilesystem":true,"capabilities":{"drop":["ALL"]}}}]}}"#,
+        "",
+    ),
+    (
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"wild","labels":{"app":"A"}},
+            "spec":{"hostNetwork":true,"hostPID":true,"hostIPC":true,"terminationGracePeriodSeconds":301,
+            "securityContext":{"runAsUser":0},
+            "volumes":[{"name":"v","hostPath":{"path":"/"}}],
+            "initContainers":[{"name":"i","image":"docker.io/init","imagePullPolicy":"Never"}],
+            "containers":[{"name":"c","image":"app:latest","imagePullPolicy":"Never","ports":[{"containerPort":80,"hostPort":80}],
+            "env":[{"name":"DB_PASSWORD","value":"x"},{"name":"A","valueFrom":{"secretKeyRef":{"name":"s","key":"k"}}}],
+            "resources":{"limits":{"memory":"3Gi"}},
+            "securityContext":{"privileged":true,"capabilities":{"add":["SYS_ADMIN"]}}}]}}"#,
+        "allowed-capabilities allowed-registries cpu-limits cpu-requests drop-all-capabilities grace-period-max \
+         image-by-digest image-has-tag label-values-lower-case memory-limit-max no-bare-pods \
+         no-default-namespace no-host-ipc no-host-network no-host-path no-host-pid no-host-ports no-latest-tag \
+         no-passwords-in-environment no-privilege-escalation no-privileged no-secrets-in-environment no-token-mount \
+         no-user-zero pull-policy-always read-only-root required-label-owner run-as-non-root \
+         seccomp-profile volume-types",
+    ),
+    (
+        r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s"},"spec":{"type":"NodePort",
+            "externalIPs":["192.0.2.1"],"ports":[{"port":80}]}}"#,
+        "named-ports no-external-addresses no-node-ports",
+    ),
+    (
+        r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"s","annotations":{"example.com/internal":""}},
+            "spec":{"type":"LoadBalancer","ports":[{"port":80,"name":"web"}]}}"#,
+        "",
+    ),
+    (
+        r#"{"apiVersion":"networking.k8s.io/v1","kind":"Ingress","metadata":{"name":"i"},"spec":{
+            "tls":[{"hosts":["a.example"]}],"rules":[{"host":"a.example"},{"host":"*.b.example"}]}}"#,
+        "ingress-has-tls ingress-host-no-wildcard",
+    ),
+    (
+        r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Role","metadata":{"name":"r"},
+            "rules":[{"apiGroups":[""],"resources":["pods"],"verbs":["get"]},{"apiGroups":[""],"resources":["pods"],"verbs":["*"]}]}"#,
+        "no-wildcard-verbs",
+    ),
+    (
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"m"},"data":{"a":"b","key":"BEGIN PRIVATE KEY"}}"#,
+        "no-credentials-in-config",
+    ),
+    (
+        r#"{"apiVersion":"batch/v1","kind":"CronJob","metadata":{"name":"j","namespace":"apps","labels":{"app":"a","team":"t"}},
+            "spec":{"schedule":"0 3 * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never",
+            "automountServiceAccountToken":false,"securityContext":{"runAsNonRoot":true,"seccompProfile":{"type":"RuntimeDefault"},
+            "sysctls":[{"name":"kernel.msgmax","value":"1"}]},
+            "containers":[{"name":"c","image":"registry.k8s.io/app","resources":{"requests":{"cpu":"1","memory":"1Gi"},
+            "limits":{"cpu":"1","memory":"1Gi"}},"securityContext":{"allowPrivilegeEscalation":false,"readOnlyRootFilesystem":true,
+            "capabilities":{"drop":["ALL"]}}}]}}}}}}"#,
+        "image-by-digest image-has-tag no-overlapping-runs no-unsafe-sysctls",
+    ),
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fifty_policies_say_no_to_what_they_are_about() {
+    let server = server().await;
+    let made = server.client().post("/api/v1/namespaces", &json!({"metadata": {"name": "apps"}})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let mut wrong = Vec::new();
+    for (manifest, wanted) in OWN {
+        let object: Value = serde_json::from_str(manifest).unwrap();
+        let got = refusals(&server, &object).await.join(" ");
+        if got != *wanted {
+            wrong.push(format!(
+                "{} {}\n  want {wanted}\n  got  {got}",
+                object["kind"], object["metadata"]["name"]
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+
+    // One of them refuses, once its binding says so.
+    let bindings = format!("{GROUP}/validatingadmissionpolicybindings/no-latest-tag");
+    let deny = json!({"spec": {"validationActions": ["Deny"]}});
+    assert_eq!(server.client().patch(&bindings, "merge", &deny).await.status, 200);
+    let pod =
+        json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "a:latest"}]}});
+    let refused = server.client().post("/api/v1/namespaces/apps/pods", &pod).await;
+    let message = "pods \"p\" is forbidden: ValidatingAdmissionPolicy 'no-latest-tag' with binding 'no-latest-tag' denied \
+                   request: images have no latest tag";
+    assert_eq!((refused.status, refused.json()["message"].as_str().unwrap()), (422, message));
+}
+
+/// The documents of all manifests below a directory, by kind and name.
+fn manifests(directory: &Path, found: &mut BTreeMap<String, Value>) {
+    let mut entries: Vec<_> =
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() {
+            manifests(&path, found);
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).unwrap();
+        for part in text.split("\n---") {
+            let Ok(document) = api::codec::yaml::parse(part.as_bytes()) else { continue };
+            let mut text = Vec::new();
+            api::json::write(&document.value, &mut text);
+            let object: Value = serde_json::from_slice(&text).unwrap();
+            if let (Some(kind), Some(name)) = (object["kind"].as_str(), object["metadata"]["name"].as_str()) {
+                found.insert(format!("{kind}/{name}"), object.clone());
+            }
+        }
+    }
+}
+
+/// Some of the public manifests, and the policies that say no to them beside those that all of them lack.
+const PUBLIC: &[(&str, &str)] = &[
+    ("Deployment/frontend", "cpu-limits memory-limits no-default-namespace required-label-app"),
+    ("Service/frontend", "named-ports"),
+];
+
+/// What none of the public manifests has.
+const COMMON: &str = "allowed-registries drop-all-capabilities image-by-digest liveness-probe no-privilege-escalation \
+                      no-token-mount read-only-root readiness-probe required-label-owner run-as-non-root \
+                      seccomp-profile spread";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn public_manifests_are_told_what_they_lack() {
+    let Some(directory) = reference("manifests/workloads") else { return };
+    let server = server().await;
+    let mut found = BTreeMap::new();
+    manifests(&directory, &mut found);
+    let is_known = |key: &String| {
+        ["Deployment/", "Service/", "StatefulSet/", "Pod/", "ReplicationController/", "Job/"]
+            .iter()
+            .any(|kind| key.starts_with(kind))
+    };
+    let mut wrong = Vec::new();
+    let mut checked = 0;
+    for (key, object) in found.iter().filter(|(key, _)| is_known(key)) {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = "default".into();
+        if !matches!(object["apiVersion"].as_str(), Some("v1" | "apps/v1" | "batch/v1")) {
+            continue;
+        }
+        let got = refusals(&server, &object).await;
+        checked += 1;
+        if key.starts_with("Service/") {
+            assert!(
+                got.iter()
+                    .all(|name| ["named-ports", "no-node-ports", "balancer-is-internal"]
+                        .contains(&name.as_str())),
+                "{key}: {got:?}"
+            );
+        } else {
+            assert!(got.contains(&"no-default-namespace".to_owned()), "{key}: {got:?}");
+        }
+        let own: Vec<&str> = got
+            .iter()
+            .map(String::as_str)
+            .filter(|name| !COMMON.split(' ').any(|common| common == *name))
+            .collect();
+        if let Some((_, wanted)) = PUBLIC.iter().find(|(known, _)| known == key)
+            && own.join(" ") != *wanted
+        {
+            wrong.push(format!("{key}\n  want {wanted}\n  got  {}", own.join(" ")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(checked > 20, "{checked}");
+}
