@@ -35,6 +35,7 @@ use crate::request::{RequestError, RequestInfo, Verb};
 use crate::response::{Response, respond_text};
 use crate::routes::{self, Permitted};
 use crate::served::Served;
+use crate::server::memory::Account;
 use crate::server::websocket::{self, Upgrade};
 use crate::server::{ConnectionInfo, Handler, Incoming, Request, panic_response};
 use crate::status::{Status, Subject};
@@ -340,6 +341,7 @@ impl<'c> Exchange<'c> {
             trail: self.trail.as_deref(),
             received: self.received,
             peer: self.connection.remote.ip(),
+            account: Account::new(self.context.memory().clone(), self.connection.allotment.clone()),
         });
         let result = if info.is_long_running() {
             work.await

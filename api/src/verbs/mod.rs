@@ -48,6 +48,7 @@ use crate::schema::defaults;
 use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::served::Served;
+use crate::server::memory::Account;
 use crate::server::websocket::Upgrade;
 use crate::status::{Status, Subject};
 use crate::store::{Store, Stored};
@@ -82,6 +83,8 @@ pub struct Call<'r> {
     pub conversions: &'r Conversions,
     /// The audit trail of the request, if it has one.
     pub trail: Option<&'r Trail>,
+    /// Where memory for the answer is charged.
+    pub account: Account,
 }
 
 impl<'r> Call<'r> {
@@ -112,6 +115,7 @@ impl<'r> Call<'r> {
             query: self.query,
             metrics: self.api.metrics(),
             lengths: self.api.lengths(),
+            account: &self.account,
         })
     }
 

@@ -49,9 +49,10 @@ pub fn decode_own(
     table: &SubresourceTable,
     body: &[u8],
     options: &WriteOptions,
+    older: &[&str],
 ) -> Result<Object, Status> {
     let api_version = call.api.naming().api_version(&table.group, table.group_suffixed, &table.version);
-    let expected = Expected { kind: &table.kind, api_version: &api_version, message: &table.message };
+    let expected = Expected { kind: &table.kind, api_version: &api_version, message: &table.message, older };
     let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let (kind, version) = (&*table.kind, &*table.version);
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
@@ -66,7 +67,7 @@ pub fn decode_own(
 /// POST of a Binding on a pod.
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
-    let mut binding = decode_own(call, table, body, &options)?;
+    let mut binding = decode_own(call, table, body, &options, &[])?;
     let name = call.info.name.clone();
     let given = meta(&binding, "name");
     if !given.is_empty() && given != name {
@@ -111,6 +112,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         warnings: Vec::new(),
         conversions: call.conversions,
         trail: call.trail,
+        account: call.account.clone(),
     };
     let response = bind_pod(&mut on_pod, &binding, &name, &options).await;
     call.warnings.extend(on_pod.warnings);

@@ -307,7 +307,7 @@ pub(super) fn validate<C: Caller>(
     }
     let (table, naming) = (&intent.resource.stored().table, intent.api.naming());
     let errors = match old {
-        None => validation::create(table, naming, new),
+        None => validation::create_in(&intent.resource.group, table, naming, new),
         Some(old) => {
             let subresource = intent.endpoint.subresource();
             let judgement = validation::update_through(subresource, table, naming, new, old);

@@ -27,6 +27,14 @@ pub enum RequestError {
     MalformedSubject,
 }
 
+/// Checks that `pem` holds a request first. The signature is not checked.
+///
+/// # Errors
+/// There is none, or it is malformed.
+pub fn check(pem: &[u8]) -> Result<(), RequestError> {
+    subject(pem).map(drop)
+}
+
 /// Reads the subject of the first request in `pem`. The signature is not checked.
 ///
 /// # Errors

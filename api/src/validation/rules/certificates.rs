@@ -1,6 +1,8 @@
 //! Rules for certificate signing requests, their approval and their status
 //! (docs/api/authentication.md#certificate-signing-requests).
 
+use auth::authn::certificate_request;
+
 use super::super::Validator;
 use super::super::path::Path;
 use super::View;
@@ -8,15 +10,14 @@ use super::common::{Seen, each_condition, signer};
 use crate::schema::scalars::bytes;
 
 const SECONDS_MIN: i64 = 600;
-const BEGIN: &[u8] = b"-----BEGIN CERTIFICATE REQUEST-----";
 
 pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
     let text = spec.text("request");
     let content = bytes::decode(text).unwrap_or_default();
-    let start = content.iter().position(|byte| !byte.is_ascii_whitespace()).unwrap_or(content.len());
-    if !text.is_empty() && !content[start..].starts_with(BEGIN) {
-        let detail = "PEM block type must be CERTIFICATE REQUEST";
-        validator.invalid(path.child("request"), text, detail);
+    if let Err(why) = certificate_request::check(&content)
+        && !text.is_empty()
+    {
+        validator.invalid(path.child("request"), text, why.to_string());
     }
     let name = spec.text("signerName");
     if !name.is_empty() {
