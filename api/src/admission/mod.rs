@@ -36,6 +36,7 @@ mod owner_permissions;
 mod plugin;
 mod pod;
 mod pod_node_selector;
+mod pod_resize;
 mod pod_security;
 mod pod_toleration_restriction;
 pub mod policy;

@@ -14,6 +14,7 @@ use super::namespace_exists::{NamespaceAutoProvision, NamespaceExists};
 use super::namespace_lifecycle::NamespaceLifecycle;
 use super::node_taint::NodeTaint;
 use super::plugin::Plugin;
+use super::pod_resize::PodResizeValidator;
 use super::policy::mutating::MutatingAdmissionPolicy;
 use super::policy::validating::ValidatingAdmissionPolicy;
 use super::priority::Priority;
@@ -121,7 +122,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Rules of jobs.
     on("JobValidation", None),
     // Which pods can be resized.
-    on("PodResizeValidator", None),
+    on("PodResizeValidator", Some(|_, _| plain(PodResizeValidator::new))),
     // Policies that change objects.
     on("MutatingAdmissionPolicy", Some(|_, _| plain(MutatingAdmissionPolicy::new))),
     // Webhooks that change objects.

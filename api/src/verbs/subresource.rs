@@ -13,6 +13,7 @@ use crate::query::WriteOptions;
 use crate::representation::answer::respond_success;
 use crate::request::Verb;
 use crate::response::Response;
+use crate::schema::decode::Decoded;
 use crate::schema::table::SubresourceTable;
 use crate::status::{Details, Status};
 use crate::strategy::Endpoint;
@@ -51,9 +52,22 @@ pub fn decode_own(
     options: &WriteOptions,
     older: &[&str],
 ) -> Result<Object, Status> {
-    let api_version = call.api.naming().api_version(&table.group, table.group_suffixed, &table.version);
-    let expected = Expected { kind: &table.kind, api_version: &api_version, message: &table.message, older };
-    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
+    let input = call.api.formats().input(call.headers)?;
+    // The first names are this server's own: what they refuse is told in them.
+    let mut decoded: Option<Result<Decoded, Status>> = None;
+    for words in call.api.naming().understood() {
+        let api_version = words.api_version(&table.group, table.group_suffixed, &table.version);
+        let expected =
+            Expected { kind: &table.kind, api_version: &api_version, message: &table.message, older };
+        let here = expected.decode(input, call.types.registry(), body);
+        if here.is_ok() || decoded.is_none() {
+            decoded = Some(here);
+        }
+        if matches!(decoded, Some(Ok(_))) {
+            break;
+        }
+    }
+    let decoded = decoded.unwrap_or_else(|| Err(Status::internal("a server has names of its own")))?;
     let (kind, version) = (&*table.kind, &*table.version);
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(

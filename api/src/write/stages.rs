@@ -321,7 +321,7 @@ pub(super) fn validate<C: Caller>(
         return Ok(());
     }
     let name = if old.is_none() { meta(new, "name") } else { intent.name };
-    Err(Status::invalid(intent.subject_by_kind(name), &errors))
+    Err(Status::invalid(intent.subject_of_rules(name), &errors))
 }
 
 /// What the kind has to say of a valid object.
