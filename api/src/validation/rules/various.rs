@@ -42,7 +42,7 @@ fn reported(validator: &mut Validator, path: &Path, event: View, is_newer: bool)
     let controller = event.text("reportingComponent");
     let place = path.child(if is_newer { "reportingController" } else { "reportingComponent" });
     if controller.is_empty() {
-        validator.required(place.clone(), "");
+        validator.required(place, "");
     }
     validator.refuse(&place, controller, names::qualified(controller));
     for name in ["reportingInstance", "action", "reason"] {
