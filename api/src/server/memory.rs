@@ -301,7 +301,7 @@ mod tests {
         assert!(memory.charged_bytes() <= TOTAL_BYTES);
         drop((held, small));
         assert_eq!(memory.charged_bytes(), 0);
-        memory.body(3 * MIB).await.unwrap();
+        drop(memory.body(3 * MIB).await.unwrap());
     }
 
     #[tokio::test(start_paused = true)]

@@ -176,6 +176,7 @@ async fn subresources(table: &mut Table) {
 
     let pods = "/api/v1/namespaces/n/pods";
     table.given(pods, &POD.replace("NAME", "p")).await;
+    table.given("/api/v1/nodes", r#"{"metadata":{"name":"node"}}"#).await;
     let body = r#"{"metadata":{"name":"p"},"target":{"name":"node"}}"#;
     table.request("binding", &format!("POST {pods}/p/binding"), body).await;
     let body = r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}"#;
