@@ -23,6 +23,8 @@ pub struct Expected<'e> {
     pub api_version: &'e str,
     /// Type.
     pub message: &'e Message,
+    /// Older versions of the same group with the same form, which are accepted as well.
+    pub older: &'e [&'e str],
 }
 
 /// `kind` and `apiVersion` of a request body.
@@ -129,7 +131,13 @@ impl Expected<'_> {
     }
 
     fn fits(&self, kind: &str, api_version: &str) -> bool {
-        (kind.is_empty() || kind == self.kind) && (api_version.is_empty() || api_version == self.api_version)
+        let is_older = |version: &str| {
+            let group = |api_version: &str| api_version.split_once('/').map(|(group, _)| group.to_owned());
+            group(version) == group(self.api_version)
+                && version.split_once('/').is_some_and(|(_, version)| self.older.contains(&version))
+        };
+        (kind.is_empty() || kind == self.kind)
+            && (api_version.is_empty() || api_version == self.api_version || is_older(api_version))
     }
 
     /// The 422 for an object of another kind where custom objects are accepted: those are of any kind until they are

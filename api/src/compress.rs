@@ -23,6 +23,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
 use crate::response::Response;
+use crate::server::memory::{Account, Charge};
 use crate::server::{Aborted, Body};
 
 /// Bodies up to this size are sent as they are: on a fast network they arrive sooner so.
@@ -34,6 +35,9 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Encoded bytes worth handing on: a TLS record.
 const OUTPUT_BYTES: usize = 16 * 1024;
 
+/// What compressing an answer takes: the pieces gathered before it begins, the encoder's window and tables, its output.
+const MEMORY_BYTES: usize = 512 * 1024;
+
 /// Whether the first `Accept-Encoding` header names gzip. Weights are not read: `gzip;q=0` does not name it, and
 /// neither does `gzip;q=1`.
 pub fn is_accepted(headers: &HeaderMap) -> bool {
@@ -42,12 +46,13 @@ pub fn is_accepted(headers: &HeaderMap) -> bool {
 }
 
 /// The response, compressed if its body is larger than 128 KiB. Takes from a body that is made on demand until
-/// that is known.
-pub async fn gzip(response: Response) -> Response {
+/// that is known. Without memory for it, it is sent as it is.
+pub async fn gzip(response: Response, account: &Account) -> Response {
     let size = response.body().size_hint();
     if size.exact().is_some_and(|bytes| bytes <= THRESHOLD_BYTES as u64) {
         return response;
     }
+    let Ok(charge) = account.try_answer(MEMORY_BYTES) else { return response };
     let (mut head, mut body) = response.into_parts();
     let mut ready = VecDeque::new();
     let mut bytes = 0;
@@ -70,7 +75,10 @@ pub async fn gzip(response: Response) -> Response {
     head.headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     head.headers.append(VARY, HeaderValue::from_static("Accept-Encoding"));
     let encoder = GzEncoder::new(Vec::with_capacity(2 * OUTPUT_BYTES), Compression::new(1));
-    http::Response::from_parts(head, Body::stream(Gzip { ready, body, encoder: Some(encoder) }))
+    http::Response::from_parts(
+        head,
+        Body::stream(Gzip { ready, body, encoder: Some(encoder), _charge: charge }),
+    )
 }
 
 /// The encoded body.
@@ -80,6 +88,7 @@ struct Gzip {
     body: Body,
     /// `None` once the end was written.
     encoder: Option<GzEncoder<Vec<u8>>>,
+    _charge: Charge,
 }
 
 impl Gzip {
@@ -142,7 +151,7 @@ mod tests {
 
     /// The body of a compressed answer, decoded, or as it is when nothing was done to it.
     async fn sent(body: Body) -> (bool, Result<Vec<u8>, Aborted>) {
-        let response = gzip(http::Response::new(body)).await;
+        let response = gzip(http::Response::new(body), &Account::detached()).await;
         let is_encoded = response.headers().get(CONTENT_ENCODING).is_some_and(|value| value == "gzip");
         assert_eq!(response.headers().contains_key(VARY), is_encoded);
         assert!(!is_encoded || response.body().size_hint().exact().is_none());

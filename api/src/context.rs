@@ -36,6 +36,7 @@ use crate::representation::lengths::Lengths;
 use crate::schema::registry::{Registry, Resource};
 use crate::served::{Served, Types};
 use crate::server::Lifecycle;
+use crate::server::memory::Memory;
 use crate::status::{Reason, Status, Subject};
 use crate::store::Ledger;
 use crate::tokens::Tokens;
@@ -105,6 +106,7 @@ pub struct Context {
     metrics: Arc<Metrics>,
     backups: Backups,
     lengths: Arc<Lengths>,
+    memory: Arc<Memory>,
     namespaces: Arc<Resource>,
     definitions: Arc<Resource>,
     established: Mutex<Established>,
@@ -219,6 +221,7 @@ impl Context {
         Ok(Context {
             backups: Backups::default(),
             lengths: Arc::default(),
+            memory: Arc::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
             definitions: definitions.expect("a test holds that definitions are built in"),
             established: Mutex::default(),
@@ -367,6 +370,11 @@ impl Context {
     /// Lengths of objects in lists that announce them.
     pub fn lengths(&self) -> &Arc<Lengths> {
         &self.lengths
+    }
+
+    /// The account of memory that requests take.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// The resource of namespaces, which every namespaced write looks up.

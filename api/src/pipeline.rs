@@ -36,6 +36,7 @@ use crate::request::{RequestError, RequestInfo, Verb};
 use crate::response::{Response, respond_text};
 use crate::routes::{self, Permitted};
 use crate::served::Served;
+use crate::server::memory::Account;
 use crate::server::upgrade::Switch;
 use crate::server::websocket::{self, Upgrade};
 use crate::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
@@ -378,6 +379,7 @@ impl<'c> Exchange<'c> {
             trail: self.trail.as_deref(),
             received: self.received,
             peer: self.connection.remote.ip(),
+            account: Account::new(self.context.memory().clone(), self.connection.allotment.clone()),
         });
         let work = traces::within(self.trace.as_ref().map(Trace::context), work);
         let began = Instant::now();

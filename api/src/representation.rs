@@ -34,9 +34,10 @@ use crate::naming::Naming;
 use crate::negotiate::{self, Output, Transform};
 use crate::query::Query;
 use crate::response::{Response, respond};
-use crate::schema::encode::encode;
+use crate::schema::encode::{encode, prefix_len};
 use crate::schema::registry::Resource;
 use crate::schema::table::Message;
+use crate::server::memory::Account;
 use crate::status::{Reason, Status};
 use crate::store::decode_stored;
 use crate::table::IncludeObject;
@@ -141,6 +142,8 @@ pub struct Renderer {
     output: Output,
     encoding: Box<dyn Encoding>,
     metrics: Arc<Metrics>,
+    /// Where memory for the answer is charged.
+    account: Account,
     /// Cache of item lengths, for the one form that needs them and that all clients share.
     lengths: Option<Arc<Lengths>>,
 }
@@ -160,6 +163,8 @@ pub struct Wanted<'c> {
     pub metrics: &'c Arc<Metrics>,
     /// Lengths of items that were rendered before.
     pub lengths: &'c Arc<Lengths>,
+    /// Where memory for the answer is charged.
+    pub account: &'c Account,
 }
 
 impl Renderer {
@@ -180,12 +185,26 @@ impl Renderer {
             && output.transform == Transform::None
             && resource.is_stored_form();
         let lengths = is_remembered.then(|| wanted.lengths.clone());
-        Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics, lengths })
+        let account = wanted.account.clone();
+        Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics, account, lengths })
     }
 
     /// The resource whose objects are rendered.
     pub fn resource(&self) -> &Arc<Resource> {
         &self.resource
+    }
+
+    /// Where memory for the answer is charged.
+    pub fn account(&self) -> &Account {
+        &self.account
+    }
+
+    /// Whether objects are shown as they are stored: compact JSON of the stored version.
+    pub fn is_as_stored(&self) -> bool {
+        self.output.encoding == negotiate::Encoding::Json
+            && self.output.transform == Transform::None
+            && !self.output.pretty
+            && self.resource.is_stored_form()
     }
 
     /// Media type of documents and lists.
@@ -302,6 +321,20 @@ impl Renderer {
     pub fn list_item(&mut self, stored: &[u8], first: bool, out: &mut Vec<u8>) -> Result<(), Status> {
         let served = self.served(stored)?;
         self.encoding.list_item(Shown { stored, served: &served }, first, out)
+    }
+
+    /// The item of an object that is shown as it is stored: appends the separator, and returns the part of the stored
+    /// bytes that follows it. `None` for other forms.
+    pub fn list_item_stored(&self, stored: &Bytes, first: bool, out: &mut Vec<u8>) -> Option<Bytes> {
+        if !self.is_as_stored() {
+            return None;
+        }
+        if !first {
+            out.push(b',');
+        }
+        out.push(b'{');
+        let begin = if self.resource.table.message.custom { 1 } else { prefix_len(stored) };
+        Some(stored.slice(begin.min(stored.len())..))
     }
 
     /// The end of a list document.

@@ -38,9 +38,10 @@ use crate::response::{Response, respond_text};
 use crate::schema::registry::{Registry, Resource};
 use crate::scrape;
 use crate::served::Served;
+use crate::server::memory::{Account, Charge, Exhausted};
 use crate::server::upgrade::{Switch, attach};
 use crate::server::websocket::Upgrade;
-use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_body};
+use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_charged};
 use crate::status::{Reason, Status, Subject};
 use crate::store;
 use crate::strategy::Endpoint;
@@ -74,6 +75,8 @@ pub struct Permitted<'e> {
     pub received: Instant,
     /// Address of the client.
     pub peer: IpAddr,
+    /// Where memory for the answer is charged.
+    pub account: Account,
 }
 
 /// Serves a permitted request.
@@ -126,6 +129,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     let Permitted {
         context, types, head, query, info, proof, incoming, errors, trail, received, peer, ..
     } = request;
+    let account = request.account;
     let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
         let mut resources = types.registry().resources();
         // All paths below a built-in group are its own; custom resources have no more paths than they serve.
@@ -156,6 +160,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     let connects =
         resource.table.subresources.iter().any(|table| table.connect && table.name == info.subresource);
     let mut wire = None;
+    let mut charges = None;
     let body = match info.verb {
         _ if connects => {
             let switch = head.extensions.get::<Switch>().cloned();
@@ -170,7 +175,9 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
                 }
                 _ => {}
             }
-            let body = read(context, incoming).await?;
+            let (body, received) = read(context, incoming).await?;
+            let work = context.memory().work(body.len(), stored_bytes(context, resource, info)).await;
+            charges = Some((received, work.map_err(Status::no_memory)?));
             let labels = [&*resource.group, &*resource.table.plural, info.verb.as_str()];
             context.metrics().requests.bodies.record(&labels, body.len() as u64);
             body
@@ -196,6 +203,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         warnings: Vec::new(),
         conversions: &conversions,
         trail,
+        account: account.clone(),
     };
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
@@ -209,7 +217,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
     let result = run(&mut call, &body).await;
-    drop(inflight);
+    drop((inflight, charges, body));
     let warnings = std::mem::take(&mut call.warnings);
     let mut response = match result {
         Ok(response)
@@ -219,7 +227,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         {
             response
         }
-        Ok(response) => compress::gzip(response).await,
+        Ok(response) => compress::gzip(response, &account).await,
         Err(status) => respond_status(&status, errors),
     };
     for header in warning::headers(&warnings) {
@@ -288,12 +296,23 @@ pub fn labels<'l>(resource: &'l Resource, info: &'l RequestInfo, query: &Query, 
 }
 
 /// Reads the body of a request, within its bounds.
-async fn read(context: &Context, incoming: Incoming) -> Result<Bytes, Status> {
-    read_body(incoming, BODY_BYTES_MAX, context.limits().request_timeout).await.map_err(|error| match error {
+async fn read(context: &Context, incoming: Incoming) -> Result<(Bytes, Charge), Status> {
+    let timeout = context.limits().request_timeout;
+    read_charged(incoming, BODY_BYTES_MAX, timeout, context.memory()).await.map_err(|error| match error {
+        BodyError::NoMemory => Status::no_memory(Exhausted::Busy),
         BodyError::TooLarge => Status::too_large(BODY_BYTES_MAX),
         BodyError::Timeout => Status::new(Reason::Timeout, "Timeout: request body did not arrive in time"),
         BodyError::Disconnected => Status::bad_request("unable to read the request body"),
     })
+}
+
+/// How long the stored object is that a request changes; 0 if it names none.
+fn stored_bytes(context: &Context, resource: &Resource, info: &RequestInfo) -> usize {
+    if info.name.is_empty() || resource.storage.is_none() {
+        return 0;
+    }
+    let key = store::key(resource, info.namespace_of(resource), &info.name);
+    context.engine().snapshot().get(&key).map_or(0, |entry| entry.stored_len())
 }
 
 /// Paths outside the resource API.
@@ -307,7 +326,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
             shutdown: context.lifecycle().shutdown(),
             naming: context.naming(),
         };
-        return backup::respond(source, &head.method, &read(context, incoming).await?).await;
+        return backup::respond(source, &head.method, &read(context, incoming).await?.0).await;
     }
     let checked = health::Checked {
         engine: context.engine(),

@@ -10,6 +10,7 @@ use http::StatusCode;
 
 use crate::field::FieldError;
 use crate::json::{Object, Value};
+use crate::server::memory::{Exhausted, RETRY_AFTER_S};
 
 /// Why a request failed, as clients branch on it. Codes: docs/api/errors.md#reasons-and-codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -330,6 +331,15 @@ impl Status {
     /// 413 for a body over `limit` bytes.
     pub fn too_large(limit: usize) -> Self {
         Self::new(Reason::RequestEntityTooLarge, format!("Request entity too large: limit is {limit}"))
+    }
+
+    /// 429 for a request for which there is no memory now, and 413 for one for which there never is.
+    pub fn no_memory(error: Exhausted) -> Self {
+        match error {
+            Exhausted::Busy => Self::new(Reason::TooManyRequests, error.to_string())
+                .with_details(Details { retry_after_seconds: RETRY_AFTER_S, ..Details::default() }),
+            Exhausted::Never { .. } => Self::new(Reason::RequestEntityTooLarge, error.to_string()),
+        }
     }
 
     /// 406 listing the supported media types.

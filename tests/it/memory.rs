@@ -14,6 +14,12 @@ const OBJECT_BYTES: usize = 100 * 1024;
 /// Most anonymous memory that all of them together may add to the server.
 const ADDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
+/// Requests for a large object on each of a few connections, whose answers nobody reads.
+const UNREAD: (usize, usize) = (3, 200);
+
+/// Most anonymous memory that requests of one kind may add beside what their account allows for answers.
+const SLACK_BYTES: u64 = 48 * 1024 * 1024;
+
 /// Anonymous memory of a process in bytes.
 fn anonymous_bytes(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
@@ -92,4 +98,60 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
             assert!(all > OBJECTS * OBJECT_BYTES * 9 / 10, "{query} {accept}: {all} bytes");
         }
     }
+}
+
+/// Each row would make the server hold a gigabyte if what it holds were not charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_nobody_reads_are_bounded_together_and_others_are_served() {
+    let server = Server::start(Options::default()).await;
+    let path = "/api/v1/namespaces/default/configmaps";
+    let big = json!({"metadata": {"name": "big"}, "data": {"k": "x".repeat(1_000_000)}});
+    assert_eq!(server.client().post(path, &big).await.status, 201);
+    for (query, accept) in [
+        ("/big", "application/json"),
+        ("/big", "application/vnd.kubernetes.protobuf"),
+        ("/big?pretty=1", "application/json"),
+        ("", "application/json"),
+        ("", "application/yaml"),
+    ] {
+        let before = anonymous_bytes(server.pid());
+        let mut unread = tokio::task::JoinSet::new();
+        for _ in 0..UNREAD.0 {
+            let client = server.client().another();
+            for _ in 0..UNREAD.1 {
+                let (client, path) = (client.clone(), format!("{path}{query}"));
+                unread.spawn(async move {
+                    let answer = client.open("GET", &path, &[("accept", accept)], b"").await;
+                    std::future::pending::<()>().await;
+                    drop(answer);
+                });
+            }
+        }
+        // Served beside them, again and again while they arrive.
+        let other = server.client().another();
+        let mut most = 0;
+        for n in 0..20 {
+            let listed = tokio::time::timeout(PATIENCE, other.get(&format!("{path}?limit=1"))).await;
+            assert_eq!(listed.expect("it is answered").status, 200, "{query} {accept} {n}");
+            most = most.max(anonymous_bytes(server.pid()).saturating_sub(before));
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+        let allowed = api::server::memory::ANSWERS_BYTES as u64 + SLACK_BYTES;
+        assert!(most < allowed, "{query} {accept}: {} KiB for what nobody reads", most / 1024);
+        unread.shutdown().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_that_becomes_much_of_little_is_refused() {
+    let server = Server::start(Options::default()).await;
+    let before = anonymous_bytes(server.pid());
+    let containers = vec!["{}"; 900_000].join(",");
+    let pod = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#);
+    let path = "/api/v1/namespaces/default/pods?dryRun=All";
+    let headers = [("content-type", "application/json")];
+    let answer = server.client().open("POST", path, &headers, pod.as_bytes()).await;
+    assert_eq!(answer.status(), 413);
+    let added = anonymous_bytes(server.pid()).saturating_sub(before);
+    assert!(added < api::server::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
 }

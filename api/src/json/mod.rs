@@ -98,6 +98,16 @@ impl Value {
         }
     }
 
+    /// Objects and arrays in this value, itself included; those that are settled do not count.
+    pub fn structures(&self) -> usize {
+        match self {
+            Value::Array(items) => 1 + items.iter().map(Value::structures).sum::<usize>(),
+            Value::Object(object) if object.is_settled() => 0,
+            Value::Object(object) => object.structures(),
+            _ => 0,
+        }
+    }
+
     /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)

@@ -67,6 +67,11 @@ impl Object {
         }
     }
 
+    /// Objects and arrays in it, itself included.
+    pub fn structures(&self) -> usize {
+        1 + self.iter().map(|(_, value)| value.structures()).sum::<usize>()
+    }
+
     /// Whether the object is settled.
     pub fn is_settled(&self) -> bool {
         matches!(self.0, Form::Settled(_))

@@ -10,6 +10,7 @@ use super::{Renderer, status_body};
 use crate::json::{Object, Value};
 use crate::negotiate::Output;
 use crate::response::{Response, respond};
+use crate::server::Body;
 use crate::status::Status;
 
 /// The Status that a response carries, as an extension of the response: what records the outcome of requests need not
@@ -24,9 +25,41 @@ pub fn respond_success(code: StatusCode, status: &Object, output: &Output) -> Re
     response
 }
 
-/// One stored object in the form asked for.
-pub fn respond_object(mut renderer: Renderer, code: StatusCode, stored: &Bytes) -> Result<Response, Status> {
-    Ok(respond(code, renderer.media_type(), renderer.document(stored)?))
+/// What an object may come to in another form than the stored one, as a multiple of its stored text.
+const FORM_MULTIPLE: usize = 3;
+
+/// One object of the store in the form asked for. In its stored form nothing is copied: the answer refers to the file.
+pub async fn respond_stored(
+    renderer: Renderer,
+    code: StatusCode,
+    stored: &Bytes,
+) -> Result<Response, Status> {
+    if !renderer.is_as_stored() {
+        return respond_object(renderer, code, stored).await;
+    }
+    Ok(respond_parts(code, &renderer, stored.clone()))
+}
+
+/// One object that was just written, in the form asked for.
+pub async fn respond_object(
+    mut renderer: Renderer,
+    code: StatusCode,
+    stored: &Bytes,
+) -> Result<Response, Status> {
+    if renderer.is_as_stored() {
+        let charge = renderer.account().answer(stored.len()).await.map_err(Status::no_memory)?;
+        return Ok(respond_parts(code, &renderer, charge.hold(stored.clone())));
+    }
+    let charge = renderer.account().answer(FORM_MULTIPLE * stored.len()).await.map_err(Status::no_memory)?;
+    let document = renderer.document(stored)?;
+    Ok(respond(code, renderer.media_type(), charge.hold(document)))
+}
+
+/// The stored text, and the line break that ends a document.
+fn respond_parts(code: StatusCode, renderer: &Renderer, stored: Bytes) -> Response {
+    let mut response = respond(code, renderer.media_type(), Bytes::new());
+    *response.body_mut() = Body::parts([stored, Bytes::from_static(b"\n")]);
+    response
 }
 
 /// An error, in the form of `output` without its transform.

@@ -16,6 +16,8 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
+use super::memory::{Charge, Memory};
+
 /// The producer of a body gave up: the client sees the transfer break off, never an end.
 #[derive(Debug, thiserror::Error)]
 #[error("response body broken off by its producer")]
@@ -249,6 +251,9 @@ pub enum BodyError {
     /// It did not arrive in time.
     #[error("request body did not arrive in time")]
     Timeout,
+    /// There was no memory for it: answer 429.
+    #[error("no memory for the request body")]
+    NoMemory,
     /// The client went away, or broke the framing.
     #[error("client went away while sending the request body")]
     Disconnected,
@@ -292,6 +297,68 @@ where
             whole.extend_from_slice(&chunk);
         }
         Ok(if whole.is_empty() { first } else { whole.freeze() })
+    };
+    tokio::time::timeout(timeout, read).await.unwrap_or(Err(BodyError::Timeout))
+}
+
+/// A body longer than this must not stop arriving.
+const STALLING_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a long body may stop arriving: its memory is wanted by others.
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// As [`read_body`], with the memory charged before it is taken. What is announced is charged as a whole; of what
+/// is not, a little at first, and then the most that it can be.
+///
+/// # Errors
+/// See [`BodyError`].
+pub async fn read_charged<B>(
+    mut body: B,
+    bytes_max: usize,
+    timeout: Duration,
+    memory: &Memory,
+) -> Result<(Bytes, Charge), BodyError>
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
+    let announced = body.size_hint();
+    if announced.lower() > bytes_max as u64 {
+        return Err(BodyError::TooLarge);
+    }
+    let exact = announced.exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let read = async {
+        let room = |bytes: usize| async move { memory.body(bytes).await.map_err(|_| BodyError::NoMemory) };
+        let mut charge = room(exact.unwrap_or(STALLING_BYTES_MAX.min(bytes_max))).await?;
+        let mut first = Bytes::new();
+        let mut whole = BytesMut::new();
+        loop {
+            let held = first.len().max(whole.len());
+            let frame = if exact.unwrap_or(held) > STALLING_BYTES_MAX {
+                tokio::time::timeout(STALL_TIMEOUT, body.frame()).await.map_err(|_| BodyError::Timeout)?
+            } else {
+                body.frame().await
+            };
+            let Some(frame) = frame else { break };
+            let Ok(chunk) = frame.map_err(|_| BodyError::Disconnected)?.into_data() else { continue };
+            if chunk.len() > bytes_max - held {
+                return Err(BodyError::TooLarge);
+            }
+            if first.is_empty() && whole.is_empty() {
+                first = chunk;
+                continue;
+            }
+            if exact.is_none() && held + chunk.len() > charge.bytes() {
+                // Once: what may come at most, and as much again for the buffer that grows.
+                charge = charge.and(room(2 * bytes_max).await?);
+            }
+            if whole.is_empty() {
+                whole.reserve(exact.unwrap_or(0).max(first.len() + chunk.len()));
+                whole.extend_from_slice(&first);
+                first = Bytes::new();
+            }
+            whole.extend_from_slice(&chunk);
+        }
+        Ok((if whole.is_empty() { first } else { whole.freeze() }, charge))
     };
     tokio::time::timeout(timeout, read).await.unwrap_or(Err(BodyError::Timeout))
 }

@@ -51,7 +51,7 @@ impl Protocols {
             .max_concurrent_streams(limits.http2_streams_max)
             .max_header_list_size(limits.head_bytes_max)
             .initial_stream_window_size(limits.http2_window_bytes)
-            .initial_connection_window_size(limits.http2_window_bytes.saturating_mul(4))
+            .initial_connection_window_size(limits.http2_window_bytes.saturating_mul(2))
             .max_send_buf_size(limits.http2_send_buffer_bytes)
             .keep_alive_interval(limits.http2_ping_interval)
             .keep_alive_timeout(limits.http2_ping_timeout);

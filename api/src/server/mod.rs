@@ -16,6 +16,7 @@ pub mod body;
 mod connection;
 mod head;
 mod lifecycle;
+pub mod memory;
 mod serve;
 mod tls;
 pub mod upgrade;
@@ -31,7 +32,7 @@ use std::time::{Duration, SystemTime};
 use rustls::pki_types::CertificateDer;
 use tokio::sync::OwnedSemaphorePermit;
 
-pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body};
+pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body, read_charged};
 pub use connection::{Incoming, panic_response};
 pub use lifecycle::{InFlight, Lifecycle, Shutdown, Stage};
 pub use serve::{Drained, serve};
@@ -71,6 +72,8 @@ pub struct ConnectionInfo {
     pub certificates: Vec<CertificateDer<'static>>,
     /// Cache for the result of authenticating `certificates`, so that a chain is verified once per connection.
     pub identity: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// What this connection may hold of answers.
+    pub allotment: memory::Allotment,
     /// When the certificates cease to be valid, once somebody asked.
     expires: OnceLock<Option<SystemTime>>,
     permit: Option<OwnedSemaphorePermit>,
@@ -83,6 +86,7 @@ impl ConnectionInfo {
             remote,
             certificates,
             identity: OnceLock::new(),
+            allotment: memory::Allotment::default(),
             expires: OnceLock::new(),
             permit: None,
         }
@@ -144,7 +148,7 @@ pub struct Limits {
     /// Requests at one time on an HTTP/2 connection. One client process watches hundreds of resources over one
     /// connection, so this is well above upstream's 100.
     pub http2_streams_max: u32,
-    /// Unread request body bytes held per HTTP/2 stream, and four times that per connection.
+    /// Unread request body bytes held per HTTP/2 stream, and twice that per connection.
     pub http2_window_bytes: u32,
     /// Response bytes buffered per HTTP/2 stream; kept small because there is one per watch.
     pub http2_send_buffer_bytes: usize,
@@ -170,7 +174,7 @@ impl Default for Limits {
             linger_timeout: Duration::from_secs(3),
             head_bytes_max: 96 * 1024,
             http2_streams_max: 1000,
-            http2_window_bytes: 256 * 1024,
+            http2_window_bytes: 128 * 1024,
             http2_send_buffer_bytes: 64 * 1024,
             http2_ping_interval: Duration::from_secs(30),
             http2_ping_timeout: Duration::from_secs(20),

@@ -38,6 +38,8 @@ pub(crate) struct Validator<'v> {
     naming: &'v Naming,
     /// Kind of the object.
     kind: &'v str,
+    /// Group in which it is asked for, where that is known.
+    group: &'v str,
     /// The object.
     object: View<'v>,
     /// The stored object, on update.
@@ -97,6 +99,11 @@ pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Objec
 
 /// The failures of a new object. Metadata is complete: name, namespace and uid are set.
 pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
+    create_in("", resource, naming, object)
+}
+
+/// [`create`] of an object that is asked for in `group`, where its type is served in several.
+pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec<FieldError> {
     if resource.message.custom {
         let mut errors = Vec::new();
         metadata::validate_metadata_create(
@@ -108,7 +115,7 @@ pub fn create(resource: &ResourceTable, naming: &Naming, object: &Object) -> Vec
         errors.extend(custom::validate::object(resource, "", object, None).errors);
         return errors;
     }
-    let mut validator = validator(resource, naming, object, None);
+    let mut validator = Validator { group, ..validator(resource, naming, object, None) };
     walk::object(&mut validator, &resource.message, object);
     metadata::validate_metadata_create(
         resource.name_rule,
@@ -127,7 +134,15 @@ fn validator<'v>(
     old: Option<&'v Object>,
 ) -> Validator<'v> {
     let (object, old) = (View::of(object), old.map(View::of));
-    Validator { naming, kind: &resource.message.name, object, old, is_status: false, errors: Vec::new() }
+    Validator {
+        naming,
+        kind: &resource.message.name,
+        group: "",
+        object,
+        old,
+        is_status: false,
+        errors: Vec::new(),
+    }
 }
 
 /// The failures of an update through the resource itself.

@@ -66,7 +66,7 @@ pub async fn apply(
         Ok(Wanted::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;
-    respond_written(call, outcome)
+    respond_written(call, outcome).await
 }
 
 /// The object that an apply creates.

@@ -51,7 +51,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     intent.leaves_out = DELETION;
     match delete_object(call, &intent, &options).await? {
         Outcome::Removed(written) if call.resource.table.delete_returns_object => {
-            respond_object(call.renderer()?, StatusCode::OK, &written.value)
+            respond_object(call.renderer()?, StatusCode::OK, &written.value).await
         }
         Outcome::Removed(written) => {
             let object = store::decode_stored(call.resource, &written.value)?;
@@ -69,7 +69,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
             let code =
                 if options.orphan_dependents == Some(false) { StatusCode::ACCEPTED } else { StatusCode::OK };
             let written = waiting.written().ok_or_else(|| Status::not_found(call.subject(&name)))?;
-            respond_object(call.renderer()?, code, &written.value)
+            respond_object(call.renderer()?, code, &written.value).await
         }
     }
 }

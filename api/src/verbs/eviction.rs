@@ -38,13 +38,16 @@ use crate::write::intent::DELETION_BY_SERVER;
 /// Most evictions that a budget's controller may have yet to notice.
 const DISRUPTED_PODS_MAX: usize = 2000;
 
+/// Versions of evictions that drains of older clients still send; their form is the same.
+const OLDER_VERSIONS: [&str; 1] = ["v1beta1"];
+
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 
 /// POST of an Eviction on a pod.
 pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
-    let mut eviction = decode_own(call, table, body, &options)?;
+    let mut eviction = decode_own(call, table, body, &options, &OLDER_VERSIONS)?;
     admit::command(call, Options::Create(&options), &mut eviction).await?;
     let name = call.info.name.clone();
     if meta(&eviction, "name") != name {

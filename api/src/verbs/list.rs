@@ -23,9 +23,10 @@ use crate::options::{ListOptions, VersionMatch, list_version_number};
 use crate::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
 use crate::response::{Response, respond};
 use crate::schema::registry::Resource;
+use crate::server::memory::Charge;
 use crate::server::{Aborted, Body};
 use crate::status::Status;
-use crate::store;
+use crate::store::{self, Stored};
 
 /// Bytes gathered before they are handed to the connection: four TLS records, and the size at which larger
 /// chunks stop paying on HTTP/2 and start costing on HTTP/1.1.
@@ -33,6 +34,16 @@ const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Room for the item that takes a chunk over its size: most fit, a larger one makes the buffer grow.
 const ITEM_BYTES: usize = 8 * 1024;
+
+/// Objects from this size on go out by themselves: in stored form as references to the file, otherwise in a chunk that is
+/// charged for them alone.
+const LARGE_BYTES: usize = ITEM_BYTES;
+
+/// Bytes gathered for text that is indented on its way out, which makes it up to four times as long.
+const PRETTY_CHUNK_BYTES: usize = 12 * 1024;
+
+/// What an object may come to in another form than the stored one, as a multiple of its stored text.
+const FORM_MULTIPLE: usize = 4;
 
 /// Items kept while they are measured: up to four chunks, the lists that most clients ask for, are rendered once.
 const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
@@ -173,9 +184,10 @@ impl Page {
         Ok(items)
     }
 
-    /// How long the items of this page are together. Those whose length is known from before are not rendered.
-    async fn measure(&self, renderer: &mut Renderer) -> Result<Measured, Status> {
-        let mut measured = Measured { size: ListSize::default(), whole: Some(Vec::new()) };
+    /// How long the items of this page are together. Those whose length is known from before are not rendered; the
+    /// others are kept if they are few and `may_keep`.
+    async fn measure(&self, renderer: &mut Renderer, may_keep: bool) -> Result<Measured, Status> {
+        let mut measured = Measured { size: ListSize::default(), whole: may_keep.then(Vec::new) };
         let mut objects = self.objects();
         let mut scratch = Vec::new();
         let mut since_yield = 0;
@@ -279,6 +291,12 @@ pub struct ListStream {
     objects: Option<Selected>,
     left: u64,
     buffer: Vec<u8>,
+    /// Memory for the chunk that is being made.
+    charge: Charge,
+    /// A large object that waits for the chunk before it to leave.
+    waiting: Option<Stored>,
+    /// Stored bytes that follow the chunk at hand.
+    stored: Option<Bytes>,
     first: bool,
     /// Lays the text out when the client wants it indented.
     indenter: Option<Indenter>,
@@ -302,26 +320,39 @@ impl ListStream {
                 size.items = page.count().await?;
             }
             SizeNeeded::Bytes => {
-                let measured = page.measure(&mut renderer).await?;
+                let charge = renderer.account().try_answer(3 * WHOLE_BYTES as usize);
+                let measured = page.measure(&mut renderer, charge.is_ok()).await?;
                 size = measured.size;
                 if let Some(items) = measured.whole {
                     let mut out = Vec::with_capacity(items.len() + ITEM_BYTES);
                     renderer.list_head(&page.meta, size, &mut out)?;
                     out.extend_from_slice(&items);
                     renderer.list_tail(&mut out);
-                    return Ok(respond(StatusCode::OK, renderer.media_type(), out));
+                    let charge = charge.map_err(Status::no_memory)?;
+                    return Ok(respond(StatusCode::OK, renderer.media_type(), charge.hold(out)));
                 }
             }
         }
+        let charge = renderer.account().answer(CHUNK_BYTES + ITEM_BYTES).await.map_err(Status::no_memory)?;
         let mut buffer = Vec::with_capacity(ITEM_BYTES);
         renderer.list_head(&page.meta, size, &mut buffer)?;
         let objects = Some(page.objects());
         let indenter = renderer.is_pretty().then(Indenter::default);
         let media_type = renderer.media_type();
-        let mut stream = ListStream { renderer, objects, left: page.items, buffer, first: true, indenter };
+        let mut stream = ListStream {
+            renderer,
+            objects,
+            left: page.items,
+            buffer,
+            charge,
+            waiting: None,
+            stored: None,
+            first: true,
+            indenter,
+        };
         stream.fill().await?;
         let chunk = stream.take();
-        if stream.objects.is_none() {
+        if stream.is_over() {
             return Ok(respond(StatusCode::OK, media_type, chunk));
         }
         let first = futures_util::stream::iter([Ok(chunk)]);
@@ -337,7 +368,12 @@ impl ListStream {
 
     /// The next bytes for the client, or `None` at the end.
     async fn next_chunk(&mut self) -> Option<Result<Bytes, Aborted>> {
-        self.objects.as_ref()?;
+        if let Some(stored) = self.stored.take() {
+            return Some(Ok(stored));
+        }
+        if self.is_over() {
+            return None;
+        }
         if let Err(status) = self.fill().await {
             tracing::error!(error = %status, "list ended early");
             self.objects = None;
@@ -350,9 +386,17 @@ impl ListStream {
     async fn fill(&mut self) -> Result<(), Status> {
         if self.buffer.is_empty() {
             // Not before the chunk is wanted: while a slow reader takes the one before there is no other.
+            if self.charge.bytes() == 0 {
+                let charge = self.renderer.account().answer(CHUNK_BYTES + ITEM_BYTES).await;
+                self.charge = charge.map_err(Status::no_memory)?;
+            }
             self.buffer.reserve(CHUNK_BYTES + ITEM_BYTES);
         }
-        while self.buffer.len() < CHUNK_BYTES {
+        let chunk_bytes = if self.indenter.is_some() { PRETTY_CHUNK_BYTES } else { CHUNK_BYTES };
+        while self.buffer.len() < chunk_bytes {
+            if let Some(stored) = self.waiting.take() {
+                return self.show_large(&stored).await;
+            }
             let found = match &mut self.objects {
                 Some(objects) if self.left > 0 => objects.next(Need::Objects(self.left)).await?,
                 _ => None,
@@ -367,10 +411,42 @@ impl ListStream {
                 continue;
             };
             self.left -= 1;
+            if stored.record.value.len() >= LARGE_BYTES {
+                let item = &stored.record.value;
+                self.stored = self.renderer.list_item_stored(item, self.first, &mut self.buffer);
+                if self.stored.is_none() {
+                    self.waiting = Some(stored);
+                    if self.buffer.is_empty() {
+                        continue;
+                    }
+                    return Ok(());
+                }
+                self.first = false;
+                return Ok(());
+            }
             self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
             self.first = false;
         }
         Ok(())
+    }
+
+    /// A chunk of one object, which has its own charge.
+    async fn show_large(&mut self, stored: &Stored) -> Result<(), Status> {
+        let value = &stored.record.value;
+        let needed = FORM_MULTIPLE * value.len();
+        if needed > self.charge.bytes() {
+            // The smaller charge goes first, so that no two streams wait for each other's.
+            drop(std::mem::take(&mut self.charge));
+            self.charge = self.renderer.account().answer(needed).await.map_err(Status::no_memory)?;
+        }
+        self.renderer.list_item(value, self.first, &mut self.buffer)?;
+        self.first = false;
+        Ok(())
+    }
+
+    /// Whether all of the document was handed out.
+    fn is_over(&self) -> bool {
+        self.objects.is_none() && self.stored.is_none()
     }
 
     /// What there is of the chunk.
@@ -380,9 +456,10 @@ impl ListStream {
             // It grew for a large item, by doubling. It may wait for a slow reader, who should hold what it reads only.
             chunk.shrink_to_fit();
         }
-        let Some(indenter) = &mut self.indenter else { return chunk.into() };
+        let charge = std::mem::take(&mut self.charge);
+        let Some(indenter) = &mut self.indenter else { return charge.hold(chunk) };
         let mut indented = Vec::with_capacity(chunk.len() * 2);
         indenter.push(&chunk, &mut indented);
-        indented.into()
+        charge.hold(indented)
     }
 }

@@ -51,6 +51,7 @@ use crate::schema::registry::Resource;
 use crate::schema::table::Message;
 use crate::served::Served;
 use crate::server::Incoming;
+use crate::server::memory::Account;
 use crate::server::upgrade::Switch;
 use crate::server::websocket::Upgrade;
 use crate::status::{Status, Subject};
@@ -100,6 +101,8 @@ pub struct Call<'r> {
     pub conversions: &'r Conversions,
     /// The audit trail of the request, if it has one.
     pub trail: Option<&'r Trail>,
+    /// Where memory for the answer is charged.
+    pub account: Account,
 }
 
 impl<'r> Call<'r> {
@@ -130,6 +133,7 @@ impl<'r> Call<'r> {
             query: self.query,
             metrics: self.api.metrics(),
             lengths: self.api.lengths(),
+            account: &self.account,
         })
     }
 

@@ -81,7 +81,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
         Ok(Wanted::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;
-    respond_written(call, outcome)
+    respond_written(call, outcome).await
 }
 
 /// A patch that was read once and may be applied to several states in turn.

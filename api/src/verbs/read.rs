@@ -7,7 +7,7 @@ use http::StatusCode;
 use super::Call;
 use crate::options::version_number;
 use crate::representation;
-use crate::representation::answer::respond_object;
+use crate::representation::answer::respond_stored;
 use crate::response::Response;
 use crate::status::Status;
 use crate::store;
@@ -30,5 +30,5 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
     };
     let renderer = call.renderer()?;
     representation::refuse_list_transform(&call.output, call.resource)?;
-    respond_object(renderer, StatusCode::OK, &stored.record.value)
+    respond_stored(renderer, StatusCode::OK, &stored.record.value).await
 }

@@ -13,6 +13,7 @@ use crate::query::WriteOptions;
 use crate::representation::answer::respond_success;
 use crate::request::Verb;
 use crate::response::Response;
+use crate::schema::decode::Decoded;
 use crate::schema::table::SubresourceTable;
 use crate::status::{Details, Status};
 use crate::strategy::Endpoint;
@@ -51,10 +52,24 @@ pub fn decode_own(
     table: &SubresourceTable,
     body: &[u8],
     options: &WriteOptions,
+    older: &[&str],
 ) -> Result<Object, Status> {
-    let api_version = call.api.naming().api_version(&table.group, table.group_suffixed, &table.version);
-    let expected = Expected { kind: &table.kind, api_version: &api_version, message: &table.message };
-    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
+    let input = call.api.formats().input(call.headers)?;
+    // The first names are this server's own: what they refuse is told in them.
+    let mut decoded: Option<Result<Decoded, Status>> = None;
+    for words in call.api.naming().understood() {
+        let api_version = words.api_version(&table.group, table.group_suffixed, &table.version);
+        let expected =
+            Expected { kind: &table.kind, api_version: &api_version, message: &table.message, older };
+        let here = expected.decode(input, call.types.registry(), body);
+        if here.is_ok() || decoded.is_none() {
+            decoded = Some(here);
+        }
+        if matches!(decoded, Some(Ok(_))) {
+            break;
+        }
+    }
+    let decoded = decoded.unwrap_or_else(|| Err(Status::internal("a server has names of its own")))?;
     let (kind, version) = (&*table.kind, &*table.version);
     call.judge_strict(decoded.strict, options.field_validation, |errors| {
         Status::bad_request(format!(
@@ -68,7 +83,7 @@ pub fn decode_own(
 /// POST of a Binding on a pod.
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
-    let mut binding = decode_own(call, table, body, &options)?;
+    let mut binding = decode_own(call, table, body, &options, &[])?;
     let name = call.info.name.clone();
     let given = meta(&binding, "name");
     if !given.is_empty() && given != name {
@@ -114,6 +129,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         warnings: Vec::new(),
         conversions: call.conversions,
         trail: call.trail,
+        account: call.account.clone(),
     };
     let response = bind_pod(&mut on_pod, &binding, &name, &options).await;
     call.warnings.extend(on_pod.warnings);

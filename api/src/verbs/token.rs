@@ -36,7 +36,7 @@ const EXTENDED: (i64, u64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
 /// POST of a TokenRequest on a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
-    let mut request = decode_own(call, table, body, &options)?;
+    let mut request = decode_own(call, table, body, &options, &[])?;
     crate::schema::defaults::apply(&table.message, &mut request, call.api.naming());
     admit::mutate(call, Options::Create(&options), &mut request).await?;
     let tokens = call.api.tokens();

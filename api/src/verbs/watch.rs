@@ -35,13 +35,20 @@ use crate::representation::shared::{self, Seen};
 use crate::representation::{self, EventType, Renderer, with_revision};
 use crate::response::Response;
 use crate::schema::registry::Resource;
+use crate::server::memory::Charge;
 use crate::server::websocket::{Form, Upgrade};
 use crate::server::{Aborted, Body, Stage};
 use crate::status::{Reason, Status};
-use crate::store;
+use crate::store::{self, Stored};
 
 /// Bytes of events gathered into one chunk before it is handed on.
 const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Objects from this size on have a chunk of their own, charged by their size.
+const LARGE_BYTES: usize = 8 * 1024;
+
+/// What an event may come to, as a multiple of the stored object.
+const FORM_MULTIPLE: usize = 4;
 
 /// Most events taken from the tail at once. A watcher that stops reading holds on to them and to what others made
 /// of them, which is at most [`shared::KEPT_BYTES_MAX`] each.
@@ -126,6 +133,8 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         metrics: call.api.metrics().clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
+        charge: Charge::default(),
+        waiting: None,
         ended: false,
     };
     if let Some(upgrade) = call.upgrade.take() {
@@ -249,6 +258,10 @@ struct State {
     /// How much is gathered before it is handed on.
     chunk_bytes: usize,
     buffer: Vec<u8>,
+    /// Memory for what is being gathered.
+    charge: Charge,
+    /// An initial object that waits for what was gathered before it to leave.
+    waiting: Option<Stored>,
     ended: bool,
 }
 
@@ -256,19 +269,19 @@ impl State {
     fn into_stream(self) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
         futures_util::stream::unfold(self, |mut state| async move {
             let chunk = state.next_chunk().await?;
-            Some((Ok(chunk), state))
+            Some((chunk, state))
         })
     }
 
     /// The next bytes for the client, or `None` at the end of the watch.
-    async fn next_chunk(&mut self) -> Option<Bytes> {
+    async fn next_chunk(&mut self) -> Option<Result<Bytes, Aborted>> {
         while self.buffer.is_empty() {
             if self.ended {
                 return None;
             }
             let filled = if let Some(status) = self.pending_error.take() {
                 Err(status)
-            } else if self.initial_objects.is_some() {
+            } else if self.initial_objects.is_some() || self.waiting.is_some() {
                 self.fill_initial().await
             } else if self.events.as_slice().is_empty() {
                 self.follow().await;
@@ -277,6 +290,11 @@ impl State {
                 self.fill_changes().await
             };
             if let Err(status) = filled {
+                if status.reason == Reason::TooManyRequests {
+                    // There is no memory to say so in either; a client goes on from where the stream broke off.
+                    self.ended = true;
+                    return Some(Err(Aborted));
+                }
                 self.fail(&status);
             }
             if self.buffer.is_empty() {
@@ -284,7 +302,8 @@ impl State {
                 tokio::task::consume_budget().await;
             }
         }
-        Some(Bytes::from(std::mem::take(&mut self.buffer)))
+        let charge = std::mem::take(&mut self.charge);
+        Some(Ok(charge.hold(std::mem::take(&mut self.buffer))))
     }
 
     fn fail(&mut self, status: &Status) {
@@ -292,8 +311,28 @@ impl State {
         self.ended = true;
     }
 
+    /// Charges memory for one more object of `stored_bytes` beside what was gathered. `false`: that must leave first.
+    async fn has_room(&mut self, stored_bytes: usize) -> Result<bool, Status> {
+        let needed = if stored_bytes < LARGE_BYTES {
+            self.chunk_bytes + 2 * LARGE_BYTES
+        } else if self.buffer.is_empty() {
+            FORM_MULTIPLE * stored_bytes
+        } else {
+            return Ok(false);
+        };
+        if self.charge.bytes() < needed {
+            // Given back first, so that no two streams wait for each other's. What was gathered is within a chunk.
+            drop(std::mem::take(&mut self.charge));
+            self.charge = self.renderer.account().answer(needed).await.map_err(Status::no_memory)?;
+        }
+        Ok(true)
+    }
+
     /// One chunk of synthetic ADDED events; after the last one, the marker.
     async fn fill_initial(&mut self) -> Result<(), Status> {
+        if let Some(stored) = self.waiting.take() {
+            return self.show_initial(stored).await;
+        }
         while let Some(objects) = &mut self.initial_objects
             && self.buffer.len() < self.chunk_bytes
         {
@@ -305,18 +344,35 @@ impl State {
                 break;
             };
             let Some(stored) = found.read()? else { break };
-            let before = self.buffer.len();
-            self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
-            self.counts.event(self.buffer.len() - before);
+            self.show_initial(stored).await?;
+            if self.waiting.is_some() {
+                break;
+            }
         }
+        Ok(())
+    }
+
+    async fn show_initial(&mut self, stored: Stored) -> Result<(), Status> {
+        if !self.has_room(stored.record.value.len()).await? {
+            self.waiting = Some(stored);
+            return Ok(());
+        }
+        let before = self.buffer.len();
+        self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
+        self.counts.event(self.buffer.len() - before);
         Ok(())
     }
 
     /// One chunk of the changes at hand.
     async fn fill_changes(&mut self) -> Result<(), Status> {
         while self.buffer.len() < self.chunk_bytes
-            && let Some(event) = self.events.next()
+            && let Some(next) = self.events.as_slice().first()
         {
+            let previous_bytes = next.previous.as_ref().map_or(0, |entry| entry.stored_len());
+            if !self.has_room(next.entry.stored_len().max(previous_bytes)).await? {
+                break;
+            }
+            let Some(event) = self.events.next() else { break };
             if self.is_as_served(&event)? {
                 self.render(&event)?;
             } else {

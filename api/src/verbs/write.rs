@@ -34,7 +34,7 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
         Ok(Wanted::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;
-    respond_written(call, outcome)
+    respond_written(call, outcome).await
 }
 
 /// PUT on an item or on a subresource that writes its parent.
@@ -66,7 +66,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
         Ok(Wanted::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;
-    respond_written(call, outcome)
+    respond_written(call, outcome).await
 }
 
 /// The intent of a request that updates the object in its path.
@@ -104,10 +104,10 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
 }
 
 /// Answers with the object that was written: 201 for a new one.
-pub fn respond_written(call: &Call<'_>, outcome: Outcome) -> Result<Response, Status> {
+pub async fn respond_written(call: &Call<'_>, outcome: Outcome) -> Result<Response, Status> {
     let code = if matches!(outcome, Outcome::Created(_)) { StatusCode::CREATED } else { StatusCode::OK };
     let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
-    respond_object(call.renderer()?, code, &written.value)
+    respond_object(call.renderer()?, code, &written.value).await
 }
 
 /// What a request can say of an object that is to be created.
@@ -137,6 +137,7 @@ pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> 
         kind: &table.kind,
         api_version: &call.resource.api_version,
         message: &table.message,
+        older: &[],
     };
     let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let version = &call.resource.version;

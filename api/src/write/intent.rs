@@ -157,6 +157,13 @@ impl<'w> Intent<'w> {
         Subject { group: &self.resource.group, kind: &self.resource.table.kind, name }
     }
 
+    /// The same in the group of the stored form, as the rules of the kind name it.
+    pub fn subject_of_rules<'s>(&'s self, name: &'s str) -> Subject<'s> {
+        let stored = self.resource.storage.as_ref();
+        let group = stored.map_or(&self.resource.group, |storage| &storage.group);
+        Subject { group, ..self.subject_by_kind(name) }
+    }
+
     /// What this write is about, as admission chooses its plugins by it.
     pub fn target(&self) -> admission::Target<'_> {
         let (operation, resource) = (self.operation, self.resource);

@@ -72,6 +72,9 @@ async fn rounds<C: Caller, S: Source<C>>(
         };
         let wanted = stages::decode(caller, intent, source, current.as_mut()).await?;
         let Some((mut object, fate)) = wanted else { return Ok(unchanged(current.as_ref())) };
+        // Defaults and managed fields may make much of little.
+        let structures = intent.api.memory().structures(object.structures());
+        let _structures = structures.map_err(Status::no_memory)?;
         stages::default(intent, source, &mut object);
         let _creation = current.is_none().then(|| intent.api.creations().begin());
         if current.is_none() {

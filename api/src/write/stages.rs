@@ -323,7 +323,7 @@ pub(super) fn validate<C: Caller>(
     }
     let (table, naming) = (&intent.resource.stored().table, intent.api.naming());
     let errors = match old {
-        None => validation::create(table, naming, new),
+        None => validation::create_in(&intent.resource.group, table, naming, new),
         Some(old) => {
             let subresource = intent.endpoint.subresource();
             let judgement = validation::update_through(subresource, table, naming, new, old);
@@ -337,7 +337,7 @@ pub(super) fn validate<C: Caller>(
         return Ok(());
     }
     let name = if old.is_none() { meta(new, "name") } else { intent.name };
-    Err(Status::invalid(intent.subject_by_kind(name), &errors))
+    Err(Status::invalid(intent.subject_of_rules(name), &errors))
 }
 
 /// What the kind has to say of a valid object.

@@ -117,7 +117,7 @@ const POD: &str = r#"{"metadata":{"name":"NAME"},"spec":{"containers":[{"name":"
 const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":
     {"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
-const SIGNING_REQUEST: &str = r#"{"metadata":{"name":"s"},"spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlJQgotLS0tLUVORCBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0K","signerName":"example.com/s","usages":["client auth"]}}"#;
+const SIGNING_REQUEST: &str = r#"{"metadata":{"name":"s"},"spec":{"request":"LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIRk1HNENBUUF3RERFS01BZ0dBMVVFQXd3QllUQlpNQk1HQnlxR1NNNDlBZ0VHQ0NxR1NNNDlBd0VIQTBJQQpCRUw3UzQwRnlQT2pXYkREdldXNGRBbzVwVVdWZnN1Z2ZWb1FoZjZQbGZEWkQ2eWZHdndxZUxXa3A2TWlhOFl6Clh0YzdjVXQzS3pXZnVVWVRiWjFodnUrZ0FEQUtCZ2dxaGtqT1BRUURBZ05IQURCRUFpQXJDN29TQ0lCN2FtYkIKZzBDRTQzSTVOT09JaU5QYU1WOVIveWovZkZEOVVBSWdiNHNPTXU4QzllMlkyQ1FadWtjQk91ZjB2dHJTSlozcgpwck15T1JZSzV3ST0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==","signerName":"example.com/s","usages":["client auth"]}}"#;
 
 #[tokio::test]
 async fn every_entry_passes_the_stages_it_should() {

@@ -20,6 +20,76 @@ pub(super) fn event(validator: &mut Validator, path: &Path, event: View) {
         let about = path.child("involvedObject");
         validator.invalid(about.child("namespace"), namespace, "does not match event.namespace");
     }
+    if validator.old.is_some() {
+        return;
+    }
+    let is_newer = validator.group == validator.naming.group("events", true);
+    if event.has("eventTime") {
+        reported(validator, path, event, is_newer);
+    }
+    if is_newer {
+        newer_event(validator, path, event);
+    }
+}
+
+/// Most bytes of an action, a reason and the name of an instance.
+const EVENT_WORD_MAX: usize = 128;
+/// Most bytes of an event's message.
+const EVENT_NOTE_MAX: usize = 1024;
+
+/// An event with a precise time says who reports what.
+fn reported(validator: &mut Validator, path: &Path, event: View, is_newer: bool) {
+    let controller = event.text("reportingComponent");
+    let place = path.child(if is_newer { "reportingController" } else { "reportingComponent" });
+    if controller.is_empty() {
+        validator.required(place, "");
+    }
+    validator.refuse(&place, controller, names::qualified(controller));
+    for name in ["reportingInstance", "action", "reason"] {
+        match event.text(name).len() {
+            0 => validator.required(path.child(name), ""),
+            1..=EVENT_WORD_MAX => {}
+            _ => {
+                let detail = format!("can have at most {EVENT_WORD_MAX} characters");
+                validator.invalid(path.child(name), "", detail);
+            }
+        }
+    }
+    if event.text("message").len() > EVENT_NOTE_MAX {
+        validator.invalid(path.child("message"), "", format!("can have at most {EVENT_NOTE_MAX} characters"));
+    }
+}
+
+/// What the newer version asks for, and has no place for.
+fn newer_event(validator: &mut Validator, path: &Path, event: View) {
+    let series = event.child("series");
+    if series.is_there() {
+        let place = path.child("series");
+        if series.int("count").unwrap_or(0) < 2 {
+            validator.invalid(place.child("count"), "", "should be at least 2");
+        }
+        if !series.has("lastObservedTime") {
+            validator.required(place.child("lastObservedTime"), "");
+        }
+    }
+    if !event.has("eventTime") {
+        validator.required(path.child("eventTime"), "");
+    }
+    let kind = event.text("type");
+    if !matches!(kind, "Normal" | "Warning") {
+        validator.invalid(path.child("type"), "", format!("has invalid value: {kind}"));
+    }
+    let source = event.child("source");
+    for (name, is_set) in [
+        ("firstTimestamp", event.has("firstTimestamp")),
+        ("lastTimestamp", event.has("lastTimestamp")),
+        ("count", event.int("count").unwrap_or(0) != 0),
+        ("source", !source.text("component").is_empty() || !source.text("host").is_empty()),
+    ] {
+        if is_set {
+            validator.invalid(path.child(name), "", "needs to be unset");
+        }
+    }
 }
 
 pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {

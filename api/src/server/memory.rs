@@ -1,0 +1,349 @@
+//! The account of memory that clients cause to be allocated: charged before it is allocated, refused when it is used up.
+//!
+//! ```text
+//! request body ──► bodies ──► content as trees ──► work ──► answer ──► connection's own allotment, then answers
+//! ```
+//!
+//! There are three budgets, and a request asks for them in this order only, so no two requests wait for each other for
+//! ever. Each budget has a share for small charges, which large ones cannot use up. A request waits for a bounded time
+//! and is then refused with 429. An answer is charged until its last byte has left the process's own buffers: the charge
+//! lives in the owner of the bytes ([`Charge::hold`]). Bytes of the store's mapped files are not charged.
+//!
+//! Every connection has an allotment for answers of its own, so clients that do not read cannot stop those that do.
+//! The total is [`TOTAL_BYTES`], and for each connection [`CONNECTION_BYTES`] and its window of unread request bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Request bodies, from their first byte until they are decoded and written.
+pub const BODIES_BYTES: usize = 64 * MIB;
+/// Content of requests in memory: trees, their versions before and after, and what is made of them.
+pub const WORK_BYTES: usize = 384 * MIB;
+/// Answers and parts of answers beyond the allotments of connections.
+pub const ANSWERS_BYTES: usize = 64 * MIB;
+/// All of that together.
+pub const TOTAL_BYTES: usize = BODIES_BYTES + WORK_BYTES + ANSWERS_BYTES;
+
+/// What each connection may hold of answers besides: a chunk of a list (64 KiB and the item that completes it).
+pub const CONNECTION_BYTES: usize = 80 * 1024;
+
+/// Memory that the content of a request may take, as a multiple of the body: two bytes (`0,` in JSON, an empty entry in
+/// protobuf) become a value of 32 bytes, in vectors that grow by doubling, for a moment next to their older half.
+pub const WORK_MULTIPLE: usize = 48;
+
+/// Structures (objects and lists) of a request's content that are covered by [`WORK_MULTIPLE`]. Those beyond are charged
+/// [`STRUCTURE_BYTES`] each.
+pub const STRUCTURES_FREE: usize = 1000;
+
+/// What a structure may come to with its defaults, its share of the managed fields, and its text: an empty container
+/// has 0.9 KiB (measured).
+pub const STRUCTURE_BYTES: usize = 1024;
+
+/// How long a request waits for memory.
+pub const WAIT: Duration = Duration::from_secs(10);
+
+/// Seconds after which a refused request may try again.
+pub const RETRY_AFTER_S: u32 = 1;
+
+const MIB: usize = 1024 * 1024;
+/// Unit of accounting.
+const UNIT_BYTES: usize = 1024;
+
+/// There was no memory in time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Exhausted {
+    /// Others use it: try again later.
+    #[error("memory for requests is used up")]
+    Busy,
+    /// It is more than all requests may use together.
+    #[error("the request needs {wanted} bytes of memory, and all requests may use {limit}")]
+    Never {
+        /// Bytes that the request needs.
+        wanted: usize,
+        /// Bytes that all large requests may use together.
+        limit: usize,
+    },
+}
+
+/// A budget, in two shares.
+#[derive(Debug)]
+struct Pool {
+    small: Arc<Semaphore>,
+    large: Arc<Semaphore>,
+    /// Largest charge to the share of small ones.
+    small_bytes_max: usize,
+    large_bytes: usize,
+}
+
+impl Pool {
+    fn new(bytes: usize, small_bytes: usize, small_bytes_max: usize) -> Self {
+        let semaphore = |bytes: usize| Arc::new(Semaphore::new(bytes / UNIT_BYTES));
+        Pool {
+            small: semaphore(small_bytes),
+            large: semaphore(bytes - small_bytes),
+            small_bytes_max,
+            large_bytes: bytes - small_bytes,
+        }
+    }
+
+    /// The share that a charge goes to.
+    fn share(&self, bytes: usize) -> Result<&Arc<Semaphore>, Exhausted> {
+        match bytes {
+            _ if bytes <= self.small_bytes_max => Ok(&self.small),
+            _ if bytes <= self.large_bytes => Ok(&self.large),
+            _ => Err(Exhausted::Never { wanted: bytes, limit: self.large_bytes }),
+        }
+    }
+
+    fn try_charge(&self, bytes: usize) -> Result<Charge, Exhausted> {
+        let permit = self.share(bytes)?.clone().try_acquire_many_owned(units(bytes));
+        permit.map(Charge::of).map_err(|_| Exhausted::Busy)
+    }
+
+    async fn charge(&self, bytes: usize) -> Result<Charge, Exhausted> {
+        let permit = self.share(bytes)?.clone().acquire_many_owned(units(bytes));
+        match tokio::time::timeout(WAIT, permit).await {
+            Ok(Ok(permit)) => Ok(Charge::of(permit)),
+            Ok(Err(_)) | Err(_) => Err(Exhausted::Busy),
+        }
+    }
+
+    fn free_bytes(&self) -> usize {
+        (self.small.available_permits() + self.large.available_permits()) * UNIT_BYTES
+    }
+}
+
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// The budgets of a server.
+#[derive(Debug)]
+pub struct Memory {
+    bodies: Pool,
+    work: Pool,
+    answers: Pool,
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Memory {
+            bodies: Pool::new(BODIES_BYTES, BODIES_BYTES / 4, 64 * 1024),
+            work: Pool::new(WORK_BYTES, WORK_BYTES / 3, 64 * 1024 * WORK_MULTIPLE),
+            answers: Pool::new(ANSWERS_BYTES, ANSWERS_BYTES / 2, CONNECTION_BYTES),
+        }
+    }
+}
+
+impl Memory {
+    /// Room for bytes of a request body.
+    ///
+    /// # Errors
+    /// There was none in time.
+    pub async fn body(&self, bytes: usize) -> Result<Charge, Exhausted> {
+        self.bodies.charge(bytes).await
+    }
+
+    /// Room for the content of a body, and of the `stored_bytes` of the object that it changes.
+    ///
+    /// # Errors
+    /// There was none in time, or never can be.
+    pub async fn work(&self, body_bytes: usize, stored_bytes: usize) -> Result<Charge, Exhausted> {
+        // Stored text has no structures that defaults could still be added to, and is read only where it changes.
+        let bytes = body_bytes.saturating_mul(WORK_MULTIPLE).saturating_add(stored_bytes.saturating_mul(8));
+        self.work.charge(bytes.min(self.work.large_bytes)).await
+    }
+
+    /// Room for the structures of a content, if they are more than its length stands for. Does not wait.
+    ///
+    /// # Errors
+    /// There is none, or never can be.
+    pub fn structures(&self, count: usize) -> Result<Charge, Exhausted> {
+        match count.saturating_sub(STRUCTURES_FREE) {
+            0 => Ok(Charge::default()),
+            more => self.work.try_charge(more.saturating_mul(STRUCTURE_BYTES)),
+        }
+    }
+
+    /// Bytes charged at present, without the allotments of connections.
+    pub fn charged_bytes(&self) -> usize {
+        TOTAL_BYTES - self.bodies.free_bytes() - self.work.free_bytes() - self.answers.free_bytes()
+    }
+}
+
+/// What one connection holds of answers.
+#[derive(Clone, Debug)]
+pub struct Allotment(Arc<Semaphore>);
+
+impl Default for Allotment {
+    fn default() -> Self {
+        Allotment(Arc::new(Semaphore::new(CONNECTION_BYTES / UNIT_BYTES)))
+    }
+}
+
+/// Where the answers of a connection are charged.
+#[derive(Clone, Debug)]
+pub struct Account {
+    memory: Arc<Memory>,
+    own: Allotment,
+}
+
+impl Account {
+    /// The account of a connection.
+    pub fn new(memory: Arc<Memory>, own: Allotment) -> Self {
+        Account { memory, own }
+    }
+
+    /// An account that nothing else is charged to.
+    pub fn detached() -> Self {
+        Account { memory: Arc::default(), own: Allotment::default() }
+    }
+
+    /// The budgets of the server.
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Room for bytes of an answer, if there is some now.
+    ///
+    /// # Errors
+    /// There is none, or never can be.
+    pub fn try_answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
+        match self.own.0.clone().try_acquire_many_owned(units(bytes)) {
+            Ok(permit) => Ok(Charge::of(permit)),
+            Err(_) => self.memory.answers.try_charge(bytes),
+        }
+    }
+
+    /// Room for bytes of an answer.
+    ///
+    /// # Errors
+    /// There was none in time, or never can be.
+    pub async fn answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
+        match self.try_answer(bytes) {
+            Err(Exhausted::Busy) => {}
+            answer => return answer,
+        }
+        if bytes > CONNECTION_BYTES {
+            return self.memory.answers.charge(bytes).await;
+        }
+        let own = self.own.0.clone().acquire_many_owned(units(bytes));
+        tokio::select! {
+            biased;
+            Ok(permit) = own => Ok(Charge::of(permit)),
+            charge = self.memory.answers.charge(bytes) => charge,
+        }
+    }
+}
+
+/// Memory that is charged until this is dropped, to one share or to two.
+#[derive(Debug, Default)]
+#[must_use]
+pub struct Charge([Option<OwnedSemaphorePermit>; 2]);
+
+impl Charge {
+    fn of(permit: OwnedSemaphorePermit) -> Self {
+        Charge([Some(permit), None])
+    }
+
+    /// This, and what was charged for more of the same.
+    pub fn and(self, more: Charge) -> Self {
+        let ([first, _], [second, _]) = (self.0, more.0);
+        Charge([first, second])
+    }
+
+    /// Bytes that are charged.
+    pub fn bytes(&self) -> usize {
+        self.0.iter().flatten().map(OwnedSemaphorePermit::num_permits).sum::<usize>() * UNIT_BYTES
+    }
+
+    /// The same bytes, charged until the last reference to them is gone. What they do not need is given back.
+    pub fn hold(mut self, bytes: impl Into<Bytes>) -> Bytes {
+        let bytes = bytes.into();
+        let mut spare = (self.bytes() / UNIT_BYTES).saturating_sub(units(bytes.len()) as usize);
+        for permit in self.0.iter_mut().flatten() {
+            let given_back = spare.min(permit.num_permits());
+            drop(permit.split(given_back));
+            spare -= given_back;
+        }
+        Bytes::from_owner(Held { bytes, _charge: self })
+    }
+}
+
+/// Bytes with their charge.
+struct Held {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_budget_that_is_used_up_refuses_after_a_bounded_wait_and_keeps_a_share_for_the_small() {
+        let memory = Memory::default();
+        let mut held = Vec::new();
+        while let Ok(charge) = memory.body(3 * MIB).await {
+            held.push(charge);
+        }
+        assert_eq!(held.len() * 3 * MIB, BODIES_BYTES / 4 * 3);
+        let small = memory.body(1000).await.unwrap();
+        assert!(memory.charged_bytes() <= TOTAL_BYTES);
+        drop((held, small));
+        assert_eq!(memory.charged_bytes(), 0);
+        drop(memory.body(3 * MIB).await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_reads_goes_on_beside_others_that_do_not() {
+        let memory = Arc::new(Memory::default());
+        let idle = Account::new(memory.clone(), Allotment::default());
+        let mut kept = Vec::new();
+        while let Ok(charge) = idle.answer(CONNECTION_BYTES).await {
+            kept.push(charge.hold(vec![0; CONNECTION_BYTES]));
+        }
+        assert!(kept.len() * CONNECTION_BYTES <= ANSWERS_BYTES + CONNECTION_BYTES);
+        let busy = Account::new(memory.clone(), Allotment::default());
+        for _ in 0..1000 {
+            drop(busy.answer(CONNECTION_BYTES).await.unwrap().hold(vec![0; 10]));
+        }
+        assert_eq!(
+            busy.answer(2 * ANSWERS_BYTES).await.unwrap_err(),
+            Exhausted::Never { wanted: 2 * ANSWERS_BYTES, limit: ANSWERS_BYTES / 2 }
+        );
+    }
+
+    #[tokio::test]
+    async fn a_charge_lives_as_long_as_the_bytes_and_is_as_large_as_they_are() {
+        let memory = Arc::new(Memory::default());
+        let account = Account::new(memory.clone(), Allotment::default());
+        let bytes = account.answer(200 * 1024).await.unwrap().hold(vec![1; 100 * 1024]);
+        assert_eq!(memory.charged_bytes(), 100 * 1024);
+        let part = bytes.slice(10..20);
+        drop(bytes);
+        assert_eq!(memory.charged_bytes(), 100 * 1024);
+        drop(part);
+        assert_eq!(memory.charged_bytes(), 0);
+    }
+
+    #[test]
+    fn structures_beyond_what_the_length_stands_for_are_charged() {
+        let memory = Memory::default();
+        for (count, charged) in
+            [(0, Ok(0)), (STRUCTURES_FREE, Ok(0)), (STRUCTURES_FREE + 10, Ok(10 * STRUCTURE_BYTES))]
+        {
+            assert_eq!(memory.structures(count).map(|charge| charge.bytes()), charged, "{count}");
+        }
+        assert!(matches!(memory.structures(900_000), Err(Exhausted::Never { .. })));
+    }
+}
