@@ -310,7 +310,12 @@ mod tests {
                 "CBORServingAndStorage=false,AllAlpha=true",
                 Ok("AllowUnsafeMalformedObjectDeletion=true,PodLogsQuerySplitStreams=true"),
             ),
-            ("AllBeta=false", Ok("APIResponseCompression=false,ComponentFlagz=false,ComponentStatusz=false")),
+            (
+                "AllBeta=false",
+                Ok(
+                    "APIResponseCompression=false,ConstrainedImpersonation=false,ComponentFlagz=false,ComponentStatusz=false",
+                ),
+            ),
             ("ConcurrentWatchObjectDecode=true", Ok("")),
             (
                 "DynamicResourceAllocation=false",

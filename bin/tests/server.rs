@@ -53,6 +53,7 @@ impl Handler for Paths {
                         BodyError::TooLarge => http::StatusCode::PAYLOAD_TOO_LARGE,
                         BodyError::Timeout => http::StatusCode::REQUEST_TIMEOUT,
                         BodyError::Disconnected => http::StatusCode::BAD_REQUEST,
+                        BodyError::NoMemory => http::StatusCode::TOO_MANY_REQUESTS,
                     };
                     response
                 }

@@ -247,12 +247,6 @@ mod tests {
                 ),
             ),
             (
-                "--etcd-compaction-interval=5",
-                Err(
-                    "invalid argument \"5\" for \"--etcd-compaction-interval\" flag: time: missing unit in duration \"5\"",
-                ),
-            ),
-            (
                 "--delete-collection-workers=x",
                 Err(
                     "invalid argument \"x\" for \"--delete-collection-workers\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
