@@ -22,8 +22,8 @@ use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
+use crate::memory::{Account, Charge};
 use crate::response::Response;
-use crate::server::memory::{Account, Charge};
 use crate::server::{Aborted, Body};
 
 /// Bodies up to this size are sent as they are: on a fast network they arrive sooner so.

@@ -47,6 +47,7 @@ mod keepalive;
 #[cfg(test)]
 mod layers_test;
 pub mod loopback;
+pub mod memory;
 pub mod metrics;
 pub mod names;
 pub mod naming;

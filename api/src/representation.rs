@@ -29,6 +29,7 @@ use http::StatusCode;
 
 use crate::convert;
 use crate::json::Object;
+use crate::memory::Account;
 use crate::metrics::Metrics;
 use crate::naming::Naming;
 use crate::negotiate::{self, Output, Transform};
@@ -37,7 +38,6 @@ use crate::response::{Response, respond};
 use crate::schema::encode::{encode, prefix_len};
 use crate::schema::registry::Resource;
 use crate::schema::table::Message;
-use crate::server::memory::Account;
 use crate::status::{Reason, Status};
 use crate::store::decode_stored;
 use crate::table::IncludeObject;

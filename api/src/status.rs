@@ -10,7 +10,7 @@ use http::StatusCode;
 
 use crate::field::FieldError;
 use crate::json::{Object, Value};
-use crate::server::memory::{Exhausted, RETRY_AFTER_S};
+use crate::memory::{Exhausted, RETRY_AFTER_S};
 
 /// Why a request failed, as clients branch on it. Codes: docs/api/errors.md#reasons-and-codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use super::memory::{Charge, Memory};
+use crate::memory::{Charge, Memory};
 
 /// The producer of a body gave up: the client sees the transfer break off, never an end.
 #[derive(Debug, thiserror::Error)]

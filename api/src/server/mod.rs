@@ -16,7 +16,6 @@ pub mod body;
 mod connection;
 mod head;
 mod lifecycle;
-pub mod memory;
 mod serve;
 mod tls;
 pub mod upgrade;
@@ -73,7 +72,7 @@ pub struct ConnectionInfo {
     /// Cache for the result of authenticating `certificates`, so that a chain is verified once per connection.
     pub identity: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// What this connection may hold of answers.
-    pub allotment: memory::Allotment,
+    pub allotment: crate::memory::Allotment,
     /// When the certificates cease to be valid, once somebody asked.
     expires: OnceLock<Option<SystemTime>>,
     permit: Option<OwnedSemaphorePermit>,
@@ -86,7 +85,7 @@ impl ConnectionInfo {
             remote,
             certificates,
             identity: OnceLock::new(),
-            allotment: memory::Allotment::default(),
+            allotment: crate::memory::Allotment::default(),
             expires: OnceLock::new(),
             permit: None,
         }
