@@ -451,10 +451,10 @@ mod tests {
             1 << 20
         }
         fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-            unreachable!("nobody writes")
+            unreachable!("the test does not write")
         }
         fn sync_data(&self) -> io::Result<()> {
-            unreachable!("nobody writes")
+            unreachable!("the test does not write")
         }
         fn read(&self, offset: u64, len: usize) -> io::Result<Bytes> {
             match self.0.iter().any(|&(start, end)| start < offset + len as u64 && offset < end) {

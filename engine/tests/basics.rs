@@ -367,7 +367,7 @@ async fn many_writers_share_syncs_and_all_that_was_acknowledged_is_there() {
                     for n in 0..30 {
                         let key = format!("/w{writer}/{n}");
                         let done = put(&engine, &key, &"x".repeat(500 + n)).await.unwrap();
-                        // Whoever got an answer sees its write.
+                        // A writer that got an answer sees its write.
                         assert!(engine.snapshot().get(key.as_bytes()).is_some());
                         mine.push((done.revision, key));
                     }

@@ -142,7 +142,7 @@ fn run(seed: u64, cut: u64, verdict: Verdict) -> (u64, engine::Stats) {
     (operations, reached)
 }
 
-/// Whoever closes a store finds its maintenance anywhere: with a maintenance step asked for that is not done any more, for example.
+/// A store may be closed at any point of its maintenance: with a maintenance step asked for that is not done any more, for example.
 #[test]
 fn a_store_may_be_closed_in_the_middle_of_maintenance() {
     for turns in (0..400).step_by(3) {
@@ -159,7 +159,7 @@ fn a_store_may_be_closed_in_the_middle_of_maintenance() {
                 stepper.commit();
             }
         }
-        assert!(fault::now(engine.close()).is_none(), "nobody works");
+        assert!(fault::now(engine.close()).is_none(), "no thread works");
         for _ in 0..5 {
             assert!(!stepper.maintain(), "{turns}");
         }

@@ -218,7 +218,7 @@ async fn what_the_disk_cannot_read_reads_as_damaged_and_the_engine_goes_on() {
     assert!((25..60).contains(&damaged.len()), "{damaged:?}");
     assert!(damaged.windows(2).all(|pair| (pair[0]).next() == pair[1]), "{damaged:?}");
     assert!(engine.stats().unreadable_pages > 0);
-    // Nobody else notices anything.
+    // Other readers notice nothing.
     let (mut tail, mut seen) = (engine.tail(Revision::ZERO, Bytes::new()).unwrap(), 0);
     while seen < 200 {
         for event in tail.next(10).await.unwrap() {

@@ -1,4 +1,4 @@
-//! Space on the disk: what nobody can ask for goes, and what is left takes at most twice what is live and retained,
+//! Space on the disk: what no reader can reach goes, and what is left takes at most twice what is live and retained,
 //! plus a few segments, at every moment of an hour.
 //!
 //! The hour is a simulated one, at a scale of 1 : 512. A segment has 128 KiB instead of 64 MiB; 8 KiB are written in a
@@ -162,7 +162,7 @@ fn bursts(store: &mut Simulated) {
     }
 }
 
-/// Nobody deletes anything: it expires.
+/// Nothing is deleted by a client: it expires.
 fn expiring(store: &mut Simulated) {
     for _ in 0..4 {
         let key = format!("/events/{}", store.random.next());

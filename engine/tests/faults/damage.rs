@@ -106,7 +106,7 @@ pub fn check_copy(files: &Files, history: &History, random: &mut Random) -> Chec
     }
     let (engine, stepper) = match fault::open(&disk, &options()) {
         Err(OpenError::UnreadableEnd { path, offset, .. }) => {
-            // Nobody can say what stood there. It is said of no other place.
+            // What stood there is unknown. It is said of no other place.
             let is_meant = at_most == PAGE_RECORDS && path.ends_with(name);
             let is_hit = (offset / PAGE_BYTES..=offset / PAGE_BYTES + 2).contains(&(hit / PAGE_BYTES));
             return check(Guarantee::Durable, is_meant && is_hit, || {
@@ -391,7 +391,7 @@ fn after_a_lying_sync_nothing_is_served_that_was_not_written() {
             if let (Some(known), Ok(_)) = (known, entry.read()) {
                 check_entry(&entry, known).unwrap_or_else(|violation| panic!("seed {seed}: {violation}"));
             }
-            // What nobody heard of may have been written all the same.
+            // A write without an answer may be in the log all the same.
             assert!(known.is_some() || entry.revision() > history.revision(), "seed {seed}: {entry:?}");
         }
     }
@@ -442,7 +442,7 @@ pub fn record_in_a_value(_seed: u64) -> Checked {
     check_served(&engine, &history, 1, &mut Random::new(1))
 }
 
-/// The head of the first record is damaged, and somebody follows from the beginning.
+/// The head of the first record is damaged, and a reader follows from the beginning.
 pub fn hole_in_the_log(seed: u64) -> Checked {
     let (history, files) = store(seed);
     let disk = Disk::with_files(seed, &files);
@@ -457,7 +457,7 @@ fn a_record_in_a_value_is_no_record_and_a_hole_is_told() {
     hole_in_the_log(0).unwrap();
 }
 
-/// A store of two writes whose machine stopped behind the second, all on disk, and nobody shows to be durable it. The first fills
+/// A store of two writes whose machine stopped behind the second, all on disk, and nothing shows that the second is durable. The first fills
 /// a page.
 fn stopped_behind_its_last_write() -> (Disk, u64) {
     let disk = Disk::new(21);
@@ -478,7 +478,7 @@ pub fn unreadable_end(_seed: u64) -> Checked {
     disk.spoil(FIRST, last);
     let opened = fault::open(&disk, &options());
     let refused = opened.as_ref().err().map(OpenError::to_string);
-    check(Guarantee::Durable, refused.is_some(), || "a write is gone, and nobody says so".into())?;
+    check(Guarantee::Durable, refused.is_some(), || "a write is gone, and no error says so".into())?;
     let path = format!("/simulated/{FIRST}");
     let want = format!(
         "{path}: the end of the log, at byte {last}, cannot be read: input/output error: make a store of what can be read, \
@@ -621,7 +621,7 @@ fn damage_to_the_last_write_of_a_store_that_has_gone_idle_is_no_torn_end() {
         let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
         let found = engine.snapshot().get(b"/two").map(|entry| entry.read());
         match idle {
-            // Nobody knows that it was ever on disk.
+            // Nothing shows that it was ever on disk.
             false => assert!(found.is_none() && engine.revision() == Revision::new(1), "{found:?}"),
             true => assert!(
                 matches!(found, Some(Err(ReadError::Damaged { revision, .. })) if revision.get() == 2),

@@ -1,4 +1,4 @@
-//! A store on a simulated disk, somebody who uses it, and everything that goes wrong meanwhile: all from one seed.
+//! A store on a simulated disk, its user, and everything that goes wrong meanwhile: all from one seed.
 //!
 //! `act ─► propose, take turns, read, follow ─► the power goes ─► what is left ─► open ─► compare ─► act …`
 
@@ -177,7 +177,7 @@ impl Fixture {
         done
     }
 
-    /// One thing that somebody does.
+    /// One action of the user.
     pub fn act(&mut self) -> Checked {
         match self.random.below(100) {
             0..50 => {
@@ -285,14 +285,14 @@ impl Fixture {
         }
     }
 
-    /// Background maintenance works for a while; somebody may ask it to, or time pass.
+    /// Background maintenance works for a while; it may be asked to, or time may pass.
     fn maintain_for_a_while(&mut self) -> Checked {
         if self.setup.retention < Duration::MAX {
             let engine = self.engine().clone();
             match self.random.below(8) {
                 0 => {
                     let revision = self.random.below(engine.revision().next().get());
-                    // To be asked is enough; nobody waits for it.
+                    // To be asked is enough; the caller does not wait for it.
                     if fault::now(engine.compact(Revision::new(revision))).is_none() {
                         self.history.forgettable = self.history.forgettable.max(Revision::new(revision));
                     }
@@ -373,11 +373,11 @@ impl Fixture {
         let mut answer: Answer = Box::pin(async move { engine.commit(write).await });
         // Being asked once puts it into the queue.
         let early = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        assert!(early.is_pending(), "nobody has worked: {early:?}");
+        assert!(early.is_pending(), "the sequencer has not worked: {early:?}");
         self.waiting.push((proposal, answer));
     }
 
-    /// The sequencer takes a turn, and whoever is answered by it compares that with what was to be expected.
+    /// The sequencer takes a turn, and each caller compares its answer with what was to be expected.
     fn commit(&mut self) -> Checked {
         self.work(Stepper::commit);
         self.hear()?;
@@ -387,7 +387,7 @@ impl Fixture {
 
     fn hear(&mut self) -> Checked {
         let now_ms = self.disk.time_ms();
-        // Nobody is told of what the store does by itself; but it is in the log.
+        // No caller is told of what the store does by itself; but it is in the log.
         let mut news = match &self.running {
             Some((engine, _)) => VecDeque::from(news(engine, self.history.revision())?),
             None => VecDeque::new(),
@@ -407,7 +407,7 @@ impl Fixture {
         }
         self.waiting.extend(waiting);
         while self.expire(&mut news)? {}
-        check(Guarantee::NoGhost, news.is_empty(), || format!("nobody asked for {news:?}"))
+        check(Guarantee::NoGhost, news.is_empty(), || format!("{news:?} was not asked for"))
     }
 
     /// Lets the next of the news happen if the store did it by itself.

@@ -23,13 +23,13 @@ pub enum Guarantee {
     Atomic,
     /// A condition is judged on the newest state, and every revision shows exactly the states it had.
     ExactVersion,
-    /// Whoever follows from a revision sees every event after it once, or is told that it cannot.
+    /// A reader that follows from a revision sees every event after it once, or is told that it cannot.
     Resumable,
     /// Opening begins with the newest checkpoint.
     QuickOpen,
     /// A query holds back nothing that is asked for, and most of what is not.
     Filtered,
-    /// Nothing is there that nobody asked for, that was refused, or that was gone already.
+    /// Nothing is there that was not asked for, that was refused, or that was gone already.
     NoGhost,
 }
 
@@ -135,7 +135,7 @@ pub struct History {
     happened: Vec<Happened>,
     /// The revisions of each key, ascending.
     keys: BTreeMap<Bytes, Vec<Revision>>,
-    /// Proposals whose outcome nobody was told, in the order in which they were made.
+    /// Proposals whose outcome was not told, in the order in which they were made.
     pub unknown: VecDeque<Proposal>,
     /// History up to here may be forgotten.
     pub forgettable: Revision,
@@ -287,7 +287,7 @@ impl History {
             let skipped = self.refusals;
             check(Guarantee::Ordered, skipped, || format!("{event:?} overtook {proposal:?}"))?;
         }
-        Err(Violation { guarantee: Guarantee::NoGhost, what: format!("nobody asked for {event:?}") })
+        Err(Violation { guarantee: Guarantee::NoGhost, what: format!("{event:?} was not asked for") })
     }
 
     /// A snapshot shows exactly what was at its revision.
@@ -392,7 +392,7 @@ fn check_previous(event: &Event, history: &History) -> Checked {
     })
 }
 
-/// Somebody who follows a prefix through all crashes.
+/// A reader that follows a prefix through all crashes.
 pub struct Follower {
     pub tail: Option<Tail>,
     pub prefix: Bytes,
@@ -410,7 +410,7 @@ impl Follower {
         Ok(())
     }
 
-    /// What comes next is said to be forgotten; then somebody who follows begins with the present.
+    /// What comes next is said to be forgotten; then the reader begins with the present.
     fn start_over(&mut self, error: TailError, history: &History) -> Checked {
         let told = matches!(error, TailError::Compacted { oldest } if self.seen < oldest);
         let allowed = told && self.seen < history.forgettable;

@@ -1,4 +1,4 @@
-//! Each protection is taken away in turn, and somebody has to notice: a test of the tests.
+//! Each protection is taken away in turn, and a guarantee has to fail: a test of the tests.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
     ];
     for &sabotage in Sabotage::ALL {
         let row = mutations.iter().find(|(known, _, _)| *known == sabotage);
-        let (_, fixture, guarantees) = row.unwrap_or_else(|| panic!("nobody looks for {sabotage:?}"));
+        let (_, fixture, guarantees) = row.unwrap_or_else(|| panic!("no row checks {sabotage:?}"));
         let sabotaged = Sabotaged::with(sabotage);
         let noticed = (0..FIXTURES).find_map(|seed| Some((seed, fixture(seed).err()?)));
         drop(sabotaged);

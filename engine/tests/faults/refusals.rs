@@ -62,7 +62,7 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
         assert_eq!(engine.revision(), Revision::new(newest));
         assert_eq!(refusal(stepper.write(&engine, put("/b", 15_000))), Refusal::DiskFull);
         disk.limit_free_pages(None);
-        // Nobody writes; it looks for itself.
+        // There are no writes; the store looks for itself.
         stepper.commit();
         assert_eq!(engine.health(), Ok(()));
         assert_eq!(stepper.write(&engine, put("/c", 3_000)).unwrap().revision, Revision::new(newest + 1));
@@ -88,7 +88,7 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
         assert_eq!(failed.to_string(), "sync failed (input/output error); the store must be reopened");
         assert_eq!(engine.health(), Err(failed.clone()));
         match durability {
-            // Not shown, as nobody knows whether it is on disk.
+            // Not shown, as it is unknown whether it is on disk.
             Durability::Sync => {
                 let told = met.unwrap_err();
                 assert!(matches!(&told, CommitError::OutcomeUnknown(reason) if *reason == failed), "{told}");
@@ -192,7 +192,7 @@ async fn a_store_with_threads_finds_out_by_itself_that_there_is_room_again() {
     assert_eq!((refused, engine.health()), (Refusal::DiskFull, Err(Refusal::DiskFull)));
     assert_eq!(refusal(engine.commit(put("/b", 200_000)).await), Refusal::DiskFull);
     disk.limit_free_pages(None);
-    // Nobody writes while readiness says no.
+    // Clients do not write while readiness says no.
     let recovered = async {
         while engine.health().is_err() {
             tokio::time::sleep(Duration::from_millis(5)).await;
