@@ -1,10 +1,10 @@
-//! Turns `schema/*.proto` into `tables.rs`, the static tables that `src/schema/builtin.rs` includes, and into lists of
+//! Turns `schema/*.proto` into `tables.rs`, the static tables that `src/types/schema/builtin.rs` includes, and into lists of
 //! the code that the files name, each of which the module includes that the code belongs to.
 //!
 //! ```text
 //! schema/*.proto ──load──► model ──emit, once per vocabulary──► OUT_DIR/tables.rs
 //!                            └──── code ────────────────────────► OUT_DIR/rules.rs, strategies.rs …
-//! schema/*.proto, src/schema/defaults*.rs ──hash────────────────► OUT_DIR/defaults_mark.rs
+//! schema/*.proto, src/types/schema/defaults*.rs ──hash────────────────► OUT_DIR/defaults_mark.rs
 //! ```
 //!
 //! A mistake in a schema file ends the build with the place and what is wrong; nothing is repaired silently.
@@ -18,7 +18,7 @@ mod load;
 #[path = "build/model.rs"]
 mod model;
 #[expect(dead_code, reason = "the server uses the rest of it")]
-#[path = "src/naming.rs"]
+#[path = "src/values/naming.rs"]
 mod naming;
 #[path = "build/options.rs"]
 mod options;
@@ -28,11 +28,14 @@ use std::path::Path;
 use code::Use;
 
 /// Where defaults are that no line in a schema can say.
-const DEFAULTS_CODE: [&str; 3] =
-    ["src/schema/defaults.rs", "src/schema/defaults_aliases.rs", "src/schema/defaults_rules.rs"];
+const DEFAULTS_CODE: [&str; 3] = [
+    "src/types/schema/defaults.rs",
+    "src/types/schema/defaults_aliases.rs",
+    "src/types/schema/defaults_rules.rs",
+];
 
 fn main() {
-    for path in ["build.rs", "build", "schema", "src/naming.rs"].into_iter().chain(DEFAULTS_CODE) {
+    for path in ["build.rs", "build", "schema", "src/values/naming.rs"].into_iter().chain(DEFAULTS_CODE) {
         println!("cargo::rerun-if-changed={path}");
     }
     let schema = load::schema(Path::new("schema"));

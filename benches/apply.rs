@@ -2,16 +2,16 @@
 //! from the text of the configuration and the live object's tree to the tree to be stored. Network, store and
 //! validation are excluded.
 
-use api::apply::{Reset, Versions, Writer, apply, created};
-use api::json::{Object, Value};
-use api::naming::CLUSTER;
-use api::patch::PatchKind;
+use api::objects::apply::{Reset, Versions, Writer, apply, created};
+use api::objects::patch::PatchKind;
+use api::values::json::{Object, Value};
+use api::values::naming::CLUSTER;
 
-use api::schema::decode::decode;
-use api::schema::defaults;
-use api::schema::registry::{Registry, Resource};
-use api::strategy::Endpoint;
-use api::verbs::apply::configuration;
+use api::objects::strategy::Endpoint;
+use api::requests::verbs::apply::configuration;
+use api::types::schema::decode::decode;
+use api::types::schema::defaults;
+use api::types::schema::registry::{Registry, Resource};
 use benches::{data, scale};
 
 struct Bench {
@@ -67,8 +67,9 @@ fn main() {
             continue;
         }
         let count = scale(20_000, 10);
-        let nothing =
-            || api::schema::conform::conform(&bench.pods().table.message, Value::Object(Object::new()));
+        let nothing = || {
+            api::types::schema::conform::conform(&bench.pods().table.message, Value::Object(Object::new()))
+        };
         let live = live.unwrap_or_else(|| nothing().expect("nothing fits").object);
         let start = std::time::Instant::now();
         for _ in 0..count {

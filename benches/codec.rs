@@ -2,12 +2,12 @@
 //! included) into every form that is served, and protobuf back. Rates count the bytes that come out, for protobuf bodies those that
 //! go in. Beside them stands copying the stored bytes, which is what a plain JSON list does.
 
-use api::codec::{cbor, protobuf, yaml};
-use api::json;
-use api::naming::KUBERNETES;
-use api::schema::registry::Registry;
-use api::schema::{decode, encode};
-use api::table::{Headers, IncludeObject, ListMeta, MetaVersion, PartialWriter, TableFormat};
+use api::types::schema::registry::Registry;
+use api::types::schema::{decode, encode};
+use api::types::table::{Headers, IncludeObject, ListMeta, MetaVersion, PartialWriter, TableFormat};
+use api::values::json;
+use api::values::naming::KUBERNETES;
+use api::wire::codec::{cbor, protobuf, yaml};
 use benches::{Runtime, cluster, scale};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};

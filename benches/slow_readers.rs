@@ -10,8 +10,8 @@
 
 use std::time::{Duration, Instant};
 
-use api::naming::KUBERNETES;
-use api::negotiate::{JSON, YAML};
+use api::values::naming::KUBERNETES;
+use api::wire::negotiate::{JSON, YAML};
 use benches::cluster::{CONFIG_MAPS, config_map_creates};
 use benches::load::{self, Connection, Outcome, Stream};
 use benches::process::memory;

@@ -1,10 +1,10 @@
 //! Benchmark of defaulting and validation, on a pod of 3.5 KiB: the part of a write beside decoding, storing and
 //! answering.
 
-use api::naming::CLUSTER;
-use api::schema::decode::decode;
-use api::schema::{builtin, defaults};
-use api::validation;
+use api::objects::validation;
+use api::types::schema::decode::decode;
+use api::types::schema::{builtin, defaults};
+use api::values::naming::CLUSTER;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
 fn validate(c: &mut Criterion) {

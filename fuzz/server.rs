@@ -5,15 +5,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
-use api::admission::{Files, Settings, Wishes};
-use api::allocation::Ranges;
-use api::connect::Nodes;
-use api::context::{Context as Api, Limits, Parts};
-use api::features::Features;
-use api::json::{Value, parse};
-use api::naming::KUBERNETES;
-use api::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
-use api::tokens::Tokens;
+use api::state::allocation::Ranges;
+use api::state::connect::Nodes;
+use api::state::tokens::Tokens;
+use api::types::features::Features;
+use api::values::json::{Value, parse};
+use api::values::naming::KUBERNETES;
+use api::wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle};
+use api::writes::admission::{Files, Settings, Wishes};
+use api::writes::context::{Context as Api, Limits, Parts};
 use auth::Authenticator;
 use auth::authn::service_account::TokenIssuer;
 use auth::authn::{NameDomains, SigningKey};
@@ -105,7 +105,7 @@ impl Server {
             root_ca: String::new(),
             ranges: Ranges::default(),
             tokens,
-            certificates: api::certificates::Certificates::unsigned(),
+            certificates: api::state::certificates::Certificates::unsigned(),
             features: Features::default(),
             own_service: Default::default(),
             collects_garbage: true,

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use api::json::Value;
+use api::values::json::Value;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]

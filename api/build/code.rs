@@ -11,17 +11,17 @@ use crate::model::Schema;
 /// What a piece of code is for.
 #[derive(Clone, Copy)]
 pub enum Use {
-    /// Checks of structs, below `src/validation/rules`.
+    /// Checks of structs, below `src/objects/validation/rules`.
     Rule,
-    /// Checks of updates, below `src/validation/rules`.
+    /// Checks of updates, below `src/objects/validation/rules`.
     UpdateRule,
-    /// What is brought into another form before validation, below `src/validation/rules`.
+    /// What is brought into another form before validation, below `src/objects/validation/rules`.
     Normalization,
-    /// What creations and updates of a kind do, below `src/strategy`.
+    /// What creations and updates of a kind do, below `src/objects/strategy`.
     Strategy,
-    /// What is between a served version and the stored one, below `src/convert`.
+    /// What is between a served version and the stored one, below `src/types/convert`.
     Conversion,
-    /// Defaults that depend on several fields, in `src/schema/defaults_rules.rs` and `defaults_aliases.rs`.
+    /// Defaults that depend on several fields, in `src/types/schema/defaults_rules.rs` and `defaults_aliases.rs`.
     DefaultRule,
 }
 

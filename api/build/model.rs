@@ -1,5 +1,5 @@
 //! What the schema files say, with their shorthand resolved: every usual value is filled in, inlined structs are
-//! flattened, special types have become kinds. Mirrors `src/schema/table.rs`, with indices instead of references
+//! flattened, special types have become kinds. Mirrors `src/types/schema/table.rs`, with indices instead of references
 //! and with the vendor placeholders still in the strings.
 
 /// Index into [`Schema::messages`].

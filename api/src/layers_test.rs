@@ -1,15 +1,31 @@
-//! Checks that the top-level modules of this crate import each other in one direction only.
+//! Checks that knowledge runs one way in this crate: rooms import only those below them, and no two modules of a room
+//! reach each other.
 //!
 //! Reads the `crate::` paths in the sources, tests left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+/// The rooms, the lowest first, as `lib.rs` shows them.
+const ROOMS: [&str; 8] = ["values", "types", "wire", "objects", "state", "writes", "requests", "system"];
+
+/// What each module, written `room::module`, imports of the others.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
 #[test]
-fn modules_import_each_other_in_one_direction() {
+fn rooms_import_those_below_and_modules_no_module_that_imports_them() {
     let imports = imports(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src")));
+    let rank = |module: &str| {
+        let room = module.split("::").next().unwrap_or_default();
+        ROOMS.iter().position(|known| *known == room).unwrap_or_else(|| panic!("{module} is in no room"))
+    };
+    let upward: Vec<String> = imports
+        .iter()
+        .flat_map(|(from, to)| to.iter().map(move |to| (from, to)))
+        .filter(|(from, to)| rank(from) < rank(to))
+        .map(|(from, to)| format!("{from} imports {to}"))
+        .collect();
+    assert_eq!(upward, Vec::<String>::new());
     let circles: BTreeSet<&str> = imports
         .keys()
         .filter(|module| reached(&imports, module).contains(module.as_str()))
@@ -20,8 +36,10 @@ fn modules_import_each_other_in_one_direction() {
 
 #[test]
 fn paths_are_found_in_every_form_of_import() {
-    let text = "use crate::a::B;\nuse crate::{c, d::E};\nlet f = crate::f::g();\n#[cfg(test)]\nmod tests { use crate::h; }";
-    assert_eq!(modules_in(text), ["a", "c", "d", "f"].map(str::to_owned).into());
+    let text = "use crate::r::a::B;\nuse crate::r::{c, d::{E, F}, g::H};\nuse crate::{s::i::J, r::{k}};\n\
+                let f = crate::r::l::g();\n// crate::r::not\n#[cfg(test)]\nmod tests { use crate::r::m; }";
+    let wanted = ["r::a", "r::c", "r::d", "r::g", "r::k", "r::l", "s::i"];
+    assert_eq!(modules_in(text), wanted.map(str::to_owned).into());
 }
 
 /// All modules that can be reached from one by following imports.
@@ -38,18 +56,19 @@ fn reached<'i>(imports: &'i Imports, from: &str) -> BTreeSet<&'i str> {
     reached
 }
 
-/// What each top-level module imports of the others.
 fn imports(src: &Path) -> Imports {
     let mut imports = Imports::new();
     for file in sources(src) {
-        let relative = file.strip_prefix(src).unwrap();
-        let top = relative.components().next().unwrap().as_os_str().to_string_lossy();
-        let top = top.trim_end_matches(".rs").to_owned();
-        if top == "lib" || is_test(&file) {
+        let relative = file.strip_prefix(src).unwrap().with_extension("");
+        let parts: Vec<_> = relative.components().map(|part| part.as_os_str().to_string_lossy()).collect();
+        let [room, module, ..] = &parts[..] else { continue };
+        if module == "mod" || is_test(&file) {
             continue;
         }
-        let found = modules_in(&std::fs::read_to_string(&file).unwrap());
-        imports.entry(top.clone()).or_default().extend(found.into_iter().filter(|module| *module != top));
+        let module = format!("{room}::{module}");
+        let mut found = modules_in(&std::fs::read_to_string(&file).unwrap());
+        found.remove(&module);
+        imports.entry(module).or_default().extend(found);
     }
     assert!(imports.len() > 40, "{} modules found", imports.len());
     imports
@@ -73,23 +92,50 @@ fn is_test(file: &Path) -> bool {
     name.ends_with("_test") || ["testing", "fixture", "server_fixture"].contains(&&*name)
 }
 
-/// The top-level modules that a source names, outside comments and the tests at its foot.
+/// The modules that a source names, outside comments and the tests at its foot.
 fn modules_in(text: &str) -> BTreeSet<String> {
     let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let code: String =
         text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
     let mut found = BTreeSet::new();
-    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
-    for after in code.split("crate::").skip(1) {
-        match after.strip_prefix('{') {
-            None => found.insert(word(after)),
-            Some(group) => {
-                let group = group.split('}').next().unwrap_or_default();
-                found.extend(group.split(',').map(|item| word(item.trim())));
-                true
-            }
-        };
+    for tree in code.split("crate::").skip(1) {
+        expand(tree, &mut Vec::new(), &mut found);
     }
-    found.retain(|module| !module.is_empty());
     found
+}
+
+/// Adds the first two segments of each path of a tree such as `a::{b, c::d}`; returns what comes after the tree.
+fn expand<'t>(tree: &'t str, path: &mut Vec<&'t str>, found: &mut BTreeSet<String>) -> &'t str {
+    let tree = tree.trim_start();
+    if let Some(mut rest) = tree.strip_prefix('{') {
+        loop {
+            rest = expand(rest, path, found).trim_start().trim_start_matches(',').trim_start();
+            match rest.strip_prefix('}') {
+                Some(after) => return after,
+                None if rest.is_empty() => return rest,
+                None => {}
+            }
+        }
+    }
+    let end = tree.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(tree.len());
+    let (word, after) = tree.split_at(end);
+    if word.is_empty() {
+        // Anything else, `*` for example, names no module.
+        return after.strip_prefix(|_: char| true).unwrap_or_default();
+    }
+    path.push(word);
+    let after = match after.strip_prefix("::") {
+        Some(rest) if rest.starts_with('{') || rest.starts_with(char::is_alphanumeric) => {
+            expand(rest, path, found)
+        }
+        _ => after,
+    };
+    if let [room, module, ..] = path[..]
+        && room.starts_with(char::is_lowercase)
+        && module.starts_with(char::is_lowercase)
+    {
+        found.insert(format!("{room}::{module}"));
+    }
+    path.pop();
+    after
 }

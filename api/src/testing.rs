@@ -1,6 +1,6 @@
 //! What this crate's own tests share: numbers from a seed, and trees from their text and back.
 
-use crate::json::{Object, Value, parse, write};
+use crate::values::json::{Object, Value, parse, write};
 
 /// The same numbers from the same seed, everywhere (SplitMix64).
 pub(crate) struct Random(pub u64);

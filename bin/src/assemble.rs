@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use api::context::{Context as Api, OwnService, Parts};
-use api::metrics::Metrics;
-use api::policy::EngineAccounts;
-use api::replica::{Broken, Replica};
-use api::server::{Lifecycle, Limits, Stage};
-use api::store::Ledger;
-use api::traces::{Tracer, export};
+use api::objects::store::Ledger;
+use api::state::policy::EngineAccounts;
+use api::state::replica::{Broken, Replica};
+use api::wire::metrics::Metrics;
+use api::wire::server::{Lifecycle, Limits, Stage};
+use api::wire::traces::{Tracer, export};
+use api::writes::context::{Context as Api, OwnService, Parts};
 use auth::authn::NameDomains;
 use engine::{Engine, Role};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -78,14 +78,14 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         replica.serve(handler.shared_types());
     }
 
-    api::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
+    api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
-    let tls =
-        api::server::server_config(credentials.serving.clone(), &config.tls).map_err(|why| anyhow!(why))?;
+    let tls = api::wire::server::server_config(credentials.serving.clone(), &config.tls)
+        .map_err(|why| anyhow!(why))?;
     tls.name_authorities(&credentials.client_cas);
     let limits =
         Limits { drain_timeout: config.request_timeout.max(config.watch_grace), ..Limits::default() };
-    let serving = tokio::spawn(api::server::serve(
+    let serving = tokio::spawn(api::wire::server::serve(
         listener,
         tls.clone(),
         handler.clone(),
@@ -103,10 +103,11 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         // What is read of etcd has this release's defaults.
         upgrade::bring_up(&config.data_dir, &handler).await?;
     }
-    let outcome = api::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
+    let outcome =
+        api::system::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
     lifecycle.advance(Stage::Bootstrapped);
     tracing::debug!(?outcome, "bootstrap");
-    let controllers = api::controllers::start(handler.clone(), &selection);
+    let controllers = api::system::controllers::start(handler.clone(), &selection);
     lifecycle.advance(Stage::Serving);
     notify::ready();
     let kubeconfig = credentials.kubeconfig.display();
@@ -127,7 +128,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
             let compacts = async {
                 match interval.is_zero() {
                     true => std::future::pending().await,
-                    false => api::replica::compaction::run(replica.clone(), interval).await,
+                    false => api::state::replica::compaction::run(replica.clone(), interval).await,
                 }
             };
             tokio::join!(compacts, replica.watch_health(timeout));
@@ -212,7 +213,7 @@ fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine>
     Ok(Engine::open(engine::Options {
         durability,
         history_retention: config.history_retention,
-        bloom_scheme: api::bloom::SCHEME,
+        bloom_scheme: api::types::bloom::SCHEME,
         role,
         ..engine::Options::new(dir)
     })?)
@@ -233,7 +234,7 @@ fn api_of(
     let client_cas = &credentials.client_cas;
     let (authenticator, bundles) =
         authentication::chain(&config.authentication, client_cas, config.naming, accounts, account_tokens)?;
-    let limits = api::context::Limits {
+    let limits = api::writes::context::Limits {
         request_timeout: config.request_timeout,
         min_request_timeout: config.min_request_timeout,
         livez_grace_period: config.livez_grace_period,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::policy::EngineAccounts;
+use api::state::policy::EngineAccounts;
 use auth::Authenticator;
 use auth::authn::bootstrap::BootstrapTokens;
 use auth::authn::jwt::Issuers;

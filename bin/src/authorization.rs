@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use api::policy::Nodes;
+use api::state::policy::Nodes;
 use auth::Authorizer;
 use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
@@ -230,9 +230,9 @@ fn policies(path: &Path) -> anyhow::Result<Policies> {
 /// A document of JSON or YAML.
 fn value(bytes: &[u8]) -> Result<serde_json::Value, String> {
     let broken = |_| "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned();
-    let document = api::codec::yaml::parse(bytes).map_err(|_| broken(()))?;
+    let document = api::wire::codec::yaml::parse(bytes).map_err(|_| broken(()))?;
     let mut json = Vec::new();
-    api::json::write(&document.value, &mut json);
+    api::values::json::write(&document.value, &mut json);
     serde_json::from_slice(&json).map_err(|_| broken(()))
 }
 
@@ -244,7 +244,8 @@ fn contents(bytes: &[u8], naming: Profile) -> Result<Vec<AuthorizerSettings>, St
 
 fn of_file(settings: &[AuthorizerSettings], naming: Profile) -> anyhow::Result<Vec<Part>> {
     let modes = Mode::ALL.map(Mode::name);
-    config::validate(settings, &modes, api::validation::names::subdomain).map_err(|why| anyhow!(why))?;
+    config::validate(settings, &modes, api::objects::validation::names::subdomain)
+        .map_err(|why| anyhow!(why))?;
     let part = |AuthorizerSettings { kind, webhook, .. }: &AuthorizerSettings| -> anyhow::Result<Part> {
         let mode = Mode::of(kind).unwrap_or(Mode::AlwaysDeny);
         Ok(match (mode, webhook) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use api::outgoing::{self, Opened};
+use api::wire::outgoing::{self, Opened};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, Uri};
 use http_body_util::{BodyExt, Full};

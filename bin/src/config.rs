@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use api::admission;
-use api::allocation::Ranges;
-use api::context::OwnService;
-use api::controllers::Selection;
-use api::enablement::Enablement;
-use api::features::Features;
-use api::metrics::allowed::Allowed;
-use api::outgoing::Identities;
-use api::schema::registry::Registry;
-use api::server::{ServingCertificate, TlsSettings};
-use api::version::Releases;
+use api::state::allocation::Ranges;
+use api::system::controllers::Selection;
+use api::types::enablement::Enablement;
+use api::types::features::Features;
+use api::types::schema::registry::Registry;
+use api::types::version::Releases;
+use api::wire::metrics::allowed::Allowed;
+use api::wire::outgoing::Identities;
+use api::wire::server::{ServingCertificate, TlsSettings};
+use api::writes::admission;
+use api::writes::context::OwnService;
 use auth::authn::webhook::Reviewer;
 
 use crate::audit::AuditConfig;
@@ -81,9 +81,9 @@ pub struct Config {
     /// How extension servers know this one.
     pub extensions: ExtensionConfig,
     /// What is done to requests before anything is known of them but their head.
-    pub edge: api::edge::Settings,
+    pub edge: api::state::edge::Settings,
     /// How nodes, pods and services are reached.
-    pub nodes: api::connect::Nodes,
+    pub nodes: api::state::connect::Nodes,
     /// Families of metrics that are not shown.
     pub disabled_metrics: BTreeSet<String>,
     /// Labels of metrics that have some values alone.
@@ -93,7 +93,7 @@ pub struct Config {
     /// The flags as they were given, for people who ask the server.
     pub flags: Vec<(String, String)>,
     /// How many requests run at once.
-    pub fairness: api::fairness::Settings,
+    pub fairness: api::state::fairness::Settings,
     /// The etcd that objects are kept in, if they are.
     pub etcd: Option<EtcdConfig>,
     /// When writes are acknowledged.
@@ -337,8 +337,8 @@ pub const PROFILE_FILE: &str = "profile";
 /// Refuses a store of another naming profile: its keys and objects contain other names.
 /// Metrics stay hidden for one release before they go, so only those of the previous one can be asked for.
 fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
-    let minor: u32 = api::version::MINOR.parse()?;
-    let previous = format!("{}.{}", api::version::MAJOR, minor - 1);
+    let minor: u32 = api::types::version::MINOR.parse()?;
+    let previous = format!("{}.{}", api::types::version::MAJOR, minor - 1);
     match version {
         Some(version) if !version.is_empty() && version != previous => bail!(
             "metrics.showHiddenMetricsForVersion: Invalid value: {}: must be omitted or have the value '{previous}'; only \
@@ -397,7 +397,7 @@ mod tests {
         fs::write(dir.join("admission"), admission.replace("PATH", "text")).unwrap();
         fs::write(dir.join("no-file"), admission.replace("PATH", "none")).unwrap();
         fs::create_dir(dir.join("store")).unwrap();
-        remember_profile(&dir.join("store"), &api::naming::CLUSTER).unwrap();
+        remember_profile(&dir.join("store"), &api::values::naming::CLUSTER).unwrap();
         let missing = "No such file or directory (os error 2)";
         for (arguments, want) in [
             ("--data-dir=DIR/new", Ok(())),

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::Context;
-use api::allocation::Network;
-use api::metrics::Metrics;
-use api::server::ServingCertificate;
+use api::state::allocation::Network;
+use api::wire::metrics::Metrics;
+use api::wire::server::ServingCertificate;
 
 use crate::config::Config;
 use crate::kubeconfig::Connection;

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use ::etcd::{Client, Config as ClientConfig, Endpoint, Tls};
 use anyhow::{Context, anyhow, bail};
-use api::allocation::Ports;
-use api::naming::Naming;
-use api::replica::{Continuation, Replica};
+use api::state::allocation::Ports;
+use api::state::replica::{Continuation, Replica};
+use api::values::naming::Naming;
 use engine::Engine;
 
 use crate::config::read;

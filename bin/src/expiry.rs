@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use api::metrics::Metrics;
+use api::wire::metrics::Metrics;
 use auth::authn::certificate_authority::end_of;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use api::extension::Settings;
-use api::server::ServingCertificate;
+use api::state::extension::Settings;
+use api::wire::server::ServingCertificate;
 
 use crate::authentication::AuthenticationConfig;
 use crate::config::read;

@@ -26,9 +26,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use api::allocation::{Network, Ports, Ranges};
-use api::controllers::Selection;
-use api::naming::{self, Naming};
+use api::state::allocation::{Network, Ports, Ranges};
+use api::system::controllers::Selection;
+use api::values::naming::{self, Naming};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 

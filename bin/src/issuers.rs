@@ -102,9 +102,9 @@ fn read(path: &Path, naming: Profile) -> anyhow::Result<Contents> {
 }
 
 fn contents(bytes: &[u8], naming: Profile) -> anyhow::Result<Contents> {
-    let document = api::codec::yaml::parse(bytes)?;
+    let document = api::wire::codec::yaml::parse(bytes)?;
     let mut json = Vec::new();
-    api::json::write(&document.value, &mut json);
+    api::values::json::write(&document.value, &mut json);
     let value = serde_json::from_slice(&json)?;
     let group = naming.group("apiserver.config", true);
     file::read(&String::from_utf8_lossy(bytes), &value, &group).map_err(|why| anyhow!(why))

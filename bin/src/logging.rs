@@ -14,7 +14,7 @@ use std::panic::PanicHookInfo;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use api::metrics::Metrics;
+use api::wire::metrics::Metrics;
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;

@@ -38,8 +38,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Context;
-use api::metrics::{self, Metrics};
-use api::version::Build;
+use api::types::version::Build;
+use api::wire::metrics::{self, Metrics};
 
 use crate::config::Config;
 use crate::flags::{Invocation, Stop};
@@ -69,7 +69,7 @@ fn main() -> ExitCode {
             refuse(&one_line(&error));
             ExitCode::from(255)
         }
-        Err(error) if naming == &api::naming::KUBERNETES => fail(&one_line(&error)),
+        Err(error) if naming == &api::values::naming::KUBERNETES => fail(&one_line(&error)),
         Err(error) => refuse(&one_line(&error)),
     }
 }
@@ -79,9 +79,9 @@ const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE"
 
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Set here alone.
-    let _ = api::version::BUILD.set(BUILD);
+    let _ = api::types::version::BUILD.set(BUILD);
     let config = Config { flags: shown, ..Config::from_flags(flags)? };
-    let _ = api::version::RELEASES.set(config.releases);
+    let _ = api::types::version::RELEASES.set(config.releases);
     let disabled = config.disabled_metrics.clone();
     let allowed = config.allowed_labels.clone();
     let metrics = Arc::new(Metrics::new(metrics::Settings { disabled, allowed, usage: process::usage }));

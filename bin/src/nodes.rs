@@ -1,7 +1,7 @@
 //! How nodes are reached, from the flags.
 
 use anyhow::{anyhow, bail};
-use api::connect::{Nodes, Settings};
+use api::state::connect::{Nodes, Settings};
 
 use crate::config::read;
 use crate::flags::NodeFlags;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use api::metrics::Usage;
+use api::wire::metrics::Usage;
 
 /// What this process uses; `None` where there is no `/proc`.
 pub fn usage() -> Option<Usage> {

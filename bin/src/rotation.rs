@@ -11,8 +11,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::context::Context as Api;
-use api::server::Tls;
+use api::wire::server::Tls;
+use api::writes::context::Context as Api;
 use auth::authn::x509::{CaBundle, ClientCertificates};
 
 use crate::authentication::Bundles;

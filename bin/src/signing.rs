@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::certificates::{AuthoritySource, Certificates};
+use api::state::certificates::{AuthoritySource, Certificates};
 use auth::authn::certificate_authority::Authority;
 
 use crate::files;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context;
-use api::policy::EngineAccounts;
-use api::tokens::{IssuerDocuments, Tokens};
+use api::state::policy::EngineAccounts;
+use api::state::tokens::{IssuerDocuments, Tokens};
 use auth::authn::service_account::{ServiceAccountTokens, TokenIssuer};
 use auth::authn::{NameDomains, SigningKey, VerificationKey};
 use parking_lot::RwLock;

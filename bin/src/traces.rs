@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use anyhow::{anyhow, bail};
-use api::codec::yaml;
-use api::json::Value;
-use api::naming::Naming;
+use api::values::json::Value;
+use api::values::naming::Naming;
+use api::wire::codec::yaml;
 
 use crate::issuers::opening;
 
@@ -102,7 +102,7 @@ mod tests {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: TracingConfiguration\n";
         let config = |text: &str| {
             let text = text.replace("HEAD ", head);
-            TracingConfig::parse(text.as_bytes(), &api::naming::KUBERNETES)
+            TracingConfig::parse(text.as_bytes(), &api::values::naming::KUBERNETES)
                 .map(|config| format!("{} {}", config.endpoint, config.per_million))
                 .map_err(|error| error.to_string())
         };

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use anyhow::Context;
-use api::backfill;
-use api::context::Context as Api;
+use api::writes::backfill;
+use api::writes::context::Context as Api;
 
 use crate::files;
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use api::json::Value;
-use api::outgoing::{self, Failure, Identities};
+use api::values::json::Value;
+use api::wire::outgoing::{self, Failure, Identities};
 use auth::authn::jwt::{FetchError, Fetched};
 use auth::authn::webhook::{Reviewer, WebhookTokens};
 use bytes::Bytes;
@@ -159,7 +159,7 @@ fn loaded(path: &Path) -> anyhow::Result<Value> {
         let why = opening(path, &error).to_string();
         anyhow!(why.replacen("open ", "stat ", 1))
     })?;
-    let document = api::codec::yaml::parse(&text).map_err(|error| {
+    let document = api::wire::codec::yaml::parse(&text).map_err(|error| {
         // A text that only opens lists and maps.
         let is_open = text.iter().all(|byte| b"{[ \n".contains(byte));
         let why = match is_open {

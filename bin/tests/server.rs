@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::server::{
+use api::wire::server::{
     BODY_BYTES_MAX, Body, BodyError, ConnectionInfo, Drained, Handler, Limits, Request, Response, Shutdown,
     TlsSettings, read_body, serve, server_config,
 };
@@ -120,7 +120,8 @@ fn self_signed(name: &str) -> (CertificateDer<'static>, PrivateKeyDer<'static>, 
 
 async fn start(limits: Limits) -> Server {
     let (root, _, chain, key) = self_signed("localhost");
-    let certificate = api::server::ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
+    let certificate =
+        api::wire::server::ServingCertificate::from_pem(chain.as_bytes(), key.as_bytes()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let shutdown = Shutdown::standalone();

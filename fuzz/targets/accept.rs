@@ -1,9 +1,9 @@
 //! Content negotiation: every header has an answer.
 
-use api::naming::{CLUSTER, KUBERNETES};
-use api::negotiate::{Encoding, Formats, Objects, Offer, Transform, content_type};
-use api::patch::PatchKind;
-use api::query::Query;
+use api::objects::patch::PatchKind;
+use api::values::naming::{CLUSTER, KUBERNETES};
+use api::values::query::Query;
+use api::wire::negotiate::{Encoding, Formats, Objects, Offer, Transform, content_type};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 

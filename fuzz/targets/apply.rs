@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use api::apply::{ApplyError, Managed, Reset, Versions, Writer, apply as apply_configuration};
-use api::field::FieldSet;
-use api::json::{Object, Value, parse};
-use api::naming::CLUSTER;
-use api::schema::conform::conform;
-use api::schema::registry::{Registry, Resource};
-use api::strategy::Endpoint;
+use api::objects::apply::{ApplyError, Managed, Reset, Versions, Writer, apply as apply_configuration};
+use api::objects::strategy::Endpoint;
+use api::types::schema::conform::conform;
+use api::types::schema::registry::{Registry, Resource};
+use api::values::field::FieldSet;
+use api::values::json::{Object, Value, parse};
+use api::values::naming::CLUSTER;
 
 use super::{check_refusal, schema, text};
 use crate::document;

@@ -1,10 +1,10 @@
 //! Selector attributes: any bytes can be read, and encoded attributes match as the object does.
 
-use api::attributes::{Attributes, Selection, encode, select};
-use api::json::{Object, Value};
-use api::schema::decode::decode;
-use api::schema::table::ResourceTable;
-use api::selector::field::slots;
+use api::types::attributes::{Attributes, Selection, encode, select};
+use api::types::schema::decode::decode;
+use api::types::schema::table::ResourceTable;
+use api::types::selector::field::slots;
+use api::values::json::{Object, Value};
 
 use super::selectors::some_resource;
 use crate::document;

@@ -1,7 +1,7 @@
 //! Continue tokens: a decoded token is inside the collection, and encodes to the same.
 
-use api::schema::scalars::bytes;
-use api::verbs::continue_token::ContinueToken;
+use api::requests::verbs::continue_token::ContinueToken;
+use api::types::schema::scalars::bytes;
 
 use super::check_refusal;
 

@@ -22,8 +22,8 @@ pub mod table;
 pub mod validation;
 pub mod writes;
 
-use api::json::{Value, write};
-use api::status::Status;
+use api::values::json::{Value, write};
+use api::values::status::Status;
 
 /// `value` as compact JSON.
 fn text(value: &Value) -> Vec<u8> {
@@ -37,5 +37,5 @@ fn check_refusal(status: &Status, codes: &[u16]) {
     assert!(codes.contains(&status.code.as_u16()), "{} {}", status.code, status.message);
     assert!(!status.message.is_empty());
     let body = text(&status.to_value());
-    assert!(api::json::parse(&body).is_ok(), "{}", String::from_utf8_lossy(&body));
+    assert!(api::values::json::parse(&body).is_ok(), "{}", String::from_utf8_lossy(&body));
 }

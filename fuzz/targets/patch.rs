@@ -1,12 +1,12 @@
 //! Patches on real types: no panic, results that can be stored, and limits on the size of results.
 
-use api::json::{Key, Object, Value, parse};
-use api::naming::CLUSTER;
-use api::patch::{PatchKind, apply, go_print, undecodable};
-use api::schema::builtin;
-use api::schema::conform::conform;
-use api::schema::decode::decode;
-use api::schema::table::{Message, Ref};
+use api::objects::patch::{PatchKind, apply, go_print, undecodable};
+use api::types::schema::builtin;
+use api::types::schema::conform::conform;
+use api::types::schema::decode::decode;
+use api::types::schema::table::{Message, Ref};
+use api::values::json::{Key, Object, Value, parse};
+use api::values::naming::CLUSTER;
 
 use super::patch_model::{COPIED_BYTES_MAX, carried_out};
 use super::{check_refusal, schema, text};

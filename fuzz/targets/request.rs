@@ -1,11 +1,11 @@
 //! URLs: query strings and paths.
 
-use api::attributes::Selection;
-use api::naming::CLUSTER;
-use api::options::{DeleteOptions, ListOptions, version_number};
-use api::query::{Query, WriteOptions};
-use api::request::{RequestInfo, Verb, is_path_segment};
-use api::selector::{FieldTerms, LabelSelector};
+use api::types::attributes::Selection;
+use api::types::options::{DeleteOptions, ListOptions, version_number};
+use api::types::selector::{FieldTerms, LabelSelector};
+use api::values::naming::CLUSTER;
+use api::values::query::{Query, WriteOptions};
+use api::wire::request::{RequestInfo, Verb, is_path_segment};
 use http::Method;
 
 use super::check_refusal;
@@ -60,7 +60,8 @@ pub fn query(data: &[u8]) {
         }
     }
     let of_query = DeleteOptions::from_query(&query, &meta_group);
-    let of_body = api::json::parse(data).ok().map(|value| DeleteOptions::from_value(&value, &meta_group));
+    let of_body =
+        api::values::json::parse(data).ok().map(|value| DeleteOptions::from_value(&value, &meta_group));
     for read in [Some(of_query), of_body].into_iter().flatten() {
         match read {
             Ok(options) => assert!(options.grace_period_seconds.is_none_or(|seconds| seconds >= 0)),

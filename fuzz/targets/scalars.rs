@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use api::schema::scalars::quantity::Quantity;
-use api::schema::scalars::{bytes, duration, quantity, time};
+use api::types::schema::scalars::quantity::Quantity;
+use api::types::schema::scalars::{bytes, duration, quantity, time};
 
 /// The text as each of the scalars; a line end separates two quantities that are added and compared.
 pub fn scalars(data: &[u8]) {

@@ -1,12 +1,12 @@
 //! Objects by schema: decoding, conforming and encoding agree, and the canonical form is a fixed point.
 
-use api::json::{Object, Value};
-use api::naming::CLUSTER;
-use api::schema::builtin;
-use api::schema::conform::conform;
-use api::schema::decode::decode;
-use api::schema::encode::{encode, encode_stamped, prefix_len};
-use api::schema::table::{Message, Ref};
+use api::types::schema::builtin;
+use api::types::schema::conform::conform;
+use api::types::schema::decode::decode;
+use api::types::schema::encode::{encode, encode_stamped, prefix_len};
+use api::types::schema::table::{Message, Ref};
+use api::values::json::{Object, Value};
+use api::values::naming::CLUSTER;
 
 use crate::document;
 use crate::input::Input;
@@ -38,7 +38,7 @@ pub(super) fn some_message(input: &mut Input) -> Ref<Message> {
 
 fn check(message: &Message, text: &[u8]) {
     let by_text = decode(message, text);
-    if let Ok(tree) = api::json::parse(text) {
+    if let Ok(tree) = api::values::json::parse(text) {
         // The tree has no duplicate members and keeps the last of them, so only the object is compared.
         let by_tree = conform(message, tree);
         match (&by_text, &by_tree) {

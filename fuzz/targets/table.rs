@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
-use api::json::{Value, parse};
-use api::naming::CLUSTER;
-use api::schema::decode::decode;
-use api::schema::encode::encode;
-use api::table::{Headers, IncludeObject, ListMeta, MetaVersion, PrinterColumn, TableFormat, metadata_range};
+use api::types::schema::decode::decode;
+use api::types::schema::encode::encode;
+use api::types::table::{
+    Headers, IncludeObject, ListMeta, MetaVersion, PrinterColumn, TableFormat, metadata_range,
+};
+use api::values::json::{Value, parse};
+use api::values::naming::CLUSTER;
 use jiff::Timestamp;
 
 use super::selectors::some_resource;
@@ -98,5 +100,5 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
 
 /// Whether an object has a member twice, so that readers disagree. No stored object has.
 fn repeats(stored: &[u8]) -> bool {
-    api::json::parse_reporting_duplicates(stored).is_ok_and(|(_, duplicates)| !duplicates.is_empty())
+    api::values::json::parse_reporting_duplicates(stored).is_ok_and(|(_, duplicates)| !duplicates.is_empty())
 }

@@ -6,17 +6,17 @@
 
 use std::sync::LazyLock;
 
-use api::apply::Managed;
-use api::field::{Element, Scalar};
-use api::json::{Object, Value, parse};
-use api::naming::KUBERNETES;
-use api::patch::PatchKind;
-use api::schema::conform::conform;
-use api::schema::decode::decode;
-use api::schema::defaults;
-use api::schema::registry::Resource;
-use api::schema::table::Message;
-use api::validation;
+use api::objects::apply::Managed;
+use api::objects::patch::PatchKind;
+use api::objects::validation;
+use api::types::schema::conform::conform;
+use api::types::schema::decode::decode;
+use api::types::schema::defaults;
+use api::types::schema::registry::Resource;
+use api::types::schema::table::Message;
+use api::values::field::{Element, Scalar};
+use api::values::json::{Object, Value, parse};
+use api::values::naming::KUBERNETES;
 
 use super::{patch, schema, text};
 use crate::document;

@@ -5,19 +5,21 @@
 
 use std::path::Path;
 
-use api::custom::definition::rules::{MessageExpression, RuleCompiler, RuleError, StoredExpressions};
-use api::custom::field_path;
-use api::custom::resource;
-use api::custom::rules::escape::{escape, unescape};
-use api::custom::rules::value::{Place, object as value_of};
-use api::custom::rules::{Compiler, OBJECT_COST_MAX, Rules, Scope, Terms};
-use api::custom::schema::{Additional, Items, Rule, Schema};
-use api::naming::KUBERNETES;
-use api::schema::decode::decode;
-use api::schema::handle::Ref;
-use api::schema::make::ResourceMaker;
-use api::schema::registry::Registry;
-use api::schema::table::{Message, ResourceTable, Scope as ResourceScope};
+use api::objects::custom::definition::rules::{
+    MessageExpression, RuleCompiler, RuleError, StoredExpressions,
+};
+use api::objects::custom::field_path;
+use api::objects::custom::resource;
+use api::objects::custom::rules::escape::{escape, unescape};
+use api::objects::custom::rules::value::{Place, object as value_of};
+use api::objects::custom::rules::{Compiler, OBJECT_COST_MAX, Rules, Scope, Terms};
+use api::objects::custom::schema::{Additional, Items, Rule, Schema};
+use api::types::schema::decode::decode;
+use api::types::schema::handle::Ref;
+use api::types::schema::make::ResourceMaker;
+use api::types::schema::registry::Registry;
+use api::types::schema::table::{Message, ResourceTable, Scope as ResourceScope};
+use api::values::naming::KUBERNETES;
 use cel::cost::estimate;
 use cel::evaluation::{Limits, Program};
 use serde_json::{Value as Json, json};
@@ -179,7 +181,7 @@ impl Fixture {
             Ok(decoded) => decoded.object,
             Err(error) => return Some(vec![error.to_string()]),
         };
-        let errors = api::validation::create(&resource.table, &KUBERNETES, &decoded);
+        let errors = api::objects::validation::create(&resource.table, &KUBERNETES, &decoded);
         Some(errors.iter().map(ToString::to_string).collect())
     }
 

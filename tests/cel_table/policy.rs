@@ -3,20 +3,20 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use api::admission::policy::condition::{Conditions, Match};
-use api::admission::policy::mutation::Mutation;
-use api::admission::policy::request::Request;
-use api::admission::policy::scope::{Inputs, Scope};
-use api::admission::policy::typecheck;
-use api::admission::policy::validation::{Decision, Published, Validation};
-use api::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use api::expression::policy::form::{self, Form};
-use api::expression::{Budget, Expression, Failure, evaluate};
-use api::json::{Object, Value as Tree, parse};
-use api::naming::KUBERNETES;
-use api::schema::conform::conform;
-use api::schema::decode::decode;
-use api::schema::registry::Registry;
+use api::objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use api::objects::expression::policy::form::{self, Form};
+use api::objects::expression::{Budget, Expression, Failure, evaluate};
+use api::types::schema::conform::conform;
+use api::types::schema::decode::decode;
+use api::types::schema::registry::Registry;
+use api::values::json::{Object, Value as Tree, parse};
+use api::values::naming::KUBERNETES;
+use api::writes::admission::policy::condition::{Conditions, Match};
+use api::writes::admission::policy::mutation::Mutation;
+use api::writes::admission::policy::request::Request;
+use api::writes::admission::policy::scope::{Inputs, Scope};
+use api::writes::admission::policy::typecheck;
+use api::writes::admission::policy::validation::{Decision, Published, Validation};
 use auth::User;
 use cel::environment::Origin;
 use cel::library::authorizer::{self, Authorizer};
@@ -225,7 +225,7 @@ impl Fixture {
         match mutation.apply(&scope, &open, message, &object.object, &mut budget) {
             Ok(object) => {
                 let mut text = Vec::new();
-                api::json::write(&object.into(), &mut text);
+                api::values::json::write(&object.into(), &mut text);
                 out["patched"] = serde_json::from_slice(&text).unwrap_or_default();
             }
             Err(why) => out["runtimeError"] = why.into(),
@@ -253,7 +253,7 @@ impl Fixture {
         {
             spec.insert("reinvocationPolicy", "Never".into());
         }
-        let errors = api::validation::create(&resource.table, &KUBERNETES, &object);
+        let errors = api::objects::validation::create(&resource.table, &KUBERNETES, &object);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         let mut out = json!({ "valid": errors.is_empty() });
         if !errors.is_empty() {
@@ -365,17 +365,18 @@ impl Authorizer for Rules {
 /// The selectors of a request, as the inputs describe them.
 fn selectors(asked: &authorizer::Resource) -> String {
     let none = || "<nil>".to_owned();
-    let (fields, fields_error) = match asked.field_selector.as_deref().map(api::selector::FieldTerms::parse) {
-        None => ("[]".to_owned(), none()),
-        Some(Ok(terms)) => {
-            let terms: Vec<String> =
-                terms.terms().iter().map(|term| format!("{{= {} {}}}", term.label, term.value)).collect();
-            (format!("[{}]", terms.join(" ")), none())
-        }
-        Some(Err(error)) => ("[]".to_owned(), error.message),
-    };
+    let (fields, fields_error) =
+        match asked.field_selector.as_deref().map(api::types::selector::FieldTerms::parse) {
+            None => ("[]".to_owned(), none()),
+            Some(Ok(terms)) => {
+                let terms: Vec<String> =
+                    terms.terms().iter().map(|term| format!("{{= {} {}}}", term.label, term.value)).collect();
+                (format!("[{}]", terms.join(" ")), none())
+            }
+            Some(Err(error)) => ("[]".to_owned(), error.message),
+        };
     let (labels, labels_error) =
-        match asked.label_selector.as_deref().map(api::selector::LabelSelector::parse) {
+        match asked.label_selector.as_deref().map(api::types::selector::LabelSelector::parse) {
             None => (String::new(), none()),
             Some(Ok(selector)) => (selector.to_string(), none()),
             Some(Err(error)) => (String::new(), error.message),

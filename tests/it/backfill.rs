@@ -53,7 +53,7 @@ async fn objects_of_an_older_release_get_the_defaults_of_this_one_once() {
     assert_eq!(server.terminate(), Some(0));
     let mark = server.data_dir().join("defaults");
     let written = std::fs::read_to_string(&mark).unwrap();
-    assert_eq!(written, format!("{:016x}\n", api::backfill::MARK));
+    assert_eq!(written, format!("{:016x}\n", api::writes::backfill::MARK));
 
     // The mark of another release.
     remove_default(server.data_dir()).await;

@@ -1,7 +1,7 @@
 //! CBOR behind its gate (docs/api/encodings.md#cbor): bodies, answers, lists and watches.
 
-use api::codec::cbor;
-use api::json::{self, Value as Tree};
+use api::values::json::{self, Value as Tree};
+use api::wire::codec::cbor;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tests::{Options, Reply, Server};

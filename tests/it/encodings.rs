@@ -1,8 +1,8 @@
 //! Every encoding and form of get, list and watch: which combinations exist, and that they agree
 //! (docs/api/watches.md#watch-transport, docs/api/encodings.md#accept, #tables, #cbor, #protobuf).
 
-use api::codec::yaml;
-use api::naming::KUBERNETES;
+use api::values::naming::KUBERNETES;
+use api::wire::codec::yaml;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use tests::{Client, Options, PATIENCE, Server};
@@ -28,12 +28,12 @@ fn document(media_type: &str, bytes: &[u8]) -> Value {
         JSON => serde_json::from_slice(bytes).unwrap(),
         YAML => {
             let mut text = Vec::new();
-            api::json::write(&yaml::parse(bytes).unwrap().value, &mut text);
+            api::values::json::write(&yaml::parse(bytes).unwrap().value, &mut text);
             serde_json::from_slice(&text).unwrap()
         }
         CBOR => cbor::read(bytes),
         PROTOBUF => {
-            let kind = api::codec::protobuf::envelope::Unknown::read(bytes).unwrap().kind.to_owned();
+            let kind = api::wire::codec::protobuf::envelope::Unknown::read(bytes).unwrap().kind.to_owned();
             let package = match kind.as_str() {
                 "Secret" | "SecretList" => "api.core.v1",
                 _ => "apimachinery.pkg.apis.meta.v1",
@@ -71,13 +71,13 @@ fn split(media_type: &str, bytes: &[u8]) -> Vec<Value> {
             }
         }
         "application/cbor-seq" => {
-            let prefix = api::codec::cbor::SELF_DESCRIBED;
+            let prefix = api::wire::codec::cbor::SELF_DESCRIBED;
             let starts: Vec<usize> =
                 (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&prefix)).collect();
             for (at, start) in starts.iter().enumerate() {
                 let end = starts.get(at + 1).copied().unwrap_or(bytes.len());
                 // The last one may be incomplete.
-                if api::codec::cbor::parse(&bytes[*start..end]).is_ok() {
+                if api::wire::codec::cbor::parse(&bytes[*start..end]).is_ok() {
                     events.push(cbor::read(&bytes[*start..end]));
                 }
             }

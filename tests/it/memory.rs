@@ -136,7 +136,7 @@ async fn answers_that_nobody_reads_are_bounded_together_and_others_are_served() 
             most = most.max(anonymous_bytes(server.pid()).saturating_sub(before));
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
-        let allowed = api::memory::ANSWERS_BYTES as u64 + SLACK_BYTES;
+        let allowed = api::values::memory::ANSWERS_BYTES as u64 + SLACK_BYTES;
         assert!(most < allowed, "{query} {accept}: {} KiB for what nobody reads", most / 1024);
         unread.shutdown().await;
     }
@@ -153,5 +153,5 @@ async fn content_that_becomes_much_of_little_is_refused() {
     let answer = server.client().open("POST", path, &headers, pod.as_bytes()).await;
     assert_eq!(answer.status(), 413);
     let added = anonymous_bytes(server.pid()).saturating_sub(before);
-    assert!(added < api::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
+    assert!(added < api::values::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
 }

@@ -1,12 +1,12 @@
 //! Protobuf bodies in both directions (docs/api/encodings.md#accept, #content-type, #protobuf), over the wire.
 
-use api::codec::protobuf::envelope::{self, Unknown};
-use api::codec::protobuf::{decode, encode};
-use api::json::{Object, Value as Tree};
-use api::naming::{CLUSTER, KUBERNETES, Naming};
-use api::schema::builtin;
-use api::schema::registry::Registry;
-use api::schema::table::Message;
+use api::types::schema::builtin;
+use api::types::schema::registry::Registry;
+use api::types::schema::table::Message;
+use api::values::json::{Object, Value as Tree};
+use api::values::naming::{CLUSTER, KUBERNETES, Naming};
+use api::wire::codec::protobuf::envelope::{self, Unknown};
+use api::wire::codec::protobuf::{decode, encode};
 use serde_json::{Value, json};
 use tests::server::Options;
 use tests::{Client, Reply, Server};
@@ -21,7 +21,7 @@ fn message(name: &str) -> &Message {
 /// The enveloped protobuf form of a JSON object.
 fn protobuf(name: &str, object: &Value) -> Vec<u8> {
     let text = object.to_string();
-    let tree = api::schema::decode::decode(message(name), text.as_bytes()).unwrap().object;
+    let tree = api::types::schema::decode::decode(message(name), text.as_bytes()).unwrap().object;
     let mut out = Vec::new();
     let word = |name: &str| object[name].as_str().unwrap_or_default();
     envelope::wrap(word("apiVersion"), word("kind"), &mut out, |out| encode(message(name), &tree, out))
@@ -36,7 +36,7 @@ pub fn read(naming: &'static Naming, name: &str, body: &[u8]) -> Value {
     let mut object: Object = decode(&Registry::new(naming), message, unknown.raw).unwrap();
     unknown.name(&mut object);
     let mut text = Vec::new();
-    api::schema::encode::encode(message, &object, &mut text);
+    api::types::schema::encode::encode(message, &object, &mut text);
     serde_json::from_slice(&text).unwrap()
 }
 
@@ -232,7 +232,7 @@ async fn watches_are_frames_of_protobuf() {
             let registry = Registry::new(&KUBERNETES);
             let event = decode(&registry, builtin::WATCH_EVENT, &frame).unwrap();
             let mut text = Vec::new();
-            api::json::write(&Tree::Object(event), &mut text);
+            api::values::json::write(&Tree::Object(event), &mut text);
             let event: Value = serde_json::from_slice(&text).unwrap();
             events.push(event);
         }

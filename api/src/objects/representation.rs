@@ -27,20 +27,20 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 
-use crate::convert;
-use crate::json::Object;
-use crate::memory::Account;
-use crate::metrics::Metrics;
-use crate::naming::Naming;
-use crate::negotiate::{self, Output, Transform};
-use crate::query::Query;
-use crate::response::{Response, respond};
-use crate::schema::encode::{encode, prefix_len};
-use crate::schema::registry::Resource;
-use crate::schema::table::Message;
-use crate::status::{Reason, Status};
-use crate::store::decode_stored;
-use crate::table::IncludeObject;
+use crate::objects::store::decode_stored;
+use crate::types::convert;
+use crate::types::schema::encode::{encode, prefix_len};
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Message;
+use crate::types::table::IncludeObject;
+use crate::values::json::Object;
+use crate::values::memory::Account;
+use crate::values::naming::Naming;
+use crate::values::query::Query;
+use crate::values::status::{Reason, Status};
+use crate::wire::metrics::Metrics;
+use crate::wire::negotiate::{self, Output, Transform};
+use crate::wire::response::{Response, respond};
 
 use self::lengths::Lengths;
 

@@ -14,12 +14,12 @@ use engine::{
 
 use auth::Authorized;
 
-use crate::attributes::{self, Attributes, Selection};
-use crate::json::Object;
-use crate::schema::decode::{DecodeError, decode_beside, decode_own, decode_settled};
-use crate::schema::encode::encode_stamped;
-use crate::schema::registry::Resource;
-use crate::status::{Reason, Status};
+use crate::types::attributes::{self, Attributes, Selection};
+use crate::types::schema::decode::{DecodeError, decode_beside, decode_own, decode_settled};
+use crate::types::schema::encode::encode_stamped;
+use crate::types::schema::registry::Resource;
+use crate::values::json::Object;
+use crate::values::status::{Reason, Status};
 
 /// Who decides the writes of a server, and knows how new a state must be, where that is not its own engine. The engine follows
 /// then, and everything but these three is the same.

@@ -10,11 +10,11 @@ mod warnings;
 
 use auth::User;
 
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::object::{self, copy_path, meta, same_at, set_meta};
-use crate::schema::registry::Resource;
-use crate::validation;
+use crate::objects::validation;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::{self, copy_path, meta, same_at, set_meta};
 
 include!(concat!(env!("OUT_DIR"), "/strategies.rs"));
 

@@ -25,25 +25,25 @@ use http::header::{
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
-use crate::audit::{self, Arrival, Trail, answer};
-use crate::context::{Context, forbidden};
-use crate::fairness::{self, Permit, Work};
-use crate::impersonation;
-use crate::memory::Account;
-use crate::negotiate::{Offer, Output};
-use crate::query::Query;
-use crate::representation::answer::respond_status;
-use crate::request::{RequestError, RequestInfo, Verb};
-use crate::response::{Response, respond_text};
-use crate::routes::{self, Permitted};
-use crate::served::Served;
-use crate::server::upgrade::Switch;
-use crate::server::websocket::{self, Upgrade};
-use crate::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
-use crate::status::{Status, Subject};
-use crate::store;
-use crate::traces::{self, Parent, Trace};
-use crate::warning;
+use crate::objects::representation::answer::respond_status;
+use crate::objects::store;
+use crate::requests::routes::{self, Permitted};
+use crate::state::audit::{self, Arrival, Trail, answer};
+use crate::state::fairness::{self, Permit, Work};
+use crate::state::impersonation;
+use crate::types::served::Served;
+use crate::values::memory::Account;
+use crate::values::query::Query;
+use crate::values::status::{Status, Subject};
+use crate::values::warning;
+use crate::wire::negotiate::{Offer, Output};
+use crate::wire::request::{RequestError, RequestInfo, Verb};
+use crate::wire::response::{Response, respond_text};
+use crate::wire::server::upgrade::Switch;
+use crate::wire::server::websocket::{self, Upgrade};
+use crate::wire::server::{ConnectionInfo, Handler, InFlight, Incoming, Request, panic_response};
+use crate::wire::traces::{self, Parent, Trace};
+use crate::writes::context::{Context, forbidden};
 
 /// Names the request in logs and audit events.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -108,7 +108,9 @@ impl<'c> Exchange<'c> {
         }
         let audit_id = match head.headers.get(&AUDIT_ID) {
             Some(given) => given.clone(),
-            None => HeaderValue::from_str(&crate::names::uid()).unwrap_or(HeaderValue::from_static("")),
+            None => {
+                HeaderValue::from_str(&crate::values::names::uid()).unwrap_or(HeaderValue::from_static(""))
+            }
         };
         let query = Query::parse(head.uri.query().unwrap_or_default());
         // Errors are written in the form asked for where that is possible, and as indented JSON otherwise.
@@ -521,7 +523,7 @@ impl<'c> Exchange<'c> {
     /// The answer to a request of which an authorizer could not tell whether it may go on.
     fn undecided(&self, error: &str) -> Ended {
         let target = self.head.uri.path_and_query().map_or("/", |target| target.as_str());
-        let text = format!("Internal Server Error: {}: {error}\n", crate::field::go_quote(target));
+        let text = format!("Internal Server Error: {}: {error}\n", crate::values::field::go_quote(target));
         let mut response = respond_text(StatusCode::INTERNAL_SERVER_ERROR, text);
         response
             .headers_mut()
@@ -551,7 +553,7 @@ impl<'c> Exchange<'c> {
                 // What a proxy leads to has said it already.
                 response.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
             }
-            *response.body_mut() = crate::server::Body::empty();
+            *response.body_mut() = crate::wire::server::Body::empty();
         }
         match self.trail {
             Some(trail) => {

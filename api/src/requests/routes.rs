@@ -20,34 +20,34 @@ use http::header::WARNING;
 use http::request::Parts as Head;
 use http::{Method, StatusCode};
 
-use crate::audit::Trail;
-use crate::backup;
-use crate::compress;
-use crate::context::Context;
-use crate::conversion::Conversions;
-use crate::extension::{Extension, proxy};
-use crate::fairness;
-use crate::features::Feature;
-use crate::health;
-use crate::memory::{Account, Charge, Exhausted};
-use crate::metrics::requests::Labels;
-use crate::negotiate::{Objects, Offer, Output};
-use crate::query::Query;
-use crate::representation::answer::respond_status;
-use crate::request::{RequestInfo, Verb};
-use crate::response::{Response, respond_text};
-use crate::schema::registry::{Registry, Resource};
-use crate::scrape;
-use crate::served::Served;
-use crate::server::upgrade::{Switch, attach};
-use crate::server::websocket::Upgrade;
-use crate::server::{BODY_BYTES_MAX, BodyError, Incoming, read_charged};
-use crate::status::{Reason, Status, Subject};
-use crate::store;
-use crate::strategy::Endpoint;
-use crate::verbs::{self, Call, Wire};
-use crate::warning;
-use crate::zpages;
+use crate::objects::conversion::Conversions;
+use crate::objects::representation::answer::respond_status;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::requests::scrape;
+use crate::requests::verbs::{self, Call, Wire};
+use crate::state::audit::Trail;
+use crate::state::backup;
+use crate::state::extension::{Extension, proxy};
+use crate::state::fairness;
+use crate::state::health;
+use crate::state::zpages;
+use crate::types::features::Feature;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::served::Served;
+use crate::values::memory::{Account, Charge, Exhausted};
+use crate::values::query::Query;
+use crate::values::status::{Reason, Status, Subject};
+use crate::values::warning;
+use crate::wire::compress;
+use crate::wire::metrics::requests::Labels;
+use crate::wire::negotiate::{Objects, Offer, Output};
+use crate::wire::request::{RequestInfo, Verb};
+use crate::wire::response::{Response, respond_text};
+use crate::wire::server::upgrade::{Switch, attach};
+use crate::wire::server::websocket::Upgrade;
+use crate::wire::server::{BODY_BYTES_MAX, BodyError, Incoming, read_charged};
+use crate::writes::context::Context;
 
 /// What a permitted request brings to the stage that serves it.
 pub struct Permitted<'e> {
@@ -368,7 +368,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return answer;
     }
     let response = if path == "/version" || path == "/version/" {
-        Some(crate::version::respond(&head.headers)?.map(Into::into))
+        Some(crate::types::version::respond(&head.headers)?.map(Into::into))
     } else if let Some(response) = types.discovery().respond(path, &head.headers, pretty) {
         Some(response.map(Into::into))
     } else {

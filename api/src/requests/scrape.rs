@@ -6,15 +6,15 @@ use std::time::UNIX_EPOCH;
 use engine::{Engine, Stats};
 use http::{Method, StatusCode};
 
-use crate::fairness::Fairness;
-use crate::features::{Features, Stage};
-use crate::metrics::Metrics;
-use crate::metrics::family::{Definition, labels_text};
-use crate::metrics::page::{Kind, Page, Stability};
-use crate::response::{Response, respond, respond_text};
-use crate::schema::registry::Registry;
-use crate::store;
-use crate::version;
+use crate::objects::store;
+use crate::state::fairness::Fairness;
+use crate::types::features::{Features, Stage};
+use crate::types::schema::registry::Registry;
+use crate::types::version;
+use crate::wire::metrics::Metrics;
+use crate::wire::metrics::family::{Definition, labels_text};
+use crate::wire::metrics::page::{Kind, Page, Stability};
+use crate::wire::response::{Response, respond, respond_text};
 
 /// What a page shows beside what was counted.
 pub struct Sources<'s> {
@@ -213,7 +213,7 @@ fn families(page: &mut Page<'_>, metrics: &Metrics) {
 /// One number: its name, what it does, what it says, and how much.
 type Number = (&'static str, Kind, &'static str, u64);
 
-/// What somebody who keeps the only copy wants to draw or to be woken by.
+/// Numbers of the store that an operator draws or is alerted by.
 fn numbers_of_store(stats: &Stats, refuses: bool) -> [Number; 16] {
     let gauge = |name, help, value| (name, Kind::Gauge, help, value);
     let counter = |name, help, value| (name, Kind::Counter, help, value);
@@ -242,7 +242,7 @@ fn numbers_of_store(stats: &Stats, refuses: bool) -> [Number; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::{Settings, Usage};
+    use crate::wire::metrics::{Settings, Usage};
 
     #[test]
     fn numbers_of_the_store_are_told_once_and_say_what_counts() {

@@ -4,8 +4,8 @@
 //! what the client has ─► engine: Outgoing ─► one frame read, on a blocking thread ─► channel of one ─► connection
 //! ```
 //!
-//! The path is no resource: whoever may `post` to it gets everything there is, secrets included, so by default that is
-//! the administrator. A backup holds up nobody; it keeps the files it has not sent yet from being removed, so there
+//! The path is no resource: a user that may `post` to it gets everything there is, secrets included, so by default that is
+//! the administrator. A backup delays no other request; it keeps the files it has not sent yet from being removed, so there
 //! are few at a time, and a client that does not take what it asked for is left.
 
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Method};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::naming::Naming;
-use crate::response::Response;
-use crate::server::{Body, BodySender, Shutdown};
-use crate::status::{Details, Reason, Status};
+use crate::values::naming::Naming;
+use crate::values::status::{Details, Reason, Status};
+use crate::wire::response::Response;
+use crate::wire::server::{Body, BodySender, Shutdown};
 
 /// Where it is.
 pub const PATH: &str = "/backup";
@@ -28,10 +28,10 @@ pub const PATH: &str = "/backup";
 pub const NAMING: HeaderName = HeaderName::from_static("store-naming");
 
 /// Backups at one time. Each reads everything there is and keeps superseded files on the disk; a second one is for
-/// whoever comes while the first is stuck.
+/// a client that comes while the first is stuck.
 const BACKUPS_MAX: usize = 2;
 
-/// When somebody for whom there was no room may come again, in seconds.
+/// When a client for which there was no room may try again, in seconds.
 const RETRY_AFTER_S: u32 = 30;
 
 /// How long a client may take for one frame, of 256 KiB. It writes to a disk and syncs a segment at a time; one that
@@ -93,7 +93,7 @@ fn too_many() -> Status {
 }
 
 /// Sends all of it, and gives up where the client does not take it, or the server ends. What was not
-/// finished breaks off, so that nobody takes it for complete.
+/// finished breaks off, so that no client takes it for complete.
 async fn send(outgoing: Outgoing, sender: BodySender, shutdown: Shutdown, _permit: OwnedSemaphorePermit) {
     let revision = outgoing.revision().get();
     match stream(outgoing, sender, shutdown).await {

@@ -11,11 +11,11 @@ use http::header::{
 use http::request::Parts as Head;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Version};
 
-use crate::names;
-use crate::naming::Naming;
-use crate::response::{Response, respond_text};
-use crate::schema::pattern::Pattern;
-use crate::server::{Body, Retire, Stage};
+use crate::types::schema::pattern::Pattern;
+use crate::values::names;
+use crate::values::naming::Naming;
+use crate::wire::response::{Response, respond_text};
+use crate::wire::server::{Body, Retire, Stage};
 
 /// Paths that a leaving server still answers: who asks them wants to know about it.
 const ANSWERED_TO_THE_END: [&str; 4] = ["/readyz", "/livez", "/healthz", "/metrics"];
@@ -109,7 +109,7 @@ fn refusal() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
+    use crate::values::naming::KUBERNETES;
 
     fn head(method: &str, path: &str, headers: &[(&str, &str)]) -> Head {
         let mut request = http::Request::builder().method(method).uri(path).version(Version::HTTP_2);

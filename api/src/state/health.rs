@@ -10,12 +10,12 @@ use std::collections::BTreeSet;
 use engine::{Durability, Engine};
 use http::StatusCode;
 
-use crate::metrics::Metrics;
-use crate::naming::Naming;
-use crate::query::Query;
-use crate::response::{Response, respond_text};
-use crate::server::Stage;
-use crate::store::Ledger;
+use crate::objects::store::Ledger;
+use crate::values::naming::Naming;
+use crate::values::query::Query;
+use crate::wire::metrics::Metrics;
+use crate::wire::response::{Response, respond_text};
+use crate::wire::server::Stage;
 
 /// What the checks look at.
 pub struct Checked<'c> {
@@ -257,11 +257,11 @@ fn report(
         }
     }
     if is_relaxed {
-        // Not a failure, but nobody who looks should believe that acknowledged means on disk.
+        // Not a failure, but an operator should not believe that acknowledged means on disk.
         lines.push_str("[+]durability relaxed: a machine crash may lose the last acknowledged writes\n");
     }
     if !excluded.is_empty() {
-        let names: Vec<String> = excluded.iter().map(|name| crate::field::go_quote(name)).collect();
+        let names: Vec<String> = excluded.iter().map(|name| crate::values::field::go_quote(name)).collect();
         lines.push_str(&format!(
             "warn: some health checks cannot be excluded: no matches for {}\n",
             names.join(",")
@@ -276,7 +276,7 @@ fn report(
 pub fn paths(naming: &'static Naming) -> Vec<String> {
     let mut paths = vec!["/openapi/v2".to_owned(), "/openapi/v3".to_owned(), "/version".to_owned()];
     paths.push("/metrics".to_owned());
-    paths.push(crate::backup::PATH.to_owned());
+    paths.push(crate::state::backup::PATH.to_owned());
     for endpoint in ALL {
         let name = endpoint.name();
         paths.push(format!("/{name}"));
@@ -288,7 +288,7 @@ pub fn paths(naming: &'static Naming) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::{CLUSTER, KUBERNETES};
+    use crate::values::naming::{CLUSTER, KUBERNETES};
 
     #[test]
     fn steps_of_the_start_fail_until_they_are_done_or_the_grace_is_over() {

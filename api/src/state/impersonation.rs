@@ -8,7 +8,7 @@ use auth::go::Quoted;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use crate::status::Status;
+use crate::values::status::Status;
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");

@@ -11,14 +11,14 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use parking_lot::RwLock;
 use serde_json::json;
 
-use crate::response::{Response, respond};
-use crate::status::Status;
+use crate::values::status::Status;
+use crate::wire::response::{Response, respond};
 
 /// How tokens are made here.
 pub struct Tokens {
     /// Signs them.
     pub issuer: TokenIssuer,
-    /// Whom they are for unless somebody else is named: this server.
+    /// Their audience unless the request names another: this server.
     pub audiences: Vec<String>,
     /// Longest a token may last.
     pub lifetime_max: Option<Duration>,

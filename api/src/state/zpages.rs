@@ -7,11 +7,11 @@ use std::time::Duration;
 use http::header::ACCEPT;
 use http::{HeaderMap, StatusCode};
 
-use crate::features::{Feature, Features};
-use crate::names;
-use crate::naming::Naming;
-use crate::response::{Response, respond_text};
-use crate::version::{self, Releases};
+use crate::types::features::{Feature, Features};
+use crate::types::version::{self, Releases};
+use crate::values::names;
+use crate::values::naming::Naming;
+use crate::wire::response::{Response, respond_text};
 
 const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees \
                        and is for debugging purposes only.";
@@ -52,9 +52,9 @@ pub fn respond(sources: &Sources<'_>, path: &str, headers: &HeaderMap) -> Option
 fn status(age: Duration) -> Vec<(String, String)> {
     let Releases { emulated, .. } = version::RELEASES.get().copied().unwrap_or_default();
     let seconds = age.as_secs();
-    let began = crate::clock::now_seconds() - i64::try_from(seconds).unwrap_or(0);
+    let began = crate::values::clock::now_seconds() - i64::try_from(seconds).unwrap_or(0);
     [
-        ("Started", crate::clock::format_seconds(began)),
+        ("Started", crate::values::clock::format_seconds(began)),
         ("Up", format!("{} hr {:02} min {:02} sec", seconds / 3600, seconds / 60 % 60, seconds % 60)),
         ("Binary version", version::git_version().to_owned()),
         ("Emulation version", format!("{}.{emulated}", version::MAJOR)),
@@ -80,7 +80,7 @@ fn accepts_text(headers: &HeaderMap) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn pages_are_text_that_a_gate_may_close() {

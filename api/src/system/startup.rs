@@ -6,11 +6,11 @@
 //!
 //! Each step leaves alone what is as it should be, so that running it at every start costs reads only.
 
-use crate::bootstrap::{self, Outcome};
-use crate::context::Context;
-use crate::controllers;
-use crate::loopback::Loopback;
-use crate::status::Status;
+use crate::system::controllers;
+use crate::values::status::Status;
+use crate::writes::bootstrap::{self, Outcome};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Serves the custom types that were established before. Call it before the first request; costs reading their
 /// definitions.

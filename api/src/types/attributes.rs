@@ -18,11 +18,11 @@
 
 use std::borrow::Cow;
 
-use crate::json::{Object, Value, write};
-use crate::schema::table::{ResourceTable, Selectable};
-use crate::selector::field::{FieldSelector, slots};
-use crate::selector::label::LabelSelector;
-use crate::status::Status;
+use crate::types::schema::table::{ResourceTable, Selectable};
+use crate::types::selector::field::{FieldSelector, slots};
+use crate::types::selector::label::LabelSelector;
+use crate::values::json::{Object, Value, write};
+use crate::values::status::Status;
 
 const VERSION: u8 = 1;
 const HAS_FINALIZERS: u8 = 1;

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use super::*;
-use crate::schema::make;
 use crate::testing::{Random, object};
+use crate::types::schema::make;
 
 fn resource(selectable: &[Selectable]) -> ResourceTable {
     ResourceTable { selectable: selectable.to_vec().into(), ..make::nothing("things", "Thing") }

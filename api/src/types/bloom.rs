@@ -16,8 +16,8 @@
 
 use engine::{BloomFilter, BloomQuery, BloomScheme};
 
-use crate::attributes::{Attributes, Selection};
-use crate::selector::label::{Operator, Requirement};
+use crate::types::attributes::{Attributes, Selection};
+use crate::types::selector::label::{Operator, Requirement};
 
 /// Version of the filters that [`filter`] computes.
 const KIND: u32 = 1;

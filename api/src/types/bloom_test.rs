@@ -6,12 +6,12 @@ use bytes::Bytes;
 use engine::{Change, Engine, Expected, KeyRange, Options, Payload, Revision, Snapshot, Write};
 
 use super::*;
-use crate::attributes;
-use crate::json::Object;
-use crate::naming::KUBERNETES;
-use crate::schema::registry::{Registry, Resource};
-use crate::store;
+use crate::objects::store;
 use crate::testing::{Random, object};
+use crate::types::attributes;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::values::json::Object;
+use crate::values::naming::KUBERNETES;
 
 const KEYS: [&str; 5] = ["app", "tier", "example.com/role", "slot", "x"];
 const VALUES: [&str; 6] = ["web", "db", "", "1", "22", "a-longer-value.of_some-kind"];
@@ -75,7 +75,7 @@ impl Drop for Cluster {
 
 impl Cluster {
     fn new(seed: u64) -> Cluster {
-        let directory = std::env::temp_dir().join(format!("filter-{}", crate::names::uid()));
+        let directory = std::env::temp_dir().join(format!("filter-{}", crate::values::names::uid()));
         Cluster { directory, registry: Registry::new(&KUBERNETES), random: Random(seed) }
     }
 

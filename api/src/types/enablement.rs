@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::schema::registry::Registry;
+use crate::types::schema::registry::Registry;
 
 /// Whether a wish is about a version.
 type IsMeant = fn(&str) -> bool;
@@ -159,7 +159,7 @@ fn not_boolean(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
+    use crate::values::naming::KUBERNETES;
 
     /// Whether types are served under a wish.
     fn served(wishes: &str, types: &[(&str, &str, &str)]) -> Result<Vec<bool>, String> {

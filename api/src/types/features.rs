@@ -11,7 +11,7 @@ mod upstream;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::version::Releases;
+use crate::types::version::Releases;
 
 /// A gate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,10 +1,10 @@
 //! The typed options of list, watch and delete (docs/api/paths-and-verbs.md#options, docs/api/lists.md#list-options).
 
-use crate::attributes::Selection;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::query::{Query, check_dry_run, invalid_options};
-use crate::status::{Reason, Status};
+use crate::types::attributes::Selection;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::query::{Query, check_dry_run, invalid_options};
+use crate::values::status::{Reason, Status};
 use engine::Revision;
 
 /// How a list treats its resourceVersion.
@@ -144,7 +144,7 @@ fn parse_version(text: &str) -> Result<Revision, String> {
         return Ok(Revision::ZERO);
     }
     decimal(text).map(Revision::new).ok_or_else(|| {
-        let quoted = crate::field::go_quote(text);
+        let quoted = crate::values::field::go_quote(text);
         let why = match text.bytes().all(|byte| byte.is_ascii_digit()) {
             true => "value out of range",
             false => "invalid syntax",

@@ -18,9 +18,9 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::discovery::{Discovery, Foreign};
-use crate::openapi::OpenApi;
-use crate::schema::registry::{Registry, Resource};
+use crate::types::discovery::{Discovery, Foreign};
+use crate::types::openapi::OpenApi;
+use crate::types::schema::registry::{Registry, Resource};
 
 /// The types that are served at one time, with their documents.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use http::header::ACCEPT;
 use http::{HeaderMap, Response, StatusCode};
 
-use crate::discovery::{json_response, not_acceptable};
-use crate::json::{Object, Value};
-use crate::status::Status;
+use crate::types::discovery::{json_response, not_acceptable};
+use crate::values::json::{Object, Value};
+use crate::values::status::Status;
 
 /// Major number of the API release that this server implements.
 pub const MAJOR: &str = "1";
@@ -149,7 +149,7 @@ pub fn document() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use crate::values::json;
 
     #[test]
     fn the_document_is_json_or_nothing() {

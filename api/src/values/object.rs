@@ -1,6 +1,6 @@
 //! Access to the parts of an object that every kind has, and to dotted paths in the rest.
 
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// The member of `metadata` as text; empty when absent.
 pub fn meta<'o>(object: &'o Object, name: &str) -> &'o str {

@@ -1,6 +1,6 @@
 //! The quality of service class of a pod.
 
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// Quality of service of a pod, from its requests and limits as a whole where it has any, else from those of its
 /// containers.
@@ -50,7 +50,7 @@ fn is_zero(quantity: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
+    use crate::values::json::parse;
 
     #[test]
     fn quality_of_service_follows_requests_and_limits() {

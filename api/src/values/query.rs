@@ -5,9 +5,9 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::field::{FieldError, go_quote};
-use crate::json::Value;
-use crate::status::{Status, Subject};
+use crate::values::field::{FieldError, go_quote};
+use crate::values::json::Value;
+use crate::values::status::{Status, Subject};
 
 /// Longest field manager accepted, in bytes (docs/api/paths-and-verbs.md#options).
 pub const FIELD_MANAGER_MAX: usize = 128;

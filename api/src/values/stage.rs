@@ -1,6 +1,6 @@
 //! The stages of the write path, by name, and in tests a trace of those that a write passed.
 //!
-//! The path itself is in [`crate::write`]; admission, below it, notes its own two stages.
+//! The path itself is in [`crate::writes::write`]; admission, below it, notes its own two stages.
 
 /// The stages of the write path that a caller can leave out, in the order in which a write passes them.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

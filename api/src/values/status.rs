@@ -8,9 +8,9 @@ use std::fmt::Write;
 
 use http::StatusCode;
 
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::memory::{Exhausted, RETRY_AFTER_S};
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::memory::{Exhausted, RETRY_AFTER_S};
 
 /// Why a request failed, as clients branch on it. Codes: docs/api/errors.md#reasons-and-codes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -491,7 +491,7 @@ fn push_text(object: &mut Object, name: &'static str, text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use crate::values::json;
 
     fn text(status: &Status) -> String {
         let mut out = Vec::new();

@@ -2,17 +2,17 @@
 
 use serde::Deserialize;
 
-use crate::codec::protobuf::{self, envelope::Unknown};
-use crate::codec::{cbor, yaml};
-use crate::field::FieldError;
-use crate::json::{self, Object, Value};
-use crate::negotiate::Input;
-use crate::object::meta;
-use crate::schema::conform::conform;
-use crate::schema::decode::{DecodeError, Decoded, decode};
-use crate::schema::registry::Registry;
-use crate::schema::table::Message;
-use crate::status::{Status, Subject};
+use crate::types::schema::conform::conform;
+use crate::types::schema::decode::{DecodeError, Decoded, decode};
+use crate::types::schema::registry::Registry;
+use crate::types::schema::table::Message;
+use crate::values::field::FieldError;
+use crate::values::json::{self, Object, Value};
+use crate::values::object::meta;
+use crate::values::status::{Status, Subject};
+use crate::wire::codec::protobuf::{self, envelope::Unknown};
+use crate::wire::codec::{cbor, yaml};
+use crate::wire::negotiate::Input;
 
 /// The kind of object that an endpoint accepts.
 #[derive(Clone, Copy, Debug)]

@@ -22,9 +22,9 @@ use http::{HeaderMap, HeaderValue};
 use http_body_util::BodyExt;
 use hyper::body::Body as _;
 
-use crate::memory::{Account, Charge};
-use crate::response::Response;
-use crate::server::{Aborted, Body};
+use crate::values::memory::{Account, Charge};
+use crate::wire::response::Response;
+use crate::wire::server::{Aborted, Body};
 
 /// Bodies up to this size are sent as they are: on a fast network they arrive sooner so.
 const THRESHOLD_BYTES: usize = 128 * 1024;

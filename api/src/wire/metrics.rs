@@ -75,7 +75,7 @@ pub struct Settings {
     pub disabled: BTreeSet<String>,
     /// Labels that have some values alone.
     pub allowed: Arc<Allowed>,
-    /// What the process uses; `None` where nobody knows.
+    /// What the process uses; `None` where it is unknown.
     pub usage: fn() -> Option<Usage>,
 }
 

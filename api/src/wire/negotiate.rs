@@ -14,10 +14,10 @@ use std::borrow::Cow;
 use http::HeaderMap;
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 
-use crate::naming::{CLUSTER, Naming};
-use crate::query::Query;
-use crate::status::Status;
-use crate::table::MetaVersion;
+use crate::types::table::MetaVersion;
+use crate::values::naming::{CLUSTER, Naming};
+use crate::values::query::Query;
+use crate::values::status::Status;
 
 /// Media type of JSON.
 pub const JSON: &str = "application/json";

@@ -1,8 +1,8 @@
 //! The negotiation tables of docs/api/encodings.md#accept, #content-type.
 
 use super::*;
-use crate::naming::{CLUSTER, KUBERNETES};
-use crate::status::Reason;
+use crate::values::naming::{CLUSTER, KUBERNETES};
+use crate::values::status::Reason;
 
 const FORMATS: Formats = Formats { naming: &KUBERNETES, cbor: false, objects: Objects::Typed };
 const WITH_CBOR: Formats = Formats { naming: &KUBERNETES, cbor: true, objects: Objects::Typed };

@@ -8,9 +8,9 @@ use std::borrow::Cow;
 use http::Method;
 use percent_encoding::percent_decode_str;
 
-use crate::query::{Query, escapes_are_whole};
-use crate::schema::registry::Resource;
-use crate::selector::field::FieldTerms;
+use crate::types::schema::registry::Resource;
+use crate::types::selector::field::FieldTerms;
+use crate::values::query::{Query, escapes_are_whole};
 
 /// What a request asks for. All members are decoded; those that do not apply are empty.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
-use crate::server::Body;
+use crate::wire::server::Body;
 
 /// A response on its way out.
 pub type Response = http::Response<Body>;

@@ -12,13 +12,13 @@
 use engine::Entry;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
-use crate::context::Context;
-use crate::loopback::Loopback;
-use crate::schema::defaults;
-pub use crate::schema::defaults::MARK;
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
+use crate::objects::store;
+use crate::types::schema::defaults;
+pub use crate::types::schema::defaults::MARK;
+use crate::types::schema::registry::Resource;
+use crate::values::status::Status;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// How many writes are under way at once, so that they share syncs.
 const WRITES: usize = 64;

@@ -14,33 +14,33 @@ use engine::{CommitError, Engine, Revision};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use crate::admission::{self, namespace_lifecycle::Creations};
-use crate::allocation::{Allocations, Ranges};
-use crate::audit::Auditor;
-use crate::backup::Backups;
-use crate::certificates::Certificates;
-use crate::connect::Nodes;
-use crate::conversion::Converter;
-use crate::custom::established::{Changes, Established};
-use crate::edge;
-use crate::enablement::Enablement;
-use crate::extension::{self, Extensions};
-use crate::fairness::{self, Fairness};
-use crate::features::{Feature, Features};
-use crate::health;
-use crate::memory::Memory;
-use crate::metrics::Metrics;
-use crate::naming::Naming;
-use crate::negotiate::{Formats, Objects};
-use crate::policy::EnginePolicy;
-use crate::representation::lengths::Lengths;
-use crate::schema::registry::{Registry, Resource};
-use crate::served::{Served, Types};
-use crate::server::Lifecycle;
-use crate::status::{Reason, Status, Subject};
-use crate::store::Ledger;
-use crate::tokens::Tokens;
-use crate::traces::Tracer;
+use crate::objects::conversion::Converter;
+use crate::objects::custom::established::{Changes, Established};
+use crate::objects::representation::lengths::Lengths;
+use crate::objects::store::Ledger;
+use crate::state::allocation::{Allocations, Ranges};
+use crate::state::audit::Auditor;
+use crate::state::backup::Backups;
+use crate::state::certificates::Certificates;
+use crate::state::connect::Nodes;
+use crate::state::edge;
+use crate::state::extension::{self, Extensions};
+use crate::state::fairness::{self, Fairness};
+use crate::state::health;
+use crate::state::policy::EnginePolicy;
+use crate::state::tokens::Tokens;
+use crate::types::enablement::Enablement;
+use crate::types::features::{Feature, Features};
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::served::{Served, Types};
+use crate::values::memory::Memory;
+use crate::values::naming::Naming;
+use crate::values::status::{Reason, Status, Subject};
+use crate::wire::metrics::Metrics;
+use crate::wire::negotiate::{Formats, Objects};
+use crate::wire::server::Lifecycle;
+use crate::wire::traces::Tracer;
+use crate::writes::admission::{self, namespace_lifecycle::Creations};
 
 /// How long a read waits for a revision that has not happened (docs/api/lists.md#read-consistency).
 const FRESHNESS_WAIT: Duration = Duration::from_secs(3);
@@ -54,7 +54,7 @@ pub struct Limits {
     pub min_request_timeout: Duration,
     /// How long unfinished start-up counts as alive.
     pub livez_grace_period: Duration,
-    /// How long an event lives after each write; zero: until somebody deletes it.
+    /// How long an event lives after each write; zero: until a client deletes it.
     pub event_ttl: Duration,
     /// The time over which the ends of watches are spread when the server drains.
     pub watch_grace: Duration,

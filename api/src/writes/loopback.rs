@@ -8,26 +8,28 @@ use std::sync::Arc;
 use auth::{Attributes, Authorized, User};
 use engine::Revision;
 
-use crate::admission::namespace_lifecycle::State as NamespaceState;
-use crate::admission::{Operation, Options, Pending, Writer as PluginWriter};
-use crate::apply::{Reset, Versions, Writer, apply, take_managed_fields};
-use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::context::Context;
-use crate::conversion::Conversions;
-use crate::convert;
-use crate::json::{Object, Value};
-use crate::names;
-use crate::object::meta;
-use crate::options::DeleteOptions;
-use crate::schema::registry::Resource;
-use crate::served::Served;
-use crate::stage::Stage;
-use crate::status::{Reason, Status};
-use crate::store::{self, Store, Stored};
-use crate::strategy::Endpoint;
-use crate::write::deletion::delete_object;
-use crate::write::intent::{BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER};
-use crate::write::{
+use crate::objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
+use crate::objects::conversion::Conversions;
+use crate::objects::store::{self, Store, Stored};
+use crate::objects::strategy::Endpoint;
+use crate::types::convert;
+use crate::types::options::DeleteOptions;
+use crate::types::schema::registry::Resource;
+use crate::types::served::Served;
+use crate::values::json::{Object, Value};
+use crate::values::names;
+use crate::values::object::meta;
+use crate::values::stage::Stage;
+use crate::values::status::{Reason, Status};
+use crate::writes::admission::namespace_lifecycle::State as NamespaceState;
+use crate::writes::admission::{Operation, Options, Pending, Writer as PluginWriter};
+use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::context::Context;
+use crate::writes::write::deletion::delete_object;
+use crate::writes::write::intent::{
+    BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER,
+};
+use crate::writes::write::{
     Caller, Current, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Wanted, write,
 };
 
@@ -219,7 +221,7 @@ impl<'a> Loopback<'a> {
         let mut source = InServedForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;
-            let now = crate::clock::now();
+            let now = crate::values::clock::now();
             let subresource = if endpoint == Endpoint::Status { "status" } else { "" };
             let writer = Writer { manager, subresource, now: &now };
             let applied = apply(&versions, &writer, &reset, &live, config, true)
@@ -298,7 +300,7 @@ impl<'a> Loopback<'a> {
             let present = members.iter().filter(|(_, text)| !text.is_empty());
             Object::from_iter(present.map(|(name, text)| ((*name).into(), Value::from(*text))))
         };
-        let now = crate::clock::now();
+        let now = crate::values::clock::now();
         let event_name = names::generated(&format!("{}.", name.get(..40).unwrap_or(name)));
         let scope = if resource.namespaced() { namespace } else { "" };
         let mut event = object(&[("kind", "Event"), ("apiVersion", "v1")]);

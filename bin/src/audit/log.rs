@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
-use api::audit::{Encoder, Format, Sink};
-use api::json::Object;
+use api::state::audit::{Encoder, Format, Sink};
+use api::values::json::Object;
 use parking_lot::Mutex;
 
 use super::batch::Queue;

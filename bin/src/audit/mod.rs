@@ -18,8 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use api::audit::{Auditor, Policy, Sink};
-use api::json::Object;
+use api::state::audit::{Auditor, Policy, Sink};
+use api::values::json::Object;
 
 use self::log::LogConfig;
 use self::settings::Mode;
@@ -109,7 +109,7 @@ mod tests {
         let arguments = arguments.replace("DIR", &dir.display().to_string());
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
         let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
-        AuditConfig::from_flags(&api::naming::KUBERNETES, &flags.audit, &flags.audit_webhook)
+        AuditConfig::from_flags(&api::values::naming::KUBERNETES, &flags.audit, &flags.audit_webhook)
             .map_err(|error| error.to_string())
     }
 

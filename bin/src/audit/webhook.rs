@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use api::audit::{Encoder, Format, Sink};
-use api::json::Object;
+use api::state::audit::{Encoder, Format, Sink};
+use api::values::json::Object;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 

@@ -4,10 +4,10 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use api::backup;
-use api::naming;
-use api::outgoing::Opened;
-use api::server::BODY_BYTES_MAX;
+use api::state::backup;
+use api::values::naming;
+use api::wire::outgoing::Opened;
+use api::wire::server::BODY_BYTES_MAX;
 use engine::offline::{Damage, Ready, Receiver};
 
 use crate::cli::progress::Progress;

@@ -1,7 +1,7 @@
 //! Flags of what is done to requests before anything is known of them but their head.
 
-use api::edge::Settings;
-use api::schema::pattern::{Pattern, translate};
+use api::state::edge::Settings;
+use api::types::schema::pattern::{Pattern, translate};
 use clap::Args;
 use http::HeaderValue;
 

@@ -1,6 +1,6 @@
 //! Flags of priority and fairness.
 
-use api::fairness::Settings;
+use api::state::fairness::Settings;
 use clap::Args;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, anyhow};
-use api::codec::yaml;
-use api::metrics::allowed::Allowed;
+use api::wire::codec::yaml;
+use api::wire::metrics::allowed::Allowed;
 use clap::Args;
 
 use crate::config::read;

@@ -1,7 +1,7 @@
 //! Flags of the server's own service.
 
 use anyhow::{anyhow, bail};
-use api::context::OwnService;
+use api::writes::context::OwnService;
 use clap::Args;
 
 use super::forms;

@@ -1,6 +1,6 @@
 //! Flags of TLS.
 
-use api::server::TlsSettings;
+use api::wire::server::TlsSettings;
 use clap::Args;
 
 use super::forms;

@@ -11,8 +11,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use api::json::{self, Object, Value};
-use api::naming::{self, Naming};
+use api::values::json::{self, Object, Value};
+use api::values::naming::{self, Naming};
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
@@ -188,7 +188,7 @@ impl Exec {
         }
         let expires = match text_of(status, "expirationTimestamp") {
             Some(time) => {
-                let seconds = api::clock::parse_seconds(&time);
+                let seconds = api::values::clock::parse_seconds(&time);
                 Some(seconds.with_context(|| format!("exec plugin: {time:?} is no time"))?)
             }
             None => None,

@@ -1,6 +1,6 @@
 //! What a program is told, and what is believed of what it prints.
 
-use api::codec::yaml;
+use api::wire::codec::yaml;
 
 use super::*;
 

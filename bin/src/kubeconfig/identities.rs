@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use api::json::Value;
-use api::outgoing::{Identities, Identity};
+use api::values::json::Value;
+use api::wire::outgoing::{Identities, Identity};
 
 use super::settings::{Held, Reading, named, text_of};
 

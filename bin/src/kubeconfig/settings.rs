@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use api::codec::yaml;
-use api::json::Value;
-use api::outgoing::{Credentials, Endpoint};
+use api::values::json::Value;
+use api::wire::codec::yaml;
+use api::wire::outgoing::{Credentials, Endpoint};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;

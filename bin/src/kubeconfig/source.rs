@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use api::outgoing::Endpoint;
+use api::wire::outgoing::Endpoint;
 use http::Uri;
 use tokio::sync::Mutex;
 
@@ -66,7 +66,7 @@ impl Source {
             }
         }
         if let Some(exec) = &self.settings.exec {
-            let now = api::clock::now_seconds();
+            let now = api::values::clock::now_seconds();
             let is_over = |given: &Credential| given.expires.is_some_and(|expires| now >= expires);
             if state.given.as_ref().is_none_or(is_over) {
                 state.given = None;

@@ -24,7 +24,7 @@ mod resets;
 mod subresources;
 mod updates;
 
-use api::field::{FieldSet, display};
+use api::values::field::{FieldSet, display};
 use serde_json::{Value, json};
 
 use crate::fixture::Fixture;

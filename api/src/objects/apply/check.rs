@@ -2,10 +2,10 @@
 //! (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected; texts are the reference server's.
 
 use super::typed::{Primitive, Type, item_element};
-use crate::field::{Element, go_quote};
-use crate::json::{Object, Value};
-use crate::patch::go_print;
-use crate::schema::table::{ListType, Message};
+use crate::objects::patch::go_print;
+use crate::types::schema::table::{ListType, Message};
+use crate::values::field::{Element, go_quote};
+use crate::values::json::{Object, Value};
 
 /// One type error and its path.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -185,9 +185,9 @@ fn go_syntax(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::json::parse;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn type_errors_have_the_reference_servers_texts() {

@@ -4,9 +4,9 @@
 //! whose names no schema declares, and members set to `null`. The structs, maps and lists around them are not owned.
 
 use super::typed::{Type, item_element};
-use crate::field::{Element, FieldSet, Node};
-use crate::json::{Object, Value};
-use crate::schema::table::{ListType, Message};
+use crate::types::schema::table::{ListType, Message};
+use crate::values::field::{Element, FieldSet, Node};
+use crate::values::json::{Object, Value};
 
 /// The field set of `object`, a configuration of type `message`.
 pub fn field_set<'t>(message: &Message, object: &'t Object) -> FieldSet<'t> {
@@ -81,9 +81,9 @@ fn name_fields(of: Type<'_>, set: &mut FieldSet<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::json::parse;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn an_applied_configuration_owns_its_leaves() {

@@ -14,9 +14,9 @@
 use std::cmp::Ordering;
 
 use super::typed::{Members, Type, below, item_element};
-use crate::field::{Element, FieldSet, Node};
-use crate::json::{Object, Value};
-use crate::schema::table::{Kind, ListType, Message, Unknown};
+use crate::types::schema::table::{Kind, ListType, Message, Unknown};
+use crate::values::field::{Element, FieldSet, Node};
+use crate::values::json::{Object, Value};
 
 static NULL: Value = Value::Null;
 

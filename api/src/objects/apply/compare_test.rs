@@ -1,9 +1,9 @@
 //! Tests of comparisons, by shape of the schema.
 
 use super::*;
-use crate::naming::KUBERNETES;
-use crate::schema::builtin;
 use crate::testing::object;
+use crate::types::schema::builtin;
+use crate::values::naming::KUBERNETES;
 
 fn compared(message: &str, old: &str, new: &str, skip: &[&'static str]) -> [String; 3] {
     let message = builtin::message(&KUBERNETES, message).unwrap();

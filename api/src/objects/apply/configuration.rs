@@ -19,13 +19,13 @@ use super::reset::Reset;
 use super::track::{Changes, Writer, created, put_managed_fields, take_back};
 use super::typed::Type;
 use super::versions::Versions;
-use crate::field::{FieldSet, NESTING_MAX};
-use crate::json::{Object, Value};
-use crate::object::meta;
-use crate::schema::conform::conform_changes;
-use crate::schema::decode::DecodeError;
-use crate::schema::decode_raw::CompactError;
-use crate::schema::table::Message;
+use crate::types::schema::conform::conform_changes;
+use crate::types::schema::decode::DecodeError;
+use crate::types::schema::decode_raw::CompactError;
+use crate::types::schema::table::Message;
+use crate::values::field::{FieldSet, NESTING_MAX};
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
 
 /// Manager of the fields of an object from before its first apply.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
@@ -56,7 +56,7 @@ impl Applied {
     /// which conforms already, are not decoded again.
     ///
     /// # Errors
-    /// As [`conform`](crate::schema::conform::conform).
+    /// As [`conform`](crate::types::schema::conform::conform).
     pub fn conformed(self, message: &Message, known: &Object) -> Result<Object, DecodeError> {
         let mut object = conform_changes(message, self.object.into(), known)?.object;
         if self.is_too_deep {

@@ -1,14 +1,14 @@
 //! Property tests of apply on random configurations. Scenarios with requests are in `tests/it/scenario`.
 
 use super::*;
-use crate::apply::fixture::{Fixture, writer};
-use crate::apply::updated;
-use crate::codec::protobuf::generate;
-use crate::json::Value;
-use crate::object::meta;
-use crate::schema::conform::conform;
-use crate::schema::decode_form::zero_object;
+use crate::objects::apply::fixture::{Fixture, writer};
+use crate::objects::apply::updated;
 use crate::testing::{Random, object, object_text as text};
+use crate::types::schema::conform::conform;
+use crate::types::schema::decode_form::zero_object;
+use crate::values::json::Value;
+use crate::values::object::meta;
+use crate::wire::codec::protobuf::generate;
 
 /// The time of all writes.
 const NOW: &str = "2024-01-01T00:00:00Z";
@@ -198,7 +198,7 @@ impl Fixture {
             entry.set_fields(set);
         }
         let mut merged = merge(message, live, config).map_err(|error| ApplyError::Live(error.to_string()))?;
-        crate::apply::take_managed_fields(&mut merged);
+        crate::objects::apply::take_managed_fields(&mut merged);
         let manager = writer.manager(Operation::Apply, versions.own.api_version);
         let last = managed.take(&manager);
         let last_time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();

@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use super::managed::{Manager, Operation};
-use crate::field::{FieldSet, display, go_quote};
-use crate::status::{Cause, Status};
+use crate::values::field::{FieldSet, display, go_quote};
+use crate::values::status::{Cause, Status};
 
 /// Fields of one other manager that an apply would change.
 #[derive(Clone, Debug)]

@@ -1,10 +1,10 @@
 //! Fixture of tests of ownership: the built-in types, one resource and a writer.
 
 use super::{Reset, Versions, Writer};
-use crate::naming::KUBERNETES;
-use crate::schema::registry::{Registry, Resource};
-use crate::schema::table::Message;
-use crate::strategy::Endpoint;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::schema::table::Message;
+use crate::values::naming::KUBERNETES;
 
 /// The registry and one of its resources.
 pub struct Fixture {

@@ -8,10 +8,10 @@ use super::check::check;
 use super::collect::field_set;
 use super::compare::compare;
 use super::versions::Versions;
-use crate::field::FieldSet;
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::object::metadata_mut;
+use crate::values::field::FieldSet;
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::metadata_mut;
 
 /// The manager name of the command-line client.
 pub const MANAGER: &str = "kubectl";

@@ -6,9 +6,9 @@
 use super::check::{check_made, join};
 use super::merge::merge;
 use super::typed::Type;
-use crate::field::Element;
-use crate::json::{Object, Value};
-use crate::schema::table::{ListType, Message};
+use crate::types::schema::table::{ListType, Message};
+use crate::values::field::Element;
+use crate::values::json::{Object, Value};
 
 /// Why a configuration cannot be merged.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -80,9 +80,9 @@ fn members(of: Type<'_>, object: &Object, path: String, atomic: &mut Vec<String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
     use crate::testing::object;
+    use crate::types::schema::builtin;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn what_is_replaced_as_a_whole_may_not_be_set() {

@@ -12,9 +12,9 @@
 use std::borrow::Cow;
 
 use super::text;
-use crate::field::{FieldSet, FieldsV1Error};
-use crate::json::{Key, Object, Value};
-use crate::schema::table::Message;
+use crate::types::schema::table::Message;
+use crate::values::field::{FieldSet, FieldsV1Error};
+use crate::values::json::{Key, Object, Value};
 
 /// Most entries of updates before the oldest are merged (docs/api/apply.md#ownership-of-updates).
 pub const UPDATERS_MAX: usize = 10;
@@ -90,7 +90,7 @@ impl Manager<'_> {
             }
         }
         let mut text = Vec::new();
-        crate::json::write(&identity.into(), &mut text);
+        crate::values::json::write(&identity.into(), &mut text);
         String::from_utf8_lossy(&text).into_owned()
     }
 }

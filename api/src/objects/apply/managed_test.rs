@@ -1,7 +1,7 @@
 //! Tests of managed fields: parsing, writing, order, caps.
 
 use super::*;
-use crate::json::{parse, write};
+use crate::values::json::{parse, write};
 
 fn value(text: &str) -> Value {
     parse(text.as_bytes()).unwrap()

@@ -10,9 +10,9 @@ use hashbrown::HashMap;
 
 use super::check::TypeError;
 use super::typed::{Type, item_element, same_item};
-use crate::field::{Element, FieldSet};
-use crate::json::{Key, Object, Value};
-use crate::schema::table::{Kind, ListType, Message};
+use crate::types::schema::table::{Kind, ListType, Message};
+use crate::values::field::{Element, FieldSet};
+use crate::values::json::{Key, Object, Value};
 
 /// Merges `config` into `live`, both of type `message`.
 ///

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::apply::check::check;
-use crate::codec::protobuf::generate;
-use crate::json::write;
-use crate::naming::KUBERNETES;
-use crate::schema::builtin;
+use crate::objects::apply::check::check;
 use crate::testing::{Random, object};
+use crate::types::schema::builtin;
+use crate::values::json::write;
+use crate::values::naming::KUBERNETES;
+use crate::wire::codec::protobuf::generate;
 
 fn text(object: Object) -> String {
     let mut out = Vec::new();

@@ -11,11 +11,11 @@
 use smallvec::SmallVec;
 
 use super::typed::Type;
-use crate::json::compact::Cursor;
-use crate::json::{Key, Object, Value};
-use crate::schema::table::Message;
+use crate::types::schema::table::Message;
+use crate::values::json::compact::Cursor;
+use crate::values::json::{Key, Object, Value};
 
-/// The tree of `text`, an object of type `message`, equal to that of [`json::parse`](crate::json::parse); `None` for
+/// The tree of `text`, an object of type `message`, equal to that of [`json::parse`](crate::values::json::parse); `None` for
 /// anything unusual.
 pub fn read(message: &Message, text: &[u8]) -> Option<Object> {
     let mut cursor = Cursor::new(text)?;
@@ -99,11 +99,11 @@ fn value(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::protobuf::generate;
-    use crate::json::{parse_reporting_duplicates, write};
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
     use crate::testing::Random;
+    use crate::types::schema::builtin;
+    use crate::values::json::{parse_reporting_duplicates, write};
+    use crate::values::naming::KUBERNETES;
+    use crate::wire::codec::protobuf::generate;
 
     /// Parses a text both ways and returns whether this parser was enough.
     fn check(message: &Message, text: &[u8]) -> bool {

@@ -8,9 +8,9 @@
 use super::collect::field_set;
 use super::managed::Operation;
 use super::typed::Type;
-use crate::field::{Element, FieldSet, Node};
-use crate::json::Object;
-use crate::schema::table::{ListType, Message};
+use crate::types::schema::table::{ListType, Message};
+use crate::values::field::{Element, FieldSet, Node};
+use crate::values::json::Object;
 
 /// `set` adapted to the current schema of `message`, for the object `live`.
 pub fn reconcile<'t>(
@@ -90,9 +90,9 @@ fn below<'t>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::json::parse;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn sets_follow_the_schema() {

@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::sync::LazyLock;
 
 use super::compare::Comparison;
-use crate::field::{Element, FieldSet, Node};
-use crate::schema::registry::Resource;
-use crate::schema::table::Text;
-use crate::strategy::Endpoint;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Text;
+use crate::values::field::{Element, FieldSet, Node};
 
 /// Metadata that identifies the object or is maintained by the system.
 const IDENTITY: [&str; 11] = [

@@ -12,8 +12,8 @@ use std::borrow::Cow;
 
 use super::managed::{Entry, Managed, Manager};
 use super::versions::Versions;
-use crate::field::{Element, FieldSet};
-use crate::json::{Object, Value};
+use crate::values::field::{Element, FieldSet};
+use crate::values::json::{Object, Value};
 
 /// The replica count, in a scale and in parents of built-in types.
 const REPLICAS: [Element<'static>; 2] =

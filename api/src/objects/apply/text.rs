@@ -11,9 +11,9 @@ use smallvec::SmallVec;
 
 use super::managed::Operation;
 use super::typed::Type;
-use crate::field::{Element, FieldSet, NESTING_MAX, Node};
-use crate::json::scan::{Scan, Text};
-use crate::schema::table::{ListType, Message};
+use crate::types::schema::table::{ListType, Message};
+use crate::values::field::{Element, FieldSet, NESTING_MAX, Node};
+use crate::values::json::scan::{Scan, Text};
 
 /// Most steps of one level that are searched linearly.
 const STEPS_MAX: usize = 16;
@@ -172,12 +172,12 @@ fn step_type<'s>(of: Type<'s>, kind: u8, step: Text<'_>) -> Option<Option<Type<'
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::apply::reconcile::reconcile;
-    use crate::field::Scalar;
-    use crate::json::parse;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::objects::apply::reconcile::reconcile;
     use crate::testing::Random;
+    use crate::types::schema::builtin;
+    use crate::values::field::Scalar;
+    use crate::values::json::parse;
+    use crate::values::naming::KUBERNETES;
 
     /// A random field set.
     fn set(random: &mut Random, depth: usize) -> FieldSet<'static> {

@@ -15,8 +15,8 @@ use super::reconcile::reconcile;
 use super::reset::Reset;
 use super::text;
 use super::versions::{Version, Versions};
-use crate::json::{Object, Value};
-use crate::schema::decode_form::zero_object;
+use crate::types::schema::decode_form::zero_object;
+use crate::values::json::{Object, Value};
 
 /// The writer of a request, its endpoint, and the time.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +84,7 @@ pub fn take_managed_fields(object: &mut Object) -> Value {
 /// Sets the managed fields of an object that has none.
 pub fn put_managed_fields(object: &mut Object, value: Option<Value>) {
     if let Some(value) = value {
-        crate::object::metadata_mut(object).insert("managedFields", value);
+        crate::values::object::metadata_mut(object).insert("managedFields", value);
     }
 }
 

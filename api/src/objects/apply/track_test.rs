@@ -1,10 +1,10 @@
 //! Tests of ownership after updates that need no server. Scenarios with requests are in `tests/it/scenario`.
 
 use super::*;
-use crate::apply::fixture::{Fixture, writer};
-use crate::schema::decode::decode;
-use crate::schema::table::Message;
+use crate::objects::apply::fixture::{Fixture, writer};
 use crate::testing::{Random, object};
+use crate::types::schema::decode::decode;
+use crate::types::schema::table::Message;
 
 /// The owners of an object: `name operation subresource fields`, one line each.
 fn owners(object: &Object) -> Vec<String> {

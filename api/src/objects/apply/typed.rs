@@ -7,9 +7,9 @@
 
 use std::borrow::Cow;
 
-use crate::field::{Element, FieldSet, Scalar};
-use crate::json::{self, Object, Value};
-use crate::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
+use crate::types::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
+use crate::values::field::{Element, FieldSet, Scalar};
+use crate::values::json::{self, Object, Value};
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug)]
@@ -280,9 +280,9 @@ pub fn below<'s, 't>(set: Option<&'s FieldSet<'t>>, element: &Element<'_>) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::json::parse;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn elements_are_identified_as_the_list_declares() {

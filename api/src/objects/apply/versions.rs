@@ -4,13 +4,13 @@
 //! version, by way of the stored one, as for any client of that version. Versions of custom types are converted to each
 //! other as their definition says.
 
-use crate::conversion::Conversions;
-use crate::convert;
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::schema::conform::conform;
-use crate::schema::registry::{Registry, Resource};
-use crate::schema::table::Message;
+use crate::objects::conversion::Conversions;
+use crate::types::convert;
+use crate::types::schema::conform::conform;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::schema::table::Message;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
 
 /// One version of a kind.
 #[derive(Clone, Copy, Debug)]

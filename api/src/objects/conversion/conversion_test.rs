@@ -4,12 +4,12 @@ use super::pending::Conversions;
 use super::restore;
 use super::review::{Conversion, object};
 use super::{is_current, sort};
-use crate::custom::definition::Definition;
-use crate::custom::serving::resources;
-use crate::json::{self, Object, Value};
-use crate::naming::KUBERNETES;
-use crate::store;
+use crate::objects::custom::definition::Definition;
+use crate::objects::custom::serving::resources;
+use crate::objects::store;
 use crate::testing::{object as tree, object_text};
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::KUBERNETES;
 
 const V1: Conversion<'_> = Conversion { group: "apiextensions.k8s.io", version: "v1", uid: "u" };
 const BETA: Conversion<'_> = Conversion { version: "v1beta1", ..V1 };

@@ -21,20 +21,20 @@ use std::time::Duration;
 use engine::{Engine, Payload, Record};
 
 pub use self::pending::Conversions;
-use crate::attributes::{self, Attributes};
-use crate::custom::serving::{CONVERSION_SECONDS, Webhook};
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::object::set_meta;
-use crate::outgoing;
-use crate::schema::conform::conform;
-use crate::schema::decode::decode;
-use crate::schema::defaults;
-use crate::schema::encode::{encode, encode_stamped};
-use crate::schema::registry::{Registry, Resource};
-use crate::schema::versioned::{Version, Versions};
-use crate::status::{Reason, Status};
-use crate::store;
+use crate::objects::custom::serving::{CONVERSION_SECONDS, Webhook};
+use crate::objects::store;
+use crate::types::attributes::{self, Attributes};
+use crate::types::schema::conform::conform;
+use crate::types::schema::decode::decode;
+use crate::types::schema::defaults;
+use crate::types::schema::encode::{encode, encode_stamped};
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::schema::versioned::{Version, Versions};
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::set_meta;
+use crate::values::status::{Reason, Status};
+use crate::wire::outgoing;
 
 /// Most records that are converted at once.
 pub const RECORDS_AT_ONCE: usize = 500;
@@ -209,7 +209,7 @@ impl Converter {
         let version = webhook.review_version.ok_or("no supported conversion review versions");
         let version = version.map_err(|why| failed("failed: ", why))?;
         let group = self.naming.group("apiextensions", true);
-        let review = review::Conversion { group: &group, version, uid: &crate::names::uid() };
+        let review = review::Conversion { group: &group, version, uid: &crate::values::names::uid() };
         let texts = objects.iter().map(|object| text(versions, object));
         let body = review.request(to, texts);
         let answer = self.post(webhook, body).await.map_err(|why| failed("failed: ", &why))?;

@@ -7,8 +7,8 @@
 use parking_lot::Mutex;
 
 use super::renamed;
-use crate::json::Object;
-use crate::schema::versioned::{Version, Versions};
+use crate::types::schema::versioned::{Version, Versions};
+use crate::values::json::Object;
 
 /// The conversions of one write.
 #[derive(Debug, Default)]

@@ -1,9 +1,9 @@
 //! What a conversion must leave alone: an object keeps its identity and its metadata, of which a webhook may change
 //! labels and annotations only.
 
-use crate::json::{Object, Value};
-use crate::object::meta;
-use crate::validation::metadata::validate_converted;
+use crate::objects::validation::metadata::validate_converted;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
 
 /// Whether the converted object is of the version that was asked for, and of the kind that was sent.
 pub(super) fn check_type(converted: &Object, (to, kind): (&str, Option<&Value>)) -> Result<(), String> {

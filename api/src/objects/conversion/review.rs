@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::json::{self, Object, Value};
-use crate::outgoing::Review;
+use crate::values::json::{self, Object, Value};
+use crate::wire::outgoing::Review;
 
 /// One review.
 #[derive(Clone, Copy)]

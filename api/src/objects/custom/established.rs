@@ -12,10 +12,10 @@ use sha2::{Digest, Sha256};
 
 use super::definition::Definition;
 use super::serving;
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::schema::make::MakeError;
-use crate::schema::registry::{Priorities, Registry, Resource};
+use crate::types::schema::make::MakeError;
+use crate::types::schema::registry::{Priorities, Registry, Resource};
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
 
 /// The definitions whose types are served, and these types.
 #[derive(Debug, Default)]
@@ -106,8 +106,8 @@ fn source(object: &Object, definition: &Definition) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
     use crate::testing::object;
+    use crate::values::naming::KUBERNETES;
 
     fn definition(group: &str, plural: &str, versions: &str) -> Object {
         let names = format!(r#"{{"plural":"{plural}","kind":"Thing","listKind":"ThingList"}}"#);

@@ -4,9 +4,9 @@
 use hashbrown::HashMap;
 
 use super::path::Path;
-use crate::field::FieldError;
-use crate::json::{self, Object, Value};
-use crate::schema::table::{Kind, ListType, Message, Slice, Text};
+use crate::types::schema::table::{Kind, ListType, Message, Slice, Text};
+use crate::values::field::FieldError;
+use crate::values::json::{self, Object, Value};
 
 /// What a check asks of one value of a kind.
 type Check = fn(&Kind, &Value, &Path, &mut Vec<FieldError>);

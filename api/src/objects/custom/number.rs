@@ -3,9 +3,9 @@
 //! Bounds are doubles. Integers are compared as integers, with the whole part of the bound, so that nothing is lost
 //! above 2^53; all other numbers are compared as doubles.
 
-use crate::field::go_float;
-use crate::json::Value;
-use crate::schema::limits::Limits;
+use crate::types::schema::limits::Limits;
+use crate::values::field::go_float;
+use crate::values::json::Value;
 
 /// Sentences on what is wrong with a number, in order: not a multiple, too small, too large.
 pub(super) fn faults(limits: &Limits, value: &Value) -> impl Iterator<Item = String> {

@@ -11,12 +11,12 @@
 use super::format;
 use super::schema::{Additional, Items, Rule, Schema};
 use super::validate;
-use crate::field::FieldError;
-use crate::json::{self, Value};
-use crate::schema::limits::{self, Limits, Schemas};
-use crate::schema::make::{MakeError, Node, Struct};
-use crate::schema::pattern::Pattern;
-use crate::schema::table::{Element, Kind, Text, Unknown};
+use crate::types::schema::limits::{self, Limits, Schemas};
+use crate::types::schema::make::{MakeError, Node, Struct};
+use crate::types::schema::pattern::Pattern;
+use crate::types::schema::table::{Element, Kind, Text, Unknown};
+use crate::values::field::FieldError;
+use crate::values::json::{self, Value};
 
 /// The type of the objects of `kind` that a schema describes.
 ///

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use crate::custom::resource::object;
-use crate::custom::schema::Schema;
-use crate::json::Value;
-use crate::naming::KUBERNETES;
-use crate::schema::conform::conform;
-use crate::schema::decode::decode;
-use crate::schema::defaults;
-use crate::schema::encode::encode;
-use crate::schema::make::ResourceMaker;
-use crate::schema::registry::Resource;
-use crate::schema::table::Scope;
+use crate::objects::custom::resource::object;
+use crate::objects::custom::schema::Schema;
 use crate::testing;
+use crate::types::schema::conform::conform;
+use crate::types::schema::decode::decode;
+use crate::types::schema::defaults;
+use crate::types::schema::encode::encode;
+use crate::types::schema::make::ResourceMaker;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Scope;
+use crate::values::json::Value;
+use crate::values::naming::KUBERNETES;
 
 /// A resource of kind `Thing` whose `spec` has this schema.
 fn things(spec: &str) -> Arc<Resource> {

@@ -5,9 +5,9 @@
 //! sets, and of lists that say that they are atomic, correspond to none; neither do members that the type does not
 //! describe. A value with such parts never counts as unchanged.
 
-use crate::json::Value;
-use crate::schema::limits::Limits;
-use crate::schema::table::{Kind, ListType};
+use crate::types::schema::limits::Limits;
+use crate::types::schema::table::{Kind, ListType};
+use crate::values::json::Value;
 
 /// The old element that corresponds to the one at `at`.
 pub(super) fn counterpart<'v>(

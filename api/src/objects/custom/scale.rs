@@ -1,8 +1,8 @@
 //! The scale of a custom object: numbers and a selector at paths that the definition names.
 
-use crate::field::{FieldError, go_float};
-use crate::json::{Object, Value};
-use crate::schema::table::ScalePaths;
+use crate::types::schema::table::ScalePaths;
+use crate::values::field::{FieldError, go_float};
+use crate::values::json::{Object, Value};
 
 /// Why there is nothing to be read at a path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

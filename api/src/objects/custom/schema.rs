@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// One node of the tree.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -167,7 +167,7 @@ impl Schema {
     /// The tree of a value that has the type of a schema in definitions, as decoding makes it. Members that are unknown
     /// or of a wrong type are passed over.
     ///
-    /// Recursion is as deep as the value, which no reader lets exceed [`DEPTH_MAX`](crate::json::DEPTH_MAX).
+    /// Recursion is as deep as the value, which no reader lets exceed [`DEPTH_MAX`](crate::values::json::DEPTH_MAX).
     pub fn read(value: &Value) -> Schema {
         let mut schema = Schema::default();
         for (name, value) in value.as_object().into_iter().flat_map(Object::iter) {

@@ -12,14 +12,14 @@ use super::definition::{Definition, Version};
 use super::resource;
 use super::rules::Rules;
 use super::schema::Schema;
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::object::at;
-use crate::outgoing::Client;
-use crate::schema::make::{MakeError, ResourceMaker};
-use crate::schema::registry::Resource;
-use crate::schema::table::{ScalePaths, Slot};
-use crate::schema::versioned::{self, Versions};
+use crate::types::schema::make::{MakeError, ResourceMaker};
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::{ScalePaths, Slot};
+use crate::types::schema::versioned::{self, Versions};
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::at;
+use crate::wire::outgoing::Client;
 
 /// The webhook that converts objects from version to version.
 #[derive(Debug)]
@@ -186,10 +186,10 @@ fn maker(definition: &Definition, object: &Object, version: &Version) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
-    use crate::schema::decode::decode;
-    use crate::schema::table::Scope;
     use crate::testing::{object, object_text};
+    use crate::types::schema::decode::decode;
+    use crate::types::schema::table::Scope;
+    use crate::values::naming::KUBERNETES;
 
     const DEFINITION: &str = r#"{"spec":{"group":"g.example","scope":"Cluster",
         "names":{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"},"versions":[

@@ -21,10 +21,10 @@ use super::path::Path;
 use super::rules::Rules;
 use super::same::{counterpart, is_same, limits_of};
 use super::scale;
-use crate::field::{FieldError, FieldErrorKind, go_quote};
-use crate::json::{self, Object, Value};
-use crate::schema::limits::{Limits, Schemas};
-use crate::schema::table::{Empty, Kind, Message, ResourceTable};
+use crate::types::schema::limits::{Limits, Schemas};
+use crate::types::schema::table::{Empty, Kind, Message, ResourceTable};
+use crate::values::field::{FieldError, FieldErrorKind, go_quote};
+use crate::values::json::{self, Object, Value};
 
 /// What is to be said of a write.
 #[derive(Clone, Debug, Default, PartialEq)]

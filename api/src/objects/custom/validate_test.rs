@@ -1,14 +1,14 @@
 //! Objects against schemas: each keyword, the order of errors, and what updates are forgiven.
 
 use super::*;
-use crate::custom::resource;
-use crate::custom::schema::Schema;
-use crate::naming::KUBERNETES;
-use crate::schema::decode::decode;
-use crate::schema::make::ResourceMaker;
-use crate::schema::registry::Resource;
-use crate::schema::table::Scope;
+use crate::objects::custom::resource;
+use crate::objects::custom::schema::Schema;
 use crate::testing;
+use crate::types::schema::decode::decode;
+use crate::types::schema::make::ResourceMaker;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Scope;
+use crate::values::naming::KUBERNETES;
 
 fn of_schema(schema: &str) -> std::sync::Arc<Resource> {
     let schema = Schema::read(&Value::Object(testing::object(&schema.replace("{x}", "x-kubernetes-"))));

@@ -4,7 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cel::value::{HostMap, HostRef, List, Map, Text, Value, View};
 
-use crate::json::{self, Key, Object};
+use crate::values::json::{self, Key, Object};
 
 /// A JSON value.
 pub fn of(value: &json::Value) -> Value<'_> {

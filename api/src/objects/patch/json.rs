@@ -14,9 +14,9 @@ use std::borrow::Cow;
 use hashbrown::HashMap;
 
 use super::{Status, Value, go_kind};
-use crate::field::go_quote;
-use crate::json::{DEPTH_MAX, Object, write};
-use crate::status::Reason;
+use crate::values::field::go_quote;
+use crate::values::json::{DEPTH_MAX, Object, write};
+use crate::values::status::Reason;
 
 /// Most operations in a patch (docs/api/patches.md#json-patch).
 const OPERATIONS_MAX: usize = 10_000;

@@ -3,8 +3,8 @@
 
 use super::super::{PatchKind, apply as patch};
 use super::*;
-use crate::json::parse as tree;
 use crate::testing::text;
+use crate::values::json::parse as tree;
 
 /// The patched document, or the code of the failure.
 fn run(original: &str, operations: &str) -> String {

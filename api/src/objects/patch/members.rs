@@ -7,7 +7,7 @@
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
-use crate::json::{Key, Object, Value};
+use crate::values::json::{Key, Object, Value};
 
 /// Number of members from which on an index pays, given many look-ups.
 const SCAN_MAX: usize = 32;

@@ -5,7 +5,7 @@
 
 use super::members::Members;
 use super::{Status, Value, go_kind};
-use crate::json::Object;
+use crate::values::json::Object;
 
 /// The error text for anything that is not a patch.
 pub(super) const INVALID: &str = "Invalid JSON Patch";
@@ -62,8 +62,8 @@ pub(super) fn sort_entered(patch: &Value, result: &mut Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
     use crate::testing::{Random, text};
+    use crate::values::json::parse;
 
     /// RFC 7386 appendix A, except for documents that are not objects.
     #[test]

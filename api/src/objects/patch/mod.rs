@@ -17,10 +17,10 @@ mod merge;
 pub mod restore;
 mod strategic;
 
-use crate::field::FieldError;
-use crate::json::{Object, ParseError, Value, parse, parse_reporting_duplicates, write};
-use crate::schema::table::Message;
-use crate::status::{Reason, Status, Subject};
+use crate::types::schema::table::Message;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, ParseError, Value, parse, parse_reporting_duplicates, write};
+use crate::values::status::{Reason, Status, Subject};
 
 /// The kind of a patch, by its media type.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -313,10 +313,10 @@ fn plain_error(text: impl Into<String>) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::schema::builtin::{ELEMENT, FIELD};
-    use crate::schema::make::plain;
-    use crate::schema::table::{Element, Field, Kind, List, ListType, PatchStrategy, Ref};
     use crate::testing::Random;
+    use crate::types::schema::builtin::{ELEMENT, FIELD};
+    use crate::types::schema::make::plain;
+    use crate::types::schema::table::{Element, Field, Kind, List, ListType, PatchStrategy, Ref};
 
     #[test]
     fn kinds_follow_from_the_media_type() {

@@ -2,7 +2,7 @@
 //! copies the tree into its structs, and words mismatches differently from its decoder.
 
 use super::Value;
-use crate::schema::table::{Kind, Message};
+use crate::types::schema::table::{Kind, Message};
 
 /// The first mismatch of `value`, in schema order; `None` if there is none that this conversion words itself.
 pub fn mismatch(message: &Message, value: &Value) -> Option<String> {
@@ -57,9 +57,9 @@ fn kind_of(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::json::parse;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn mismatches_are_worded_as_a_conversion_of_trees() {

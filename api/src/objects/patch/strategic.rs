@@ -17,8 +17,8 @@ use hashbrown::HashSet;
 use super::lists::{Class, Key, Scalar, bad_type, element_class};
 use super::members::Members;
 use super::{Status, Value, go_kind, go_print, plain_error};
-use crate::json::Object;
-use crate::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
+use crate::types::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
+use crate::values::json::Object;
 
 const DIRECTIVE: &str = "$patch";
 const RETAIN_KEYS: &str = "$retainKeys";

@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 
 use super::super::{PatchKind, apply as patch};
 use super::*;
-use crate::json::parse;
-use crate::schema::builtin::{ELEMENT, FIELD};
-use crate::schema::make::plain;
-use crate::schema::table::{Element, List, ListType, Map, Ref};
 use crate::testing::text;
+use crate::types::schema::builtin::{ELEMENT, FIELD};
+use crate::types::schema::make::plain;
+use crate::types::schema::table::{Element, List, ListType, Map, Ref};
+use crate::values::json::parse;
 
 fn field(name: &'static str, kind: Kind, patch: PatchStrategy) -> Field {
     Field { name: name.into(), number: 1, kind, patch, ..FIELD }
@@ -584,8 +584,8 @@ fn long_lists_merge_in_linear_time() {
 /// The same on the real types: merge keys and strategies come from the descriptions of the built-in types.
 #[test]
 fn built_in_types_merge_by_their_own_keys() {
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::naming::KUBERNETES;
 
     for (stem, original, change, want) in [
         (

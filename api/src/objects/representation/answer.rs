@@ -7,11 +7,11 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, StatusCode};
 
 use super::{Renderer, status_body};
-use crate::json::{Object, Value};
-use crate::negotiate::Output;
-use crate::response::{Response, respond};
-use crate::server::Body;
-use crate::status::Status;
+use crate::values::json::{Object, Value};
+use crate::values::status::Status;
+use crate::wire::negotiate::Output;
+use crate::wire::response::{Response, respond};
+use crate::wire::server::Body;
 
 /// The Status that a response carries, as an extension of the response: what records the outcome of requests need not
 /// read the body, which has the form that the client asked for.

@@ -10,10 +10,10 @@ use bytes::Bytes;
 
 use super::json::{Json, unreadable_json};
 use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
-use crate::codec::cbor;
-use crate::json::{self, Object, Value};
-use crate::schema::table::{Message, Ref};
-use crate::status::Status;
+use crate::types::schema::table::{Message, Ref};
+use crate::values::json::{self, Object, Value};
+use crate::values::status::Status;
+use crate::wire::codec::cbor;
 
 /// Encoder of one CBOR response.
 pub(super) struct Cbor {

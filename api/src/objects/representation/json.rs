@@ -10,14 +10,14 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
-use crate::json::{self, Object, ParseError, Value};
-use crate::negotiate::{self, Output, Transform};
-use crate::schema::builtin;
-use crate::schema::encode::{encode, prefix_len};
-use crate::schema::registry::Resource;
-use crate::schema::table::Message;
-use crate::status::{Reason, Status};
-use crate::table::{self, Headers, IncludeObject, PartialWriter, RowError, TableFormat, TableWriter};
+use crate::types::schema::builtin;
+use crate::types::schema::encode::{encode, prefix_len};
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Message;
+use crate::types::table::{self, Headers, IncludeObject, PartialWriter, RowError, TableFormat, TableWriter};
+use crate::values::json::{self, Object, ParseError, Value};
+use crate::values::status::{Reason, Status};
+use crate::wire::negotiate::{self, Output, Transform};
 
 /// Encoder of one JSON response.
 pub(super) struct Json {

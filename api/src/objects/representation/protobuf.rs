@@ -15,14 +15,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
-use crate::codec::protobuf::{EncodeError, encode, envelope, transcode, write_bytes, write_delimited};
-use crate::json::{Object, Value};
-use crate::negotiate::Transform;
-use crate::schema::builtin;
-use crate::schema::registry::Resource;
-use crate::schema::table::Message;
-use crate::status::{Reason, Status};
-use crate::table::metadata_range;
+use crate::types::schema::builtin;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Message;
+use crate::types::table::metadata_range;
+use crate::values::json::{Object, Value};
+use crate::values::status::{Reason, Status};
+use crate::wire::codec::protobuf::{EncodeError, encode, envelope, transcode, write_bytes, write_delimited};
+use crate::wire::negotiate::Transform;
 
 /// Encoder of one protobuf response.
 pub(super) struct Protobuf {

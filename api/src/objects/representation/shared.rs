@@ -15,9 +15,9 @@ use bytes::Bytes;
 use engine::{Event, MEMO_SLOTS, ReadError, Record};
 
 use super::{EventType, Renderer, with_revision};
-use crate::negotiate::{self, Transform};
-use crate::status::{Reason, Status};
-use crate::table::MetaVersion;
+use crate::types::table::MetaVersion;
+use crate::values::status::{Reason, Status};
+use crate::wire::negotiate::{self, Transform};
 
 const CURRENT_SLOT: u8 = 0;
 const PREVIOUS_SLOT: u8 = 1;

@@ -9,12 +9,12 @@ use bytes::Bytes;
 
 use super::json::{Json, unreadable_json};
 use super::{Encoding, ListMeta, ListSize, Shown, Wanted};
-use crate::codec::yaml;
-use crate::json::{self, Object, Value};
-use crate::negotiate::Transform;
-use crate::schema::encode::encode;
-use crate::schema::table::Message;
-use crate::status::Status;
+use crate::types::schema::encode::encode;
+use crate::types::schema::table::Message;
+use crate::values::json::{self, Object, Value};
+use crate::values::status::Status;
+use crate::wire::codec::yaml;
+use crate::wire::negotiate::Transform;
 
 /// Encoder of one YAML response.
 pub(super) struct Yaml {

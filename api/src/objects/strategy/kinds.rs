@@ -3,13 +3,13 @@
 
 use super::warnings;
 use super::{Creation, Endpoint, Strategy, sort_members};
-use crate::clock;
-use crate::custom::definition::conditions::{self, Deletion, State};
-use crate::custom::definition::{Definition, formats};
-use crate::json::{Object, Value};
-use crate::object::{self, copy_path, meta, same_at, set_meta};
-use crate::qos::qos_class;
-use crate::schema::TEMPLATE_GENERATION;
+use crate::objects::custom::definition::conditions::{self, Deletion, State};
+use crate::objects::custom::definition::{Definition, formats};
+use crate::types::schema::TEMPLATE_GENERATION;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::object::{self, copy_path, meta, same_at, set_meta};
+use crate::values::qos::qos_class;
 
 /// Nothing beyond what the tables say.
 pub(super) const NONE: Strategy = Strategy { create: None, update: None, warnings: None, delete: None };

@@ -7,12 +7,12 @@ use hashbrown::HashSet;
 
 use super::names;
 use super::path::Path;
-use crate::custom::definition::conditions;
-use crate::field::{FieldError, go_quote};
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::object;
-use crate::schema::table::{NameRule, Scope};
+use crate::objects::custom::definition::conditions;
+use crate::types::schema::table::{NameRule, Scope};
+use crate::values::field::{FieldError, go_quote};
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object;
 
 /// Most bytes of all annotations of an object, keys and values.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
@@ -276,8 +276,8 @@ fn managed_fields(path: &Path, entries: Option<&Value>, errors: &mut Vec<FieldEr
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
     use crate::testing::object;
+    use crate::values::naming::KUBERNETES;
 
     fn texts(errors: Vec<FieldError>) -> Vec<String> {
         errors.iter().map(ToString::to_string).collect()

@@ -24,14 +24,14 @@ pub(crate) use forms::{ADDRESS, address_fault};
 pub(crate) use path::Path;
 pub(crate) use rules::view::View;
 
-use crate::custom;
-use crate::custom::definition::Definition;
-use crate::custom::definition::conditions::Findings;
-use crate::custom::validate::Judgement;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::schema::table::ResourceTable;
+use crate::objects::custom;
+use crate::objects::custom::definition::Definition;
+use crate::objects::custom::definition::conditions::Findings;
+use crate::objects::custom::validate::Judgement;
+use crate::types::schema::table::ResourceTable;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
 
 /// The state of one validation: the object, its context, and the failures so far.
 pub(crate) struct Validator<'v> {

@@ -3,7 +3,7 @@
 //! Every check returns the messages for its failures, and none for a valid name. The checks are written by hand instead
 //! of with regular expressions: names are short, and the checks run for every label of every write.
 
-use crate::schema::table::NameRule;
+use crate::types::schema::table::NameRule;
 
 /// Longest RFC 1123 and 1035 label.
 const LABEL_MAX: usize = 63;

@@ -41,8 +41,8 @@ use view::View;
 
 use super::path::Path;
 use super::{Validator, forms};
-use crate::json::Object;
-use crate::schema::table::{Message, ResourceTable};
+use crate::types::schema::table::{Message, ResourceTable};
+use crate::values::json::Object;
 
 /// Checks a struct at a path. Its members were checked before.
 pub(super) type Rule = fn(&mut Validator, &Path, View);

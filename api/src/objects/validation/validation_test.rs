@@ -1,11 +1,11 @@
 //! Validation test cases as documents: one object, or two for an update, with all expected failures.
 
 use super::*;
-use crate::naming::{CLUSTER, KUBERNETES};
-use crate::schema::builtin;
-use crate::schema::decode::decode;
-use crate::schema::defaults;
-use crate::schema::encode::encode;
+use crate::types::schema::builtin;
+use crate::types::schema::decode::decode;
+use crate::types::schema::defaults;
+use crate::types::schema::encode::encode;
+use crate::values::naming::{CLUSTER, KUBERNETES};
 
 /// The resource with this plural, in the group that a stem names.
 fn resource(stem: &str, plural: &str) -> &'static ResourceTable {
@@ -32,8 +32,8 @@ fn texts(errors: Vec<FieldError>) -> Vec<String> {
 /// Puts name and namespace in front of the members of a document.
 fn named(resource: &ResourceTable, members: &str) -> String {
     let namespace = match resource.scope {
-        crate::schema::table::Scope::Namespaced => r#","namespace":"n""#,
-        crate::schema::table::Scope::Cluster => "",
+        crate::types::schema::table::Scope::Namespaced => r#","namespace":"n""#,
+        crate::types::schema::table::Scope::Cluster => "",
     };
     let comma = if members.is_empty() { "" } else { "," };
     format!(r#"{{"metadata":{{"name":"x"{namespace}}}{comma}{members}}}"#)
@@ -107,7 +107,7 @@ fn case_object(table: &'static ResourceTable, members: &str) -> Object {
 #[test]
 fn objects_are_taken_or_everything_wrong_with_them_is_said() {
     // docs/api/validation.md. `BLESS=1` writes the actual failures into the files, for review.
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/validation/cases");
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/objects/validation/cases");
     let mut files: Vec<_> = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "txt"));
     files.sort();
@@ -321,7 +321,7 @@ fn manifests_of_users_are_valid_and_round_trip() {
         for (at, document) in text.split("\n---").enumerate() {
             let place = format!("{} ({at})", file.display());
             let document = document.strip_prefix("---").unwrap_or(document);
-            let value = crate::codec::yaml::parse(document.as_bytes()).unwrap().value;
+            let value = crate::wire::codec::yaml::parse(document.as_bytes()).unwrap().value;
             let Value::Object(_) = value else { continue };
             let (version, kind) =
                 (value.str_at(&["apiVersion"]).to_owned(), value.str_at(&["kind"]).to_owned());
@@ -330,10 +330,10 @@ fn manifests_of_users_are_valid_and_round_trip() {
                 continue;
             };
             let mut document = Vec::new();
-            crate::json::write(&value, &mut document);
+            crate::values::json::write(&value, &mut document);
             let mut new = object(table, std::str::from_utf8(&document).unwrap());
             if let Some(Value::Object(metadata)) = new.get_mut("metadata")
-                && table.scope == crate::schema::table::Scope::Namespaced
+                && table.scope == crate::types::schema::table::Scope::Namespaced
                 && metadata.get("namespace").is_none()
             {
                 metadata.insert("namespace", Value::from("n"));

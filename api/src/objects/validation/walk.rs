@@ -15,9 +15,9 @@ use super::forms;
 use super::path::Path;
 use super::rules;
 use super::rules::view::View;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::schema::table::{Check, Field, Form, Kind, Message, Presence, Union};
+use crate::types::schema::table::{Check, Field, Form, Kind, Message, Presence, Union};
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
 
 /// Checks an object of type `message`, but for its metadata and status.
 pub(super) fn object(validator: &mut Validator, message: &Message, object: &Object) {

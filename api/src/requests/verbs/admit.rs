@@ -3,14 +3,14 @@
 
 use super::Call;
 use super::write::intent;
-use crate::admission::{Options, Record, Review, Target};
-use crate::field::go_quote;
-use crate::json::{Object, Value};
-use crate::object::{meta, set_meta};
-use crate::schema::table::Kind;
-use crate::status::Status;
-use crate::strategy::Endpoint;
-use crate::write::Caller;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::table::Kind;
+use crate::values::field::go_quote;
+use crate::values::json::{Object, Value};
+use crate::values::object::{meta, set_meta};
+use crate::values::status::Status;
+use crate::writes::admission::{Options, Record, Review, Target};
+use crate::writes::write::Caller;
 
 /// Both points for an object that is a question or a command.
 ///

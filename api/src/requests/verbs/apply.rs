@@ -5,31 +5,31 @@
 //!                        └─ not there:    nothing                      ─► apply::apply ─┘
 //! ```
 //!
-//! What applying means is in [`crate::apply`]; here it gets a body and live objects.
+//! What applying means is in [`crate::objects::apply`]; here it gets a body and live objects.
 
 use std::borrow::Cow;
 
 use super::Call;
 use super::write::{as_new, check_identity, dedup_owners, intent, respond_written, scope_to_request};
-use crate::admission::Options;
-use crate::apply::{ApplyError, Reset, Versions, Writer, last_applied, reading};
-use crate::clock;
-use crate::codec::{cbor, yaml};
-use crate::convert;
-use crate::field::FieldError;
-use crate::json::{self, Object, Value};
-use crate::object::{meta, set_meta};
-use crate::options::decimal;
-use crate::patch::PatchKind;
-use crate::query::{FieldValidation, WriteOptions, invalid_options};
-use crate::representation::refuse_list_transform;
-use crate::response::Response;
-use crate::schema::decode_form::zero_object;
-use crate::schema::table::Message;
-use crate::status::{Reason, Status};
-use crate::strategy::Endpoint;
-use crate::write::intent::OWNED_BY_SOURCE;
-use crate::write::{self, Current, InServedForm, Presence, Wanted};
+use crate::objects::apply::{ApplyError, Reset, Versions, Writer, last_applied, reading};
+use crate::objects::patch::PatchKind;
+use crate::objects::representation::refuse_list_transform;
+use crate::objects::strategy::Endpoint;
+use crate::types::convert;
+use crate::types::options::decimal;
+use crate::types::schema::decode_form::zero_object;
+use crate::types::schema::table::Message;
+use crate::values::clock;
+use crate::values::field::FieldError;
+use crate::values::json::{self, Object, Value};
+use crate::values::object::{meta, set_meta};
+use crate::values::query::{FieldValidation, WriteOptions, invalid_options};
+use crate::values::status::{Reason, Status};
+use crate::wire::codec::{cbor, yaml};
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
+use crate::writes::write::intent::OWNED_BY_SOURCE;
+use crate::writes::write::{self, Current, InServedForm, Presence, Wanted};
 
 /// PATCH of a configuration.
 pub async fn apply(
@@ -231,14 +231,14 @@ pub fn laid_over(
     let force = options.force.unwrap_or(false);
     let naming = call.api.naming();
     let is_migrating = options.field_manager == last_applied::MANAGER;
-    let mut applied = crate::apply::apply(versions, &writer, reset, live, config, force);
+    let mut applied = crate::objects::apply::apply(versions, &writer, reset, live, config, force);
     if let Err(ApplyError::Conflicts(conflicts)) = &applied
         && is_migrating
         && let Some(allowed) = last_applied::allowed(versions, naming, live)
     {
         applied = match conflicts.clone().without(&allowed) {
             Some(left) => Err(ApplyError::Conflicts(left)),
-            None => crate::apply::apply(versions, &writer, reset, live, config, true),
+            None => crate::objects::apply::apply(versions, &writer, reset, live, config, true),
         };
     }
     let place = || {

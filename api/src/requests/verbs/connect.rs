@@ -1,27 +1,27 @@
 //! Connections through the server: exec, attach and portforward, which a node's agent answers, and the proxies to nodes,
 //! pods and services (docs/api/nodes.md).
 //!
-//! `options ─► admission ─► permission to create ─► whom it means ─► upgrade or request (crate::connect)`
+//! `options ─► admission ─► permission to create ─► whom it means ─► upgrade or request (crate::state::connect)`
 
 use std::sync::Arc;
 
 use http::{HeaderMap, Method};
 
 use super::{Call, Wire, admit};
-use crate::attributes::Selection;
-use crate::connect::forward::{encode, encoded_path, without_credentials};
-use crate::connect::proxy::{self, Proxied};
-use crate::connect::target::{Agent, Name};
-use crate::connect::upgrade::{self, Asked};
-use crate::connect::{AGENT_ANSWER_TIMEOUT, SERVICE_ANSWER_TIMEOUT, exec, portforward};
-use crate::json::{Object, Value};
-use crate::object::{at, meta};
-use crate::outgoing::Endpoint;
-use crate::response::Response;
-use crate::schema::registry::Resource;
-use crate::server::upgrade::Switch;
-use crate::status::{Status, Subject};
-use crate::store;
+use crate::objects::store;
+use crate::state::connect::forward::{encode, encoded_path, without_credentials};
+use crate::state::connect::proxy::{self, Proxied};
+use crate::state::connect::target::{Agent, Name};
+use crate::state::connect::upgrade::{self, Asked};
+use crate::state::connect::{AGENT_ANSWER_TIMEOUT, SERVICE_ANSWER_TIMEOUT, exec, portforward};
+use crate::types::attributes::Selection;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta};
+use crate::values::status::{Status, Subject};
+use crate::wire::outgoing::Endpoint;
+use crate::wire::response::Response;
+use crate::wire::server::upgrade::Switch;
 
 /// Answers a permitted request.
 ///

@@ -8,8 +8,8 @@ use base64::{DecodeError, Engine as _, alphabet};
 use engine::Revision;
 use serde::{Deserialize, Serialize};
 
-use crate::json::ParseError;
-use crate::status::Status;
+use crate::values::json::ParseError;
+use crate::values::status::Status;
 
 /// The alphabet of tokens; like the reference server's it does not look at bits that no byte needs.
 const BASE64: GeneralPurpose =

@@ -6,26 +6,26 @@ use super::list::{ListStream, Page};
 use super::selected::{Found, Need};
 use super::write::intent;
 use super::{Call, force_delete};
-use crate::admission::Options;
-use crate::codec::protobuf::{self, envelope::Unknown};
-use crate::codec::{cbor, yaml};
-use crate::features::Feature;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::negotiate::Input;
-use crate::object::meta;
-use crate::options::{DeleteOptions, ListOptions};
-use crate::query::invalid_options;
-use crate::representation::answer::{respond_object, respond_success};
-use crate::representation::refuse_list_transform;
-use crate::response::Response;
-use crate::schema::builtin;
-use crate::status::{Details, Status};
-use crate::store;
-use crate::strategy::Endpoint;
-use crate::write::Outcome;
-use crate::write::deletion::delete_object;
-use crate::write::intent::DELETION;
+use crate::objects::representation::answer::{respond_object, respond_success};
+use crate::objects::representation::refuse_list_transform;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::types::features::Feature;
+use crate::types::options::{DeleteOptions, ListOptions};
+use crate::types::schema::builtin;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::values::query::invalid_options;
+use crate::values::status::{Details, Status};
+use crate::wire::codec::protobuf::{self, envelope::Unknown};
+use crate::wire::codec::{cbor, yaml};
+use crate::wire::negotiate::Input;
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
+use crate::writes::write::Outcome;
+use crate::writes::write::deletion::delete_object;
+use crate::writes::write::intent::DELETION;
 
 /// DELETE of an item.
 pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
@@ -103,7 +103,7 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
     let list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
     let page = Page::find(call, list_options).await?;
     let renderer = call.renderer()?;
-    crate::representation::refuse_object_transform(&call.output, call.resource)?;
+    crate::objects::representation::refuse_object_transform(&call.output, call.resource)?;
     let mut left = page.items;
     let mut objects = page.objects();
     while left > 0
@@ -162,6 +162,6 @@ pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Statu
 
 /// A JSON body.
 fn value_of(body: &[u8]) -> Result<Value, Status> {
-    crate::json::parse(body)
+    crate::values::json::parse(body)
         .map_err(|error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}")))
 }

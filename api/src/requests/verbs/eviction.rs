@@ -16,24 +16,24 @@ use super::delete::success;
 use super::subresource::{decode_own, put_condition};
 use super::write::intent;
 use super::{Call, admit};
-use crate::admission::Options;
-use crate::bootstrap::Target;
-use crate::clock;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::{at, meta};
-use crate::options::DeleteOptions;
-use crate::query::WriteOptions;
-use crate::representation::answer::respond_success;
-use crate::response::Response;
-use crate::retry::{Attempts, Exhausted};
-use crate::schema::table::SubresourceTable;
-use crate::selector::label::LabelSelector;
-use crate::status::{Cause, Details, Reason, Status, Subject};
-use crate::store::{self, Stored};
-use crate::strategy::Endpoint;
-use crate::write::deletion::{check_preconditions, delete_object};
-use crate::write::intent::DELETION_BY_SERVER;
+use crate::objects::representation::answer::respond_success;
+use crate::objects::store::{self, Stored};
+use crate::objects::strategy::Endpoint;
+use crate::types::options::DeleteOptions;
+use crate::types::schema::table::SubresourceTable;
+use crate::types::selector::label::LabelSelector;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta};
+use crate::values::query::WriteOptions;
+use crate::values::retry::{Attempts, Exhausted};
+use crate::values::status::{Cause, Details, Reason, Status, Subject};
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
+use crate::writes::bootstrap::Target;
+use crate::writes::loopback::Loopback;
+use crate::writes::write::deletion::{check_preconditions, delete_object};
+use crate::writes::write::intent::DELETION_BY_SERVER;
 
 /// Most evictions that a budget's controller may have yet to notice.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -167,7 +167,7 @@ fn budgets(namespace: &str, name: &str) -> Target {
 /// # Errors
 /// 500 when there are several.
 fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
-    let labels = crate::attributes::Attributes::new(&pod.record.attributes);
+    let labels = crate::types::attributes::Attributes::new(&pod.record.attributes);
     if labels.labels().next().is_none() {
         return Ok(None);
     }
@@ -210,7 +210,7 @@ fn lets_unready_go(budget: &Object) -> bool {
 /// Takes one disruption of the budget for the pod.
 ///
 /// # Errors
-/// 429 when there is none left or nobody can say yet, 403 when the budget is in a state that it should not be in.
+/// 429 when there is none left or it is not known yet, 403 when the budget is in a state that it should not be in.
 async fn spend(
     call: &Call<'_>,
     namespace: &str,
@@ -252,7 +252,7 @@ fn spent(budget: &Object, pod: &str) -> Object {
     status.insert("disruptionsAllowed", Value::Int(left));
     let pods = status.object_entry("disruptedPods");
     pods.insert(pod.to_owned(), clock::now().into());
-    crate::strategy::sort_members(pods);
+    crate::objects::strategy::sort_members(pods);
     if left == 0 {
         let members = [
             ("type", "DisruptionAllowed".into()),

@@ -11,18 +11,18 @@ use http::StatusCode;
 
 use super::delete::success;
 use super::{Call, admit};
-use crate::admission::Options;
-use crate::field::FieldError;
-use crate::json::Object;
-use crate::object::set_meta;
-use crate::options::DeleteOptions;
-use crate::query::invalid_options;
-use crate::representation::answer::respond_success;
-use crate::response::Response;
-use crate::retry::{Attempts, Exhausted};
-use crate::status::{Details, Reason, Status};
-use crate::store;
-use crate::write::commit::{Attempt, commit};
+use crate::objects::representation::answer::respond_success;
+use crate::objects::store;
+use crate::types::options::DeleteOptions;
+use crate::values::field::FieldError;
+use crate::values::json::Object;
+use crate::values::object::set_meta;
+use crate::values::query::invalid_options;
+use crate::values::retry::{Attempts, Exhausted};
+use crate::values::status::{Details, Reason, Status};
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
+use crate::writes::write::commit::{Attempt, commit};
 
 /// The option, as errors name it.
 const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
@@ -30,7 +30,7 @@ const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 /// The permission beyond `delete`.
 const VERB: &str = "unsafe-delete-ignore-read-errors";
 
-/// Refuses options that say something about an object nobody can read.
+/// Refuses options that say something about an object that cannot be read.
 ///
 /// # Errors
 /// 422 naming each.

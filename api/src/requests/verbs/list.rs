@@ -15,18 +15,18 @@ use http::StatusCode;
 use super::Call;
 use super::continue_token::ContinueToken;
 use super::selected::{Found, Need, Selected};
-use crate::attributes::Selection;
-use crate::bloom;
-use crate::conversion::Converter;
-use crate::json::Indenter;
-use crate::memory::Charge;
-use crate::options::{ListOptions, VersionMatch, list_version_number};
-use crate::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
-use crate::response::{Response, respond};
-use crate::schema::registry::Resource;
-use crate::server::{Aborted, Body};
-use crate::status::Status;
-use crate::store::{self, Stored};
+use crate::objects::conversion::Converter;
+use crate::objects::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
+use crate::objects::store::{self, Stored};
+use crate::types::attributes::Selection;
+use crate::types::bloom;
+use crate::types::options::{ListOptions, VersionMatch, list_version_number};
+use crate::types::schema::registry::Resource;
+use crate::values::json::Indenter;
+use crate::values::memory::Charge;
+use crate::values::status::Status;
+use crate::wire::response::{Response, respond};
+use crate::wire::server::{Aborted, Body};
 
 /// Bytes gathered before they are handed to the connection: four TLS records, and the size at which larger
 /// chunks stop paying on HTTP/2 and start costing on HTTP/1.1.
@@ -49,7 +49,7 @@ const FORM_MULTIPLE: usize = 4;
 const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
 /// Objects looked at in one go while none of them is shown: well under a millisecond, so that a selector that selects
-/// nothing delays nobody else on the same thread.
+/// nothing delays no other request on the same thread.
 pub const LOOKED_AT_ONCE: usize = 1024;
 
 /// Answers with the collection (docs/api/lists.md#resource-versions, docs/api/lists.md#list-options,

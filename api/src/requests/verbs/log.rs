@@ -12,17 +12,17 @@ use http_body_util::{BodyExt, BodyStream, Empty, Limited};
 
 use super::Call;
 use super::connect::{agent_of, container, found, text};
-use crate::clock;
-use crate::connect::AGENT_ANSWER_TIMEOUT;
-use crate::connect::forward::{encode, encoded_path, passed_on};
-use crate::features::Feature;
-use crate::field::{FieldError, go_quote};
-use crate::json::Value;
-use crate::object::meta;
-use crate::outgoing::{self, Endpoint, Failure, Opened};
-use crate::response::{Response, respond};
-use crate::server::{Aborted, Body, Shutdown};
-use crate::status::{Reason, Status, Subject};
+use crate::state::connect::AGENT_ANSWER_TIMEOUT;
+use crate::state::connect::forward::{encode, encoded_path, passed_on};
+use crate::types::features::Feature;
+use crate::values::clock;
+use crate::values::field::{FieldError, go_quote};
+use crate::values::json::Value;
+use crate::values::object::meta;
+use crate::values::status::{Reason, Status, Subject};
+use crate::wire::outgoing::{self, Endpoint, Failure, Opened};
+use crate::wire::response::{Response, respond};
+use crate::wire::server::{Aborted, Body, Shutdown};
 
 /// Longest text of an agent that is told to the client as an error.
 const REFUSAL_BYTES_MAX: usize = 50_000;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! pipeline ──► Call ──► read · list · watch        (stored bytes out)
-//!                  └──► write · patch · delete     (what a request means; then the write path, crate::write)
+//!                  └──► write · patch · delete     (what a request means; then the write path, crate::writes::write)
 //! ```
 //!
 //! A [`Call`] exists only for a request that was authenticated and allowed. The verbs know no connection and no
@@ -35,29 +35,29 @@ use auth::{Authorized, User};
 use http::HeaderMap;
 use http::request::Parts as Head;
 
-use crate::admission::Review;
-use crate::attributes::Selection;
-use crate::audit::Trail;
-use crate::codec::yaml;
-use crate::context::Context;
-use crate::conversion::Conversions;
-use crate::json::{self, Object, Value};
-use crate::memory::Account;
-use crate::negotiate::Output;
-use crate::query::{FieldValidation, Query};
-use crate::representation::{Renderer, Wanted};
-use crate::request::RequestInfo;
-use crate::schema::defaults;
-use crate::schema::registry::Resource;
-use crate::schema::table::Message;
-use crate::served::Served;
-use crate::server::Incoming;
-use crate::server::upgrade::Switch;
-use crate::server::websocket::Upgrade;
-use crate::status::{Status, Subject};
-use crate::store::{Store, Stored};
-use crate::validation;
-use crate::write::Caller;
+use crate::objects::conversion::Conversions;
+use crate::objects::representation::{Renderer, Wanted};
+use crate::objects::store::{Store, Stored};
+use crate::objects::validation;
+use crate::state::audit::Trail;
+use crate::types::attributes::Selection;
+use crate::types::schema::defaults;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Message;
+use crate::types::served::Served;
+use crate::values::json::{self, Object, Value};
+use crate::values::memory::Account;
+use crate::values::query::{FieldValidation, Query};
+use crate::values::status::{Status, Subject};
+use crate::wire::codec::yaml;
+use crate::wire::negotiate::Output;
+use crate::wire::request::RequestInfo;
+use crate::wire::server::Incoming;
+use crate::wire::server::upgrade::Switch;
+use crate::wire::server::websocket::Upgrade;
+use crate::writes::admission::Review;
+use crate::writes::context::Context;
+use crate::writes::write::Caller;
 
 /// A request as it came, for what passes it on.
 pub struct Wire<'r> {

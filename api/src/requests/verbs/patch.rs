@@ -5,24 +5,24 @@
 
 use super::Call;
 use super::write::{dedup_owners, intent, respond_written, scope_to_request};
-use crate::admission::Options;
-use crate::apply::{put_managed_fields, take_managed_fields};
-use crate::convert;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::negotiate::{Formats, content_type};
-use crate::object::{meta, set_meta};
-use crate::patch::{Patch, PatchKind, Patched, restore, undecodable};
-use crate::query::{FieldValidation, WriteOptions, invalid_options};
-use crate::representation::refuse_list_transform;
-use crate::response::Response;
-use crate::schema::conform::conform_changes;
-use crate::schema::registry::Resource;
-use crate::schema::table::Message;
-use crate::status::Status;
-use crate::strategy::Endpoint;
-use crate::write::ownership::manager;
-use crate::write::{self, Current, InServedForm, Wanted};
+use crate::objects::apply::{put_managed_fields, take_managed_fields};
+use crate::objects::patch::{Patch, PatchKind, Patched, restore, undecodable};
+use crate::objects::representation::refuse_list_transform;
+use crate::objects::strategy::Endpoint;
+use crate::types::convert;
+use crate::types::schema::conform::conform_changes;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Message;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::object::{meta, set_meta};
+use crate::values::query::{FieldValidation, WriteOptions, invalid_options};
+use crate::values::status::Status;
+use crate::wire::negotiate::{Formats, content_type};
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
+use crate::writes::write::ownership::manager;
+use crate::writes::write::{self, Current, InServedForm, Wanted};
 
 /// The kind of patch the request carries, or 415.
 pub fn kind_of(
@@ -149,7 +149,7 @@ fn readable(mut managed: Value) -> Option<Value> {
         let Some(fields) = entry.as_object_mut().and_then(|entry| entry.get_mut("fieldsV1")) else {
             continue;
         };
-        if let Some(set) = fields.as_str().and_then(|text| crate::json::parse(text.as_bytes()).ok()) {
+        if let Some(set) = fields.as_str().and_then(|text| crate::values::json::parse(text.as_bytes()).ok()) {
             *fields = set;
         }
     }

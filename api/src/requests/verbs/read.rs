@@ -5,12 +5,12 @@ use std::time::Instant;
 use http::StatusCode;
 
 use super::Call;
-use crate::options::version_number;
-use crate::representation;
-use crate::representation::answer::respond_stored;
-use crate::response::Response;
-use crate::status::Status;
-use crate::store;
+use crate::objects::representation;
+use crate::objects::representation::answer::respond_stored;
+use crate::objects::store;
+use crate::types::options::version_number;
+use crate::values::status::Status;
+use crate::wire::response::Response;
 
 /// Answers with the object named in the path (docs/api/lists.md#resource-versions, docs/api/lists.md#get).
 pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {

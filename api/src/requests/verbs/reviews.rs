@@ -1,6 +1,6 @@
 //! Virtual resource types: objects that are a question (or an operation) and are never stored.
 //!
-//! Reviews answer who somebody is and what they may do (docs/api/authorization.md#access-reviews); `bindings` is the
+//! Reviews answer who a user is and what the user may do (docs/api/authorization.md#access-reviews); `bindings` is the
 //! older path of `pods/binding`; `componentstatuses` is a read-only list about this process.
 
 use auth::authz::{Rule, Verdict};
@@ -10,22 +10,22 @@ use http::StatusCode;
 
 use super::write::{decode_body, scope_to_request};
 use super::{Call, admit, subresource};
-use crate::admission::Options;
-use crate::clock;
-use crate::conversion::Conversions;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::object::{at, meta, set_meta};
-use crate::options::ListOptions;
-use crate::query::WriteOptions;
-use crate::representation::Renderer;
-use crate::request::Verb;
-use crate::response::Response;
-use crate::schema::encode::encode;
-use crate::status::{Status, Subject};
-use crate::strategy::Endpoint;
-use crate::validation::View;
-use crate::write::ownership::{self, Tracking};
+use crate::objects::conversion::Conversions;
+use crate::objects::representation::Renderer;
+use crate::objects::strategy::Endpoint;
+use crate::objects::validation::View;
+use crate::types::options::ListOptions;
+use crate::types::schema::encode::encode;
+use crate::values::clock;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta, set_meta};
+use crate::values::query::WriteOptions;
+use crate::values::status::{Status, Subject};
+use crate::wire::request::Verb;
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
+use crate::writes::write::ownership::{self, Tracking};
 
 /// Serves a resource that has no storage.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {

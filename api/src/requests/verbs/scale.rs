@@ -8,28 +8,28 @@ use http::StatusCode;
 use super::Call;
 use super::patch::{Reading, kind_of, options as patch_options, patched};
 use super::write::intent;
-use crate::admission::Options;
-use crate::apply::scale::{Replicas, to_parent, to_scale};
-use crate::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
-use crate::body::Expected;
-use crate::custom;
-use crate::custom::scale::AccessError;
-use crate::field::{FieldError, go_quote};
-use crate::json::{Object, Value};
-use crate::negotiate::Transform;
-use crate::object::{at, meta, set_meta};
-use crate::patch::PatchKind;
-use crate::query::WriteOptions;
-use crate::representation::{Renderer, refuse_list_transform};
-use crate::response::Response;
-use crate::schema::table::{Message, ScalePaths, SubresourceTable};
-use crate::selector::label::LabelSelector;
-use crate::status::{Reason, Status, Subject};
-use crate::store;
-use crate::strategy::Endpoint;
-use crate::write::intent::OWNED_BY_SOURCE;
-use crate::write::ownership::manager;
-use crate::write::{Current, Form, Intent, Source, Wanted};
+use crate::objects::apply::scale::{Replicas, to_parent, to_scale};
+use crate::objects::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
+use crate::objects::custom;
+use crate::objects::custom::scale::AccessError;
+use crate::objects::patch::PatchKind;
+use crate::objects::representation::{Renderer, refuse_list_transform};
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::table::{Message, ScalePaths, SubresourceTable};
+use crate::types::selector::label::LabelSelector;
+use crate::values::field::{FieldError, go_quote};
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta, set_meta};
+use crate::values::query::WriteOptions;
+use crate::values::status::{Reason, Status, Subject};
+use crate::wire::body::Expected;
+use crate::wire::negotiate::Transform;
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
+use crate::writes::write::intent::OWNED_BY_SOURCE;
+use crate::writes::write::ownership::manager;
+use crate::writes::write::{Current, Form, Intent, Source, Wanted};
 
 /// Through what the fields of a scale are owned.
 const SUBRESOURCE: &str = "scale";
@@ -128,7 +128,7 @@ impl<'t> View<'t> {
     /// Gives what `new` changes of `live` to the manager of the request.
     fn track(&self, call: &Call<'_>, live: &Object, new: &mut Object) {
         let versions = Versions::of_body(call.types.registry(), &self.api_version, self.message);
-        let (manager, now) = (manager(call.query, call.headers), crate::clock::now());
+        let (manager, now) = (manager(call.query, call.headers), crate::values::clock::now());
         let writer = Writer { manager: &manager, subresource: SUBRESOURCE, now: &now };
         updated(&versions, &writer, &Reset::none(), live, new);
     }
@@ -255,7 +255,7 @@ where
 {
     let mut intent = intent(call, Endpoint::Scale, options, "");
     intent.leaves_out = OWNED_BY_SOURCE;
-    let outcome = crate::write::write(call, &intent, &mut Scaled { view, make }).await?;
+    let outcome = crate::writes::write::write(call, &intent, &mut Scaled { view, make }).await?;
     let written = outcome.written().ok_or_else(|| Status::not_found(call.subject(&call.info.name)))?;
     let object = store::decode_stored(call.resource, &written.value)?;
     let revision = meta(&object, "resourceVersion").parse().unwrap_or(Revision::ZERO);

@@ -5,7 +5,7 @@
 //!      └► of another form ─► ahead: as many as follow, converted at once ─► selected ─► Found::Record
 //! ```
 //!
-//! Whoever only counts does not read values: entries are handed out unread.
+//! A caller that only counts does not read values: entries are handed out unread.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use std::sync::Arc;
 use engine::{Entry, Filtered};
 
 use super::list::LOOKED_AT_ONCE;
-use crate::attributes::Selection;
-use crate::conversion::{BYTES_AT_ONCE, Converter, RECORDS_AT_ONCE, is_current};
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store::{self, Stored};
+use crate::objects::conversion::{BYTES_AT_ONCE, Converter, RECORDS_AT_ONCE, is_current};
+use crate::objects::store::{self, Stored};
+use crate::types::attributes::Selection;
+use crate::types::schema::registry::Resource;
+use crate::values::status::Status;
 
 /// A walk over a range of one snapshot.
 pub struct Selected {

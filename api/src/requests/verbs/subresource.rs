@@ -5,20 +5,20 @@ use http::StatusCode;
 
 use super::delete::success;
 use super::{Call, admit, connect, eviction, log, patch, read, scale, token, write};
-use crate::admission::Options;
-use crate::body::Expected;
-use crate::json::{Object, Value};
-use crate::object::{at, meta, set_meta};
-use crate::query::WriteOptions;
-use crate::representation::answer::respond_success;
-use crate::request::Verb;
-use crate::response::Response;
-use crate::schema::decode::Decoded;
-use crate::schema::table::SubresourceTable;
-use crate::status::{Details, Status};
-use crate::strategy::Endpoint;
-use crate::write::intent::BINDING;
-use crate::write::{Current, InStoredForm, Wanted};
+use crate::objects::representation::answer::respond_success;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::decode::Decoded;
+use crate::types::schema::table::SubresourceTable;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta, set_meta};
+use crate::values::query::WriteOptions;
+use crate::values::status::{Details, Status};
+use crate::wire::body::Expected;
+use crate::wire::request::Verb;
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
+use crate::writes::write::intent::BINDING;
+use crate::writes::write::{Current, InStoredForm, Wanted};
 
 /// Runs a permitted request on a subresource.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
@@ -108,7 +108,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         return Err(Status::no_such_route());
     };
     // The permission to create bindings is the permission to bind; the pod is reached through it.
-    let info = crate::request::RequestInfo {
+    let info = crate::wire::request::RequestInfo {
         name: name.clone(),
         verb: Verb::Create,
         subresource: "binding".to_owned(),
@@ -148,10 +148,14 @@ async fn bind_pod(
     let mut errors = Vec::new();
     if !matches!(target_kind.as_str(), "" | "Node") {
         let supported = ["Node", "<empty>"];
-        errors.push(crate::field::FieldError::not_supported("target.kind", &target_kind.into(), &supported));
+        errors.push(crate::values::field::FieldError::not_supported(
+            "target.kind",
+            &target_kind.into(),
+            &supported,
+        ));
     }
     if target.is_empty() {
-        errors.push(crate::field::FieldError::required("target.name", ""));
+        errors.push(crate::values::field::FieldError::required("target.name", ""));
     }
     if !errors.is_empty() {
         return Err(Status::unclassified(&errors));
@@ -163,7 +167,7 @@ async fn bind_pod(
         let old = current.live(call.api, call.resource)?;
         let refuse = |why: &str| {
             Err(Status::conflict(
-                crate::status::Subject { group: "", kind: "pods/binding", name: &call.info.name },
+                crate::values::status::Subject { group: "", kind: "pods/binding", name: &call.info.name },
                 why,
             ))
         };
@@ -186,11 +190,11 @@ async fn bind_pod(
             let Some(added) = at(binding, &format!("metadata.{map}")).and_then(Value::as_object) else {
                 continue;
             };
-            let target = crate::object::metadata_mut(&mut pod).object_entry(map);
+            let target = crate::values::object::metadata_mut(&mut pod).object_entry(map);
             for (key, value) in added.iter() {
                 target.insert(key.to_owned(), value.clone());
             }
-            crate::strategy::sort_members(target);
+            crate::objects::strategy::sort_members(target);
         }
         pod.object_entry("spec").insert("nodeName", target.as_str().into());
         let status = pod.object_entry("status");
@@ -198,7 +202,7 @@ async fn bind_pod(
         set_condition(status, "PodScheduled", "True");
         Ok(Wanted::Object(pod))
     });
-    crate::write::write(call, &intent, &mut source).await?;
+    crate::writes::write::write(call, &intent, &mut source).await?;
     let code = StatusCode::CREATED;
     Ok(respond_success(code, &success(&Details::default(), Some(code)), &call.output))
 }
@@ -209,7 +213,7 @@ fn set_condition(status: &mut Object, kind: &str, value: &str) {
     condition.push("type", kind.into());
     condition.push("status", value.into());
     condition.push("lastProbeTime", Value::Null);
-    condition.push("lastTransitionTime", crate::clock::now().into());
+    condition.push("lastTransitionTime", crate::values::clock::now().into());
     put_condition(status, condition);
 }
 

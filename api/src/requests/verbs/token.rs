@@ -11,19 +11,19 @@ use http::StatusCode;
 use super::subresource::decode_own;
 use super::write::scope_to_request;
 use super::{Call, admit};
-use crate::admission::Options;
-use crate::clock;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::object::{at, meta, set_meta};
-use crate::query::WriteOptions;
-use crate::representation::Renderer;
-use crate::response::Response;
-use crate::schema::table::SubresourceTable;
-use crate::status::{Status, Subject};
-use crate::store;
+use crate::objects::representation::Renderer;
+use crate::objects::store;
+use crate::types::schema::table::SubresourceTable;
+use crate::values::clock;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta, set_meta};
+use crate::values::query::WriteOptions;
+use crate::values::status::{Status, Subject};
+use crate::wire::response::Response;
+use crate::writes::admission::Options;
 
-/// Seconds a token lasts when nobody says.
+/// Seconds a token lasts when the request does not say.
 const LIFETIME_DEFAULT: i64 = 60 * 60;
 
 /// Least and most seconds that may be asked for.
@@ -37,7 +37,7 @@ const EXTENDED: (i64, u64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut request = decode_own(call, table, body, &options, &[])?;
-    crate::schema::defaults::apply(&table.message, &mut request, call.api.naming());
+    crate::types::schema::defaults::apply(&table.message, &mut request, call.api.naming());
     admit::mutate(call, Options::Create(&options), &mut request).await?;
     let tokens = call.api.tokens();
     let (name, namespace) = (call.info.name.clone(), call.info.namespace.clone());

@@ -24,22 +24,22 @@ use tokio::time::{Instant, Sleep};
 use super::Call;
 use super::schedule::Schedule;
 use super::selected::{Need, Selected};
-use crate::attributes::Selection;
-use crate::bloom;
-use crate::conversion::{Converter, is_current};
-use crate::memory::Charge;
-use crate::metrics::Metrics;
-use crate::metrics::family::Histogram;
-use crate::negotiate::Encoding;
-use crate::options::{ListOptions, version_number};
-use crate::representation::shared::{self, Seen};
-use crate::representation::{self, EventType, Renderer, with_revision};
-use crate::response::Response;
-use crate::schema::registry::Resource;
-use crate::server::websocket::{Form, Upgrade};
-use crate::server::{Aborted, Body, Stage};
-use crate::status::{Reason, Status};
-use crate::store::{self, Stored};
+use crate::objects::conversion::{Converter, is_current};
+use crate::objects::representation::shared::{self, Seen};
+use crate::objects::representation::{self, EventType, Renderer, with_revision};
+use crate::objects::store::{self, Stored};
+use crate::types::attributes::Selection;
+use crate::types::bloom;
+use crate::types::options::{ListOptions, version_number};
+use crate::types::schema::registry::Resource;
+use crate::values::memory::Charge;
+use crate::values::status::{Reason, Status};
+use crate::wire::metrics::Metrics;
+use crate::wire::metrics::family::Histogram;
+use crate::wire::negotiate::Encoding;
+use crate::wire::response::Response;
+use crate::wire::server::websocket::{Form, Upgrade};
+use crate::wire::server::{Aborted, Body, Stage};
 
 /// Bytes of events gathered into one chunk before it is handed on.
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -62,7 +62,7 @@ const REST_EACH: Duration = Duration::from_micros(20);
 /// Rests shorter than what timers can tell are none, so up to fifty watchers have none.
 const REST_MIN: Duration = Duration::from_millis(1);
 
-/// Longest rest: whoever waits for a change does not notice.
+/// Longest rest: a client that waits for a change does not notice.
 const REST_MAX: Duration = Duration::from_millis(50);
 
 /// How long a watch with initial events waits for a revision that has not happened (docs/api/watches.md#watch-start).
@@ -171,7 +171,7 @@ fn duration(seconds: i64, minimum: Duration) -> Duration {
 
 /// A random number between 0 and 1, by which watches spread out.
 fn random_part() -> f64 {
-    f64::from(u16::from_le_bytes(crate::names::random::<2>())) / f64::from(u16::MAX)
+    f64::from(u16::from_le_bytes(crate::values::names::random::<2>())) / f64::from(u16::MAX)
 }
 
 /// How long a watch rests after it told of a change that concerned so many.
@@ -430,7 +430,7 @@ impl State {
     }
 
     /// Ends the watch, or says how far it has seen. That is said again even if it is no farther, so that the client
-    /// knows that somebody is there; but nothing is said of a time before the watch began.
+    /// knows that the server is there; but nothing is said of a time before the watch began.
     fn keep_time(&mut self, now: Instant) {
         let progress = self.tail.as_ref().map_or(Revision::ZERO, Tail::progress);
         if self.schedule.is_over(now) {

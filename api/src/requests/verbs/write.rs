@@ -4,17 +4,17 @@
 use http::StatusCode;
 
 use super::Call;
-use crate::admission::{Operation, Options};
-use crate::json::{Object, Value};
-use crate::object::{meta, metadata_mut, set_meta};
-use crate::query::WriteOptions;
-use crate::representation::answer::respond_object;
-use crate::representation::refuse_list_transform;
-use crate::response::Response;
-use crate::status::Status;
-use crate::strategy::{self, Endpoint};
-use crate::write::ownership::manager;
-use crate::write::{self, Current, InServedForm, Intent, Outcome, Presence, Wanted};
+use crate::objects::representation::answer::respond_object;
+use crate::objects::representation::refuse_list_transform;
+use crate::objects::strategy::{self, Endpoint};
+use crate::values::json::{Object, Value};
+use crate::values::object::{meta, metadata_mut, set_meta};
+use crate::values::query::WriteOptions;
+use crate::values::status::Status;
+use crate::wire::response::Response;
+use crate::writes::admission::{Operation, Options};
+use crate::writes::write::ownership::manager;
+use crate::writes::write::{self, Current, InServedForm, Intent, Outcome, Presence, Wanted};
 
 /// POST on a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
@@ -133,7 +133,7 @@ fn read_update(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Resu
 /// Decodes a body into the served version, checking that it is what the endpoint takes.
 pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<Object, Status> {
     let table = &call.resource.table;
-    let expected = crate::body::Expected {
+    let expected = crate::wire::body::Expected {
         kind: &table.kind,
         api_version: &call.resource.api_version,
         message: &table.message,
@@ -194,7 +194,7 @@ pub fn dedup_owners(call: &mut Call<'_>, object: &mut Object) {
     owners.retain(|owner| {
         // Whole entries are compared, as upstream does; their text stands for them.
         let mut text = Vec::new();
-        crate::json::write(owner, &mut text);
+        crate::values::json::write(owner, &mut text);
         let is_new = seen.insert(text);
         if !is_new {
             repeated.push(owner.str_at(&["uid"]).to_owned());

@@ -10,10 +10,10 @@ use std::net::IpAddr;
 use super::Reservation;
 use super::pools::{Item, Refusal};
 use super::range::Family;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::object::{at, same_at};
-use crate::validation::{ADDRESS, address_fault};
+use crate::objects::validation::{ADDRESS, address_fault};
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, same_at};
 
 /// Why allocation for a service failed.
 #[derive(Debug)]

@@ -3,11 +3,11 @@
 use engine::{Change, Engine, Expected, Payload, Write};
 
 use super::*;
-use crate::allocation::{Allocations, Ranges};
-use crate::json::{parse, write};
-use crate::naming::KUBERNETES;
-use crate::schema::registry::Registry;
+use crate::state::allocation::{Allocations, Ranges};
 use crate::testing::object;
+use crate::types::schema::registry::Registry;
+use crate::values::json::{parse, write};
+use crate::values::naming::KUBERNETES;
 
 /// A store with services, and an allocator.
 struct Cluster {
@@ -25,12 +25,12 @@ impl Drop for Cluster {
 
 impl Cluster {
     fn new(networks: &str, ports: &str) -> Cluster {
-        let directory = std::env::temp_dir().join(format!("allocation-{}", crate::names::uid()));
+        let directory = std::env::temp_dir().join(format!("allocation-{}", crate::values::names::uid()));
         let engine = Engine::open(engine::Options::new(&directory)).unwrap();
         let registry = Registry::new(&KUBERNETES);
         let ranges = Ranges {
             networks: Ranges::parse_networks(networks).unwrap(),
-            ports: crate::allocation::Ports::parse(ports).unwrap(),
+            ports: crate::state::allocation::Ports::parse(ports).unwrap(),
         };
         let allocations = Allocations::new(engine.clone(), &registry, ranges);
         Cluster { directory, engine, registry, allocations }

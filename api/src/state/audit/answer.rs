@@ -13,11 +13,11 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::body::Body as _;
 
 use super::{Stage, Trail};
-use crate::json::{self, Value};
-use crate::representation::answer::Reported;
-use crate::response::Response;
-use crate::server::body::Observer;
-use crate::server::upgrade::attach;
+use crate::objects::representation::answer::Reported;
+use crate::values::json::{self, Value};
+use crate::wire::response::Response;
+use crate::wire::server::body::Observer;
+use crate::wire::server::upgrade::attach;
 
 /// Longest answer whose object is recorded, so that no list makes the server hold it whole.
 const ANSWER_BYTES_MAX: usize = 16 << 20;

@@ -3,8 +3,8 @@
 
 use std::borrow::Cow;
 
-use crate::field::go_quote;
-use crate::json::{self, Object, Value};
+use crate::values::field::go_quote;
+use crate::values::json::{self, Object, Value};
 
 /// How an event is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -16,7 +16,7 @@ pub mod trail;
 
 use std::sync::Arc;
 
-use crate::json::Object;
+use crate::values::json::Object;
 
 pub use format::{Encoder, Format};
 pub use policy::{Level, Policy, Stage};

@@ -5,12 +5,12 @@
 
 use auth::User;
 
-use crate::codec::yaml;
-use crate::field::{FieldError, child, index};
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::request::RequestInfo;
-use crate::validation::names;
+use crate::objects::validation::names;
+use crate::values::field::{FieldError, child, index};
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::wire::codec::yaml;
+use crate::wire::request::RequestInfo;
 
 /// How much of a request is recorded; each level includes those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -420,8 +420,8 @@ fn json_type(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
-    use crate::query::Query;
+    use crate::values::naming::KUBERNETES;
+    use crate::values::query::Query;
     use http::Method;
 
     const HEAD: &str = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";

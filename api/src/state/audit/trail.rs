@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 
 use super::Auditor;
 use super::policy::{Decision, Level, Stage};
-use crate::clock;
-use crate::json::{self, Object, Value};
-use crate::metrics::Metrics;
-use crate::naming::Naming;
-use crate::object::meta;
-use crate::request::RequestInfo;
+use crate::values::clock;
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::meta;
+use crate::wire::metrics::Metrics;
+use crate::wire::request::RequestInfo;
 
 /// Longest user agent in an event, in bytes.
 const AGENT_BYTES_MAX: usize = 1024;
@@ -380,9 +380,9 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::audit::{Policy, Sink};
-    use crate::naming::KUBERNETES;
-    use crate::query::Query;
+    use crate::state::audit::{Policy, Sink};
+    use crate::values::naming::KUBERNETES;
+    use crate::values::query::Query;
 
     /// Keeps events, or loses them.
     struct Kept(Mutex<Vec<String>>, bool);

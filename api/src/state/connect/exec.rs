@@ -25,12 +25,12 @@ use super::outlet::Outlet;
 use super::spdy;
 use super::tunnel::{Activity, IDLE_MAX};
 use super::upgrade::{agreed, request};
-use crate::outgoing::Endpoint;
-use crate::response::Response;
-use crate::server::Shutdown;
-use crate::server::upgrade::has_token;
-use crate::server::websocket::{self, Upgrade, close, close_frame, frame_head, opcode};
-use crate::status::agent::{failure, outcome};
+use crate::values::status::agent::{failure, outcome};
+use crate::wire::outgoing::Endpoint;
+use crate::wire::response::Response;
+use crate::wire::server::Shutdown;
+use crate::wire::server::upgrade::has_token;
+use crate::wire::server::websocket::{self, Upgrade, close, close_frame, frame_head, opcode};
 
 /// The protocol in which single streams are closed.
 const PROTOCOL: &str = "v5.channel.k8s.io";

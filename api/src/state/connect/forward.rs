@@ -15,9 +15,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body_util::BodyStream;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
 
-use crate::outgoing::{self, Opened};
-use crate::response::Response;
-use crate::server::{Aborted, Body};
+use crate::wire::outgoing::{self, Opened};
+use crate::wire::response::Response;
+use crate::wire::server::{Aborted, Body};
 
 /// What stays as it is in a path.
 const PATH: &AsciiSet = &NON_ALPHANUMERIC

@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::tunnel::BUFFER_BYTES;
-use crate::server::websocket::{CONTROL_BYTES_MAX, opcode};
+use crate::wire::server::websocket::{CONTROL_BYTES_MAX, opcode};
 
 /// What the client sent.
 #[derive(Debug, Eq, PartialEq)]

@@ -25,7 +25,7 @@ pub mod upgrade;
 
 use std::time::Duration;
 
-use crate::outgoing::{Credentials, Tls};
+use crate::wire::outgoing::{Credentials, Tls};
 
 /// Port of a node's agent that does not say its own.
 pub const AGENT_PORT: u16 = 10250;

@@ -20,11 +20,11 @@ use super::messages::{Heard, Messages};
 use super::outlet::Outlet;
 use super::tunnel::{Activity, BUFFER_BYTES, IDLE_MAX};
 use super::upgrade::{Asked, Outcome, open};
-use crate::outgoing::Endpoint;
-use crate::response::Response;
-use crate::server::upgrade::has_token;
-use crate::server::websocket::{self, Upgrade, close, close_frame, frame_head, opcode};
-use crate::status::Status;
+use crate::values::status::Status;
+use crate::wire::outgoing::Endpoint;
+use crate::wire::response::Response;
+use crate::wire::server::upgrade::has_token;
+use crate::wire::server::websocket::{self, Upgrade, close, close_frame, frame_head, opcode};
 
 /// Before the name of a protocol that is spoken in frames of SPDY inside of messages.
 const PREFIX: &str = "SPDY/3.1+";

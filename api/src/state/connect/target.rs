@@ -4,10 +4,10 @@
 use std::net::IpAddr;
 
 use super::{AGENT_PORT, Nodes};
-use crate::json::{Object, Value};
-use crate::object::at;
-use crate::outgoing::Endpoint;
-use crate::status::{Reason, Status};
+use crate::values::json::{Object, Value};
+use crate::values::object::at;
+use crate::values::status::{Reason, Status};
+use crate::wire::outgoing::Endpoint;
 
 /// The feature by which a node says that its agent takes WebSockets that close streams, and port forwarding over them.
 const DECLARES_WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
@@ -220,8 +220,8 @@ fn random() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connect::Settings;
-    use crate::json::parse;
+    use crate::state::connect::Settings;
+    use crate::values::json::parse;
 
     fn object(text: &str) -> Object {
         parse(text.as_bytes()).unwrap().as_object().unwrap().clone()

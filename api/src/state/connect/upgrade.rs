@@ -14,11 +14,11 @@ use hyper_util::rt::TokioIo;
 
 use super::forward::{forwarded_for, passed_on};
 use super::tunnel::relay;
-use crate::outgoing::{self, Connection, Endpoint, Failure, Opened};
-use crate::response::Response;
-use crate::server::Shutdown;
-use crate::server::upgrade::Switch;
-use crate::status::{Reason, Status};
+use crate::values::status::{Reason, Status};
+use crate::wire::outgoing::{self, Connection, Endpoint, Failure, Opened};
+use crate::wire::response::Response;
+use crate::wire::server::Shutdown;
+use crate::wire::server::upgrade::Switch;
 
 /// A request for an upgrade.
 pub struct Asked<'a> {

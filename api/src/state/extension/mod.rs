@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A request finds its server in a table that is swapped as a whole. A server that does not answer costs the requests for
-//! it, and nobody else: nothing waits for a check, and documents are made of what servers said before.
+//! it, and no others: nothing waits for a check, and documents are made of what servers said before.
 
 pub mod proxy;
 
@@ -22,10 +22,10 @@ use parking_lot::RwLock;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::watch;
 
-use crate::discovery::Foreign;
-use crate::json::{Object, Value};
-use crate::outgoing::{Credentials, Endpoint, Service};
-use crate::schema::scalars::bytes;
+use crate::types::discovery::Foreign;
+use crate::types::schema::scalars::bytes;
+use crate::values::json::{Object, Value};
+use crate::wire::outgoing::{Credentials, Endpoint, Service};
 
 /// What an operator sets.
 #[derive(Clone, Debug, Default)]
@@ -258,7 +258,7 @@ pub fn identify(headers: &mut HeaderMap, user: &User) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
+    use crate::values::json::parse;
 
     fn service(version: &str, extra: &str) -> Value {
         let text = format!(

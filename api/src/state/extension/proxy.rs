@@ -11,14 +11,14 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{Either, Empty};
 
 use super::identify;
-use crate::connect::forward::{
+use crate::state::connect::forward::{
     accepts, cleaned, forwarded_for, passed_on, target, without_connection, without_credentials,
 };
-use crate::connect::upgrade::{self, Asked};
-use crate::outgoing::{self, Endpoint, Opened};
-use crate::response::{Response, respond_text};
-use crate::server::upgrade::Switch;
-use crate::server::{Incoming, Shutdown};
+use crate::state::connect::upgrade::{self, Asked};
+use crate::wire::outgoing::{self, Endpoint, Opened};
+use crate::wire::response::{Response, respond_text};
+use crate::wire::server::upgrade::Switch;
+use crate::wire::server::{Incoming, Shutdown};
 
 /// Until a server has answered a request for an upgrade.
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(60);

@@ -74,7 +74,7 @@ pub fn smooth(before: f64, observed: &Observed) -> f64 {
 /// What one level is entitled to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Entitlement {
-    /// Its seats when nobody lends or borrows.
+    /// Its seats when no level lends or borrows.
     pub nominal: f64,
     /// What it keeps for itself when others borrow.
     pub least: f64,

@@ -7,8 +7,8 @@ use http::StatusCode;
 
 use super::Fairness;
 use super::seats::{Manner, Report};
-use crate::clock;
-use crate::response::{Response, respond_text};
+use crate::values::clock;
+use crate::wire::response::{Response, respond_text};
 
 /// Beginning of the paths.
 const BELOW: &str = "/debug/api_priority_and_fairness/";

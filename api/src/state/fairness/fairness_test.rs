@@ -8,7 +8,7 @@ use serde_json::json;
 use super::demand::{Demand, Observed};
 use super::retry_after::RetryAfter;
 use super::*;
-use crate::json::parse;
+use crate::values::json::parse;
 
 fn object(value: &serde_json::Value) -> Value {
     parse(value.to_string().as_bytes()).unwrap()
@@ -172,7 +172,7 @@ fn seats_are_divided_by_demand_within_bounds() {
     let entitled = |nominal, least, most| Entitlement { nominal, least, most };
     type Case<'c> = (f64, &'c [(Entitlement, f64, f64)], &'c [u32]);
     let cases: &[Case<'_>] = &[
-        // Nobody wants anything: in proportion to what each keeps.
+        // No level wants anything: in proportion to what each keeps.
         (
             100.0,
             &[(entitled(50.0, 50.0, 100.0), 0.0, 0.0), (entitled(50.0, 50.0, 100.0), 0.0, 0.0)],

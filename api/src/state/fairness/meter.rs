@@ -6,9 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::Fairness;
 use super::seats::Why;
-use crate::metrics::buckets::SEATS_US;
-use crate::metrics::family::{Counters, Definition, Gauges, Histogram, Histograms, labels_text, micros};
-use crate::metrics::page::{Kind, Page, Stability};
+use crate::wire::metrics::buckets::SEATS_US;
+use crate::wire::metrics::family::{
+    Counters, Definition, Gauges, Histogram, Histograms, labels_text, micros,
+};
+use crate::wire::metrics::page::{Kind, Page, Stability};
 
 /// The families that are counted; the others are read from the levels.
 #[derive(Debug)]
@@ -211,7 +213,7 @@ impl Fairness {
         of_levels(
             "apiserver_flowcontrol_nominal_limit_seats",
             Beta,
-            "Seats of a level when nobody lends or borrows.",
+            "Seats of a level when no level lends or borrows.",
             &|_, planned| planned.entitled.nominal,
         );
         of_levels(

@@ -31,7 +31,7 @@ use self::demand::Entitlement;
 use self::matching::Schema;
 use self::meter::{Families, Meter, Running};
 use self::seats::{Entrant, Level, Manner, Queuing, Refused};
-use crate::json::Value;
+use crate::values::json::Value;
 
 pub use self::dump::respond;
 

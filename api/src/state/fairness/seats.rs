@@ -1,7 +1,7 @@
 //! The seats of one priority level: who has one, who waits for one, and who is next (docs/api/fairness.md#levels).
 //!
 //! ```text
-//! enter ─ a seat is free and nobody waits ─────────────────────────────► Seat ─ drop ─► release ─► the next one
+//! enter ─ a seat is free and no request waits ─────────────────────────────► Seat ─ drop ─► release ─► the next one
 //!    └─ queue of the least work among the flow's hand ─ full? ─ wait ───────┘
 //! ```
 //!
@@ -262,7 +262,7 @@ impl Level {
         };
         match tokio::time::timeout(entrant.patience, &mut granted).await {
             Ok(Ok(seat)) => Ok(seat),
-            // Nobody drops the sender of a waiting request; and a seat may have come with the last moment.
+            // The sender of a waiting request is not dropped; and a seat may have come with the last moment.
             Ok(Err(_)) | Err(_) => match granted.try_recv() {
                 Ok(seat) => Ok(seat),
                 Err(_) => {
@@ -284,7 +284,7 @@ impl Level {
             let Some(waiter) = state.leave_queue(queue, 0) else { return };
             state.served = queue;
             let seat = self.seat(state, Some(queue), waiter.seats, Instant::now());
-            // A request that nobody waits for any more: its seats are given back here, as the lock is held.
+            // A request whose client no longer waits: its seats are given back here, as the lock is held.
             if let Err(mut seat) = waiter.grant.send(seat) {
                 seat.level = None;
                 state.end(seat.queue, seat.seats, seat.began);
@@ -425,7 +425,7 @@ impl State {
         let passed = now.saturating_duration_since(self.read_at).as_secs_f64();
         self.read_at = self.read_at.max(now);
         if self.executing == 0 && self.waiting == 0 {
-            return; // nobody would notice
+            return; // virtual time orders no request
         }
         if self.active > 0 {
             let seats = (self.in_use + self.waiting_seats).min(self.limit);

@@ -12,7 +12,7 @@ use engine::Engine;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::naming::Naming;
+use crate::values::naming::Naming;
 
 /// Looks objects up in the newest snapshot: an index search and a few hundred bytes of JSON.
 pub struct EngineAccounts {

@@ -5,8 +5,8 @@ use auth::attributes::Attributes;
 use auth::authz::{Authorizer, Escalation, RoleWrite};
 
 use super::rules::{read_role_ref, read_rules};
-use crate::json::Value;
-use crate::object::same_but_for_metadata;
+use crate::values::json::Value;
+use crate::values::object::same_but_for_metadata;
 
 /// Checks that replacing `existing` by `new` grants nothing its writer does not hold.
 ///
@@ -67,7 +67,7 @@ mod tests {
     use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
 
     use super::*;
-    use crate::json::parse;
+    use crate::values::json::parse;
 
     fn object(text: &str) -> Value {
         parse(text.replace('\'', "\"").as_bytes()).unwrap()

@@ -16,12 +16,12 @@ use auth::{Attributes, User};
 use engine::{Engine, Snapshot};
 
 use super::rules::read_rules;
-use crate::attributes::Selection;
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::object::at;
-use crate::schema::registry::{Registry, Resource};
-use crate::store;
+use crate::objects::store;
+use crate::types::attributes::Selection;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::at;
 
 /// The role whose rules hold for every agent.
 const ROLE: &str = "system:node";
@@ -41,7 +41,7 @@ pub struct Nodes {
 impl Nodes {
     /// Agents, over the objects of `engine`.
     pub fn new(engine: Engine, naming: &'static Naming) -> Nodes {
-        let roles = naming.fill(include_str!("../../bootstrap/cluster_roles.json"));
+        let roles = naming.fill(include_str!("../../../bootstrap/cluster_roles.json"));
         let roles = json::parse(roles.as_bytes()).unwrap_or_default();
         let role = roles.as_array().unwrap_or_default().iter().find(|role| role.str_at(&["name"]) == ROLE);
         let rules = role.map(|role| read_rules(role.get("rules"))).unwrap_or_default();
@@ -288,7 +288,10 @@ impl NodePolicy for Nodes {
         let no_opinion = |reason: String| Decision::NoOpinion { reason: reason.into() };
         let Some(node) = agent(asked.user) else { return no_opinion(String::new()) };
         if node.is_empty() {
-            return no_opinion(format!("unknown node for user {}", crate::field::go_quote(&asked.user.name)));
+            return no_opinion(format!(
+                "unknown node for user {}",
+                crate::values::field::go_quote(&asked.user.name)
+            ));
         }
         let decided = if asked.resource_request { self.decide_for(node, asked) } else { self.by_role(asked) };
         match decided {

@@ -174,7 +174,7 @@ async fn accounts_are_looked_up_by_their_uid_and_deletion() {
     .await;
     write(&engine, "/core/nodes/n", Some("{'metadata':{'uid':'u3'}}")).await;
     write(&engine, "/core/secrets/ns/s", Some("{damaged")).await;
-    let accounts = EngineAccounts::new(engine, &crate::naming::KUBERNETES);
+    let accounts = EngineAccounts::new(engine, &crate::values::naming::KUBERNETES);
     let uid = |found: Option<auth::authn::service_account::Incarnation>| found.map(|life| life.uid);
     assert_eq!(uid(accounts.service_account("ns", "robot")).as_deref(), Some("u1"));
     assert_eq!(uid(accounts.service_account("ns", "other")), None);

@@ -13,16 +13,16 @@ use bytes::Bytes;
 use etcd::rpc::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, RequestOp};
 
 use super::Replica;
-use crate::allocation::held;
-use crate::clock;
-use crate::codec::protobuf::envelope::{self, Unknown};
-use crate::codec::protobuf::{self, write_bytes, write_delimited};
-use crate::json::{Object, Value};
-use crate::names;
-use crate::schema::builtin;
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
+use crate::objects::store;
+use crate::state::allocation::held;
+use crate::types::schema::builtin;
+use crate::types::schema::registry::Resource;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::names;
+use crate::values::status::Status;
+use crate::wire::codec::protobuf::envelope::{self, Unknown};
+use crate::wire::codec::protobuf::{self, write_bytes, write_delimited};
 
 /// Path of the ports, below the prefix.
 const PORTS: &str = "ranges/servicenodeports";

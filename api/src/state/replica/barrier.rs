@@ -12,7 +12,7 @@ use etcd::rpc::RangeRequest;
 use tokio::sync::Mutex;
 
 use super::{FOLLOW_WAIT, Replica, number, revision};
-use crate::status::{Reason, Status};
+use crate::values::status::{Reason, Status};
 
 /// A key that no object has: the question reads nothing but the revision.
 const ABSENT: &[u8] = b"\0";

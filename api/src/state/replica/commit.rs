@@ -13,8 +13,8 @@ use etcd::{Code, Error};
 use super::allocated::{Parts, Service};
 use super::values::{ValueError, has_unknown};
 use super::{Replica, number, revision};
-use crate::status::{Reason, Status};
-use crate::store::{CommitFailure, Ledger, Pending};
+use crate::objects::store::{CommitFailure, Ledger, Pending};
+use crate::values::status::{Reason, Status};
 
 /// Start of the keys of services.
 const SERVICES: &str = "/core/services/";
@@ -81,7 +81,7 @@ impl Replica {
             Expected::Absent => None,
             Expected::Any | Expected::Revision(_) => self.engine.snapshot().get(key),
         };
-        let before = before.map(|entry| entry.read()).transpose().map_err(crate::store::damaged)?;
+        let before = before.map(|entry| entry.read()).transpose().map_err(crate::objects::store::damaged)?;
         let before = before.as_ref().map(|record| &record.value[..]);
         let after = match change {
             Change::Put(payload) => Some(&payload.value[..]),
@@ -101,7 +101,7 @@ impl Replica {
         let Some(entry) = self.engine.snapshot().get(key).filter(|entry| entry.revision() == at) else {
             return Ok(None);
         };
-        let attributes = entry.attributes().map_err(crate::store::damaged)?;
+        let attributes = entry.attributes().map_err(crate::objects::store::damaged)?;
         if !has_unknown(&attributes) {
             return Ok(None);
         }

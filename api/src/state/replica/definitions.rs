@@ -4,7 +4,7 @@
 //! The older form has the schema, the subresources and the columns of all versions once where they do not differ, and the client
 //! of a conversion webhook beside the strategy. Trees in, trees out.
 
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// What stands once for all versions, and what it is called in a version.
 const SHARED: [(&str, &str); 3] = [
@@ -154,7 +154,7 @@ fn in_order(object: &mut Object, order: &[&str]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use crate::values::json;
 
     fn object(text: &str) -> Object {
         let Value::Object(object) = json::parse(text.as_bytes()).unwrap() else { panic!("{text}") };

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::schema::registry::{Registry, Resource};
+use crate::types::schema::registry::{Registry, Resource};
 
 /// Paths that are not the plural: by plural and stem of the group.
 const PATHS: &[(&str, &str, &str)] = &[
@@ -140,7 +140,7 @@ fn path(resource: &Resource) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn keys_are_those_of_the_reference_server_in_both_directions() {

@@ -36,10 +36,10 @@ use self::barrier::Barrier;
 use self::keys::Keys;
 use self::lease::Leases;
 use self::values::Values;
-use crate::allocation::Ports;
-use crate::naming::Naming;
-use crate::schema::registry::Registry;
-use crate::served::Types;
+use crate::state::allocation::Ports;
+use crate::types::schema::registry::Registry;
+use crate::types::served::Types;
+use crate::values::naming::Naming;
 
 pub use self::fill::Continuation;
 

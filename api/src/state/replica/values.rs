@@ -15,19 +15,19 @@ use bytes::Bytes;
 use engine::Payload;
 
 use super::definitions;
-use crate::attributes::{self, Attributes};
-use crate::codec::protobuf::envelope::{self, Unknown};
-use crate::codec::protobuf::{self, EncodeError, transcode, unknown};
-use crate::convert;
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::object::set_meta;
-use crate::schema::decode::{decode, decode_own};
-use crate::schema::defaults;
-use crate::schema::encode::{encode, encode_stamped};
-use crate::schema::registry::{Registry, Resource};
-use crate::served::Served;
-use crate::store;
+use crate::objects::store;
+use crate::types::attributes::{self, Attributes};
+use crate::types::convert;
+use crate::types::schema::decode::{decode, decode_own};
+use crate::types::schema::defaults;
+use crate::types::schema::encode::{encode, encode_stamped};
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::served::Served;
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::set_meta;
+use crate::wire::codec::protobuf::envelope::{self, Unknown};
+use crate::wire::codec::protobuf::{self, EncodeError, transcode, unknown};
 
 /// Built-in types that are kept as JSON: by stem and plural, with the version that they are kept in where it is not ours.
 const AS_JSON: [(&str, &str, Option<&str>); 2] = [

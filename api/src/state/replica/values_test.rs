@@ -8,8 +8,8 @@ use engine::Revision;
 
 use super::super::keys::{Keys, Place};
 use super::*;
-use crate::naming::KUBERNETES;
-use crate::representation::stamped;
+use crate::objects::representation::stamped;
+use crate::values::naming::KUBERNETES;
 
 fn values() -> Values {
     Values::new(Registry::new(&KUBERNETES), &KUBERNETES)

@@ -15,16 +15,16 @@ use engine::{Entry, Event, EventKind, Revision};
 use futures_util::future::try_join_all;
 
 use super::{EVENTS_MAX, Ending};
-use crate::bootstrap::{Target, Written};
-use crate::context::Context;
-use crate::json::{self, Object, Value};
-use crate::loopback::Loopback;
-use crate::policy::{aggregated, labels_of, selectors_of};
-use crate::retry::Attempts;
-use crate::schema::registry::Resource;
-use crate::status::{Reason, Status};
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::state::policy::{aggregated, labels_of, selectors_of};
+use crate::types::schema::registry::Resource;
+use crate::values::json::{self, Object, Value};
+use crate::values::retry::Attempts;
+use crate::values::status::{Reason, Status};
+use crate::writes::bootstrap::{Target, Written};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// By this name it owns the rules that it applies, and is known to authorization.
 const NAME: &str = "clusterrole-aggregation-controller";
@@ -78,7 +78,7 @@ pub async fn reconcile(api: &Context) -> Result<Vec<LabelSelector>, Status> {
     }
 }
 
-/// What is applied: these rules. None are said as well, so that those that somebody wrote by hand go.
+/// What is applied: these rules. None are said as well, so that those written by hand go.
 fn configuration(resource: &Resource, name: &str, rules: Value) -> Object {
     let mut config = Object::new();
     config.push("kind", resource.table.kind.clone().into());

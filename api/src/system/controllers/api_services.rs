@@ -25,16 +25,16 @@ use auth::User;
 use super::condition::Condition;
 use super::objects::objects;
 use super::{EVENTS_MAX, Ending, Trouble};
-use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::context::Context;
-use crate::extension::{Extension, Told, identify};
-use crate::json::{self, Object, Value};
-use crate::loopback::Loopback;
-use crate::outgoing::{self, Endpoint as Remote, Service};
-use crate::schema::registry::{Registry, Resource};
-use crate::status::Status;
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::state::extension::{Extension, Told, identify};
+use crate::types::schema::registry::{Registry, Resource};
+use crate::values::json::{self, Object, Value};
+use crate::values::status::Status;
+use crate::wire::outgoing::{self, Endpoint as Remote, Service};
+use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// How often servers are asked whether nothing changed.
 const CHECKED_EVERY: Duration = Duration::from_secs(30);
@@ -281,7 +281,7 @@ async fn check(api: &Context, extension: &Extension) -> Result<Told, Unavailable
     ask(api, extension, &service).await.map_err(|why| ("FailedDiscoveryCheck", why))
 }
 
-/// Whether a slice has somebody who listens on a port.
+/// Whether a slice has an endpoint that listens on a port.
 fn has_endpoints(slice: &Value, port_name: &str) -> bool {
     let list = |name: &str| slice.get(name).and_then(Value::as_array).unwrap_or_default();
     let is_ready = |endpoint: &Value| {

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use super::{EVENTS_MAX, Ending};
-use crate::bootstrap::{ObjectStore, Target};
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::store;
+use crate::objects::store;
+use crate::values::json::{Object, Value};
+use crate::writes::bootstrap::{ObjectStore, Target};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 const NAME: &str = "extension-apiserver-authentication";
 
@@ -40,7 +40,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
                 object.push("metadata", text(&[("name", NAME), ("namespace", &target.namespace)]).into());
                 let data = wanted.iter().map(|(name, value)| (name.clone().into(), value.as_str().into()));
                 object.push("data", Object::from_iter(data).into());
-                // A conflict is somebody else's object, which is an event.
+                // A conflict is another writer's object, which is an event.
                 loopback.create(&target, object.into()).await?;
             }
             Some(mut found) => {

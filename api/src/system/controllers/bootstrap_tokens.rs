@@ -20,17 +20,17 @@ use http::StatusCode;
 
 use super::objects::objects;
 use super::{EVENTS_MAX, Ending};
-use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::clock;
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::naming::Naming;
-use crate::options::DeleteOptions;
-use crate::schema::registry::Resource;
-use crate::schema::scalars::bytes;
-use crate::status::Status;
-use crate::store;
+use crate::objects::store;
+use crate::types::options::DeleteOptions;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::scalars::bytes;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::values::status::Status;
+use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Longest sleep before the clock is looked at again: it may have been set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -158,7 +158,7 @@ pub(super) async fn sign(api: Arc<Context>) -> Ending {
                 None => Written::Done,
             },
         };
-        // Somebody else was faster, which is an event.
+        // Another writer was faster, which is an event.
         let _: Written = written;
         let (map, secrets) = (pin!(of_map.next(EVENTS_MAX)), pin!(of_tokens.next(EVENTS_MAX)));
         tokio::select! {
@@ -223,8 +223,8 @@ fn signature(token: &Token, payload: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
-    use crate::naming::KUBERNETES;
+    use crate::values::json;
+    use crate::values::naming::KUBERNETES;
 
     fn secret(name: &str, members: &[(&str, &str)]) -> Value {
         let data = members

@@ -4,12 +4,12 @@ use futures_util::{StreamExt, stream};
 use http::StatusCode;
 
 use super::WRITES_MAX;
-use crate::attributes::Attributes;
-use crate::context::Context;
-use crate::loopback::Loopback;
-use crate::options::{DeleteOptions, Propagation};
-use crate::schema::registry::Resource;
-use crate::store;
+use crate::objects::store;
+use crate::types::attributes::Attributes;
+use crate::types::options::{DeleteOptions, Propagation};
+use crate::types::schema::registry::Resource;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Most failures told in a condition.
 const FAILURES_TOLD_MAX: usize = 10;

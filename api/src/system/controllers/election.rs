@@ -17,13 +17,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::{Selection, start_shared};
-use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::clock;
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::names;
-use crate::status::Status;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::names;
+use crate::values::status::Status;
+use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// How long a lease that nobody renews keeps others away.
 const DURATION: Duration = Duration::from_secs(15);

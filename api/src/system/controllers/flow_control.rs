@@ -17,15 +17,15 @@ use tokio::time::{Instant, interval_at};
 use super::condition::Condition;
 use super::objects::objects;
 use super::{EVENTS_MAX, Ending};
-use crate::bootstrap::{self, Kind, ObjectStore, Target, Written};
-use crate::context::Context;
-use crate::fairness::PERIOD;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::state::fairness::PERIOD;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::status::Status;
+use crate::writes::bootstrap::{self, Kind, ObjectStore, Target, Written};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Who owns the bundled objects, and who the conditions of flow schemas.
 const PRODUCER: &str = "api-priority-and-fairness-config-producer-v1";
@@ -96,7 +96,7 @@ async fn restore(api: &Context) -> Result<bootstrap::Outcome, Status> {
                     name,
                     "removing an object of flow control that is bundled no more"
                 );
-                // A conflict says that somebody has just changed it: the next look decides.
+                // A conflict says that another writer has just changed it: the next look decides.
                 let _: Written = loopback.delete(&target(plural, name), object).await?;
             }
         }

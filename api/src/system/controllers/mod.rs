@@ -47,8 +47,8 @@ use engine::TailError;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
-use crate::context::Context;
-use crate::status::Status;
+use crate::values::status::Status;
+use crate::writes::context::Context;
 
 /// Most events taken from a tail at once.
 const EVENTS_MAX: usize = 1024;

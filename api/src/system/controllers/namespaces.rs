@@ -29,16 +29,16 @@ use tokio::time::{Instant, timeout_at};
 use super::condition::Condition;
 use super::contents::{Failures, delete_all};
 use super::{Backoff, EVENTS_MAX, Ending, Trouble};
-use crate::attributes::Attributes;
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::{at, meta};
-use crate::schema::registry::Resource;
-use crate::served::Served;
-use crate::status::Status;
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::types::attributes::Attributes;
+use crate::types::schema::registry::Resource;
+use crate::types::served::Served;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta};
+use crate::values::status::Status;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Namespaces swept at the same time, as many as upstream's workers; the others wait for their turn.
 const SWEEPS_MAX: usize = 10;
@@ -88,7 +88,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Whether a namespace waits for its content to go. One that cannot be read does not: nobody could finish it.
+/// Whether a namespace waits for its content to go. One that cannot be read does not: no finalizer could finish it.
 fn is_terminating(entry: &Entry) -> bool {
     match entry.read() {
         Ok(record) => Attributes::new(&record.attributes).is_deleting(),
@@ -127,7 +127,7 @@ async fn end(api: Arc<Context>, sweeps: Arc<Semaphore>, name: String) -> String 
 
 /// Empties a namespace and takes our finalizer away; returns when that is done, or not ours to do any more.
 async fn empty(api: &Context, sweeps: &Semaphore, name: &str, backoff: &mut Backoff) -> Result<(), Trouble> {
-    // From here on nothing new comes in: whoever begins to create now sees that the namespace terminates.
+    // Every create that starts after this point sees that the namespace terminates.
     api.creations().settled().await;
     let mut again = false;
     while is_ours(api, name)? {
@@ -257,7 +257,7 @@ async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
     }
 }
 
-/// Takes our finalizer away, which removes the namespace unless somebody else holds it.
+/// Takes our finalizer away, which removes the namespace unless another finalizer holds it.
 async fn finalize(api: &Context, name: &str) -> Result<(), Status> {
     let word = api.naming().word;
     let without = |namespace: &Object| {

@@ -9,20 +9,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use super::{EVENTS_MAX, Ending};
-use crate::allocation::Family;
-use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::context::{Context, OwnService};
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::naming::Naming;
-use crate::object::{copy_path, same_at};
-use crate::status::{Reason, Status};
-use crate::store;
+use crate::objects::store;
+use crate::state::allocation::Family;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::{copy_path, same_at};
+use crate::values::status::{Reason, Status};
+use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::context::{Context, OwnService};
+use crate::writes::loopback::Loopback;
 
 /// Port of the service.
 const PORT: i64 = 443;
 
-/// How often an object is tried again after somebody else was faster; its next change brings it up again.
+/// How often an object is tried again after another writer was faster; its next change brings it up again.
 const ATTEMPTS_MAX: usize = 5;
 
 /// Follows the three objects.
@@ -44,7 +44,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 /// Makes the objects what they should be.
 ///
 /// # Errors
-/// The store failed. An object that cannot be made (somebody has its address) is reported in the log.
+/// The store failed. An object that cannot be made (another service has its address) is reported in the log.
 pub async fn ensure(api: &Context) -> Result<(), Status> {
     let loopback = Loopback::new(api);
     for Wanted { target, object, decides } in wanted(api) {
@@ -81,7 +81,7 @@ pub async fn ensure(api: &Context) -> Result<(), Status> {
 struct Wanted {
     target: Target,
     object: Value,
-    /// What must agree, as paths; the rest is left to whoever changes it.
+    /// What must agree, as paths; the rest is left to clients.
     decides: &'static [&'static str],
 }
 

@@ -19,14 +19,14 @@ use engine::EventKind;
 use futures_util::{StreamExt, stream};
 
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
-use crate::admission::namespace_lifecycle::State;
-use crate::bootstrap::{ObjectStore, Target, Written};
-use crate::context::Context;
-use crate::json::Value;
-use crate::loopback::Loopback;
-use crate::retry::Attempts;
-use crate::status::{Reason, Status};
-use crate::store;
+use crate::objects::store;
+use crate::values::json::Value;
+use crate::values::retry::Attempts;
+use crate::values::status::{Reason, Status};
+use crate::writes::admission::namespace_lifecycle::State;
+use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Pause before the object is tried again in namespaces that refused it.
 const AGAIN: Duration = Duration::from_secs(10);

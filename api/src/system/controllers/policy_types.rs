@@ -6,15 +6,15 @@ use std::sync::Arc;
 use engine::EventKind;
 
 use super::{EVENTS_MAX, Ending};
-use crate::admission::policy::typecheck;
-use crate::bootstrap::Target;
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::at;
-use crate::status::{Reason, Status};
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::values::json::{Object, Value};
+use crate::values::object::at;
+use crate::values::status::{Reason, Status};
+use crate::writes::admission::policy::typecheck;
+use crate::writes::bootstrap::Target;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// By this name it is known to authorization.
 const NAME: &str = "validatingadmissionpolicy-status-controller";

@@ -14,14 +14,14 @@ use bytes::Bytes;
 use engine::{Event, EventKind};
 
 use super::{EVENTS_MAX, Ending};
-use crate::admission::quota::{Quota, Quotas, Usage, counted_by, to_value};
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::object::{at, same_at};
-use crate::schema::registry::Resource;
-use crate::schema::scalars::quantity::Quantity;
-use crate::status::Status;
-use crate::store;
+use crate::objects::store;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, same_at};
+use crate::values::status::Status;
+use crate::writes::admission::quota::{Quota, Quotas, Usage, counted_by, to_value};
+use crate::writes::context::Context;
 
 /// Time between two counts of everything: pods that should have ended by now make no event.
 const RESYNC: Duration = Duration::from_secs(5 * 60);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::Ending;
 use super::per_namespace::{self, Wanted};
-use crate::context::Context;
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
+use crate::writes::context::Context;
 
 /// Follows namespaces and service accounts.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {

@@ -10,16 +10,16 @@ use std::sync::Arc;
 use engine::Entry;
 
 use super::{EVENTS_MAX, Ending};
-use crate::admission::storage_protection::PROTECTED;
-use crate::attributes::Attributes;
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::{at, finalizers, meta, set_finalizers};
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::types::attributes::Attributes;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, finalizers, meta, set_finalizers};
+use crate::values::status::Status;
+use crate::writes::admission::storage_protection::PROTECTED;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Follows what is protected, and the pods that use it.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {

@@ -18,14 +18,14 @@ use http::StatusCode;
 use serde::Deserialize;
 
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
-use crate::bootstrap::Target;
-use crate::clock;
-use crate::context::Context;
-use crate::loopback::Loopback;
-use crate::options::{DeleteOptions, Propagation};
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
+use crate::objects::store;
+use crate::types::options::{DeleteOptions, Propagation};
+use crate::types::schema::registry::Resource;
+use crate::values::clock;
+use crate::values::status::Status;
+use crate::writes::bootstrap::Target;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Longest sleep before the clock is looked at again: it may have been set meanwhile.
 const SLEEP_MAX: Duration = Duration::from_secs(60);

@@ -16,10 +16,10 @@
 //! A v1 object without any metric gets the default CPU target. After a conversion through v1 the CPU metric comes last
 //! in v2, as in the reference server; the order of metrics has no meaning.
 
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::schema::builtin;
-use crate::schema::conform::conform;
+use crate::types::schema::builtin;
+use crate::types::schema::conform::conform;
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
 
 /// Target of the average CPU utilization, in percent, of an autoscaler without metrics.
 const CPU_UTILIZATION_DEFAULT: i64 = 80;

@@ -1,9 +1,9 @@
 //! Round-trip tests of conversions, on the real types.
 
 use super::*;
-use crate::naming::{CLUSTER, KUBERNETES};
-use crate::schema::registry::Registry;
 use crate::testing::{object, object_text, text};
+use crate::types::schema::registry::Registry;
+use crate::values::naming::{CLUSTER, KUBERNETES};
 
 fn annotation<'o>(object: &'o Object, name: &str) -> Option<&'o str> {
     object.get("metadata")?.get("annotations")?.get(name)?.as_str()

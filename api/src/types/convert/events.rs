@@ -1,6 +1,6 @@
 //! Conversion between the core/v1 Event and the Event of the events group: the same values under other names.
 
-use crate::json::{Key, Object};
+use crate::values::json::{Key, Object};
 
 /// Names in core/v1 and in events v1, where they differ.
 static NAMES: [(&str, &str); 7] = [

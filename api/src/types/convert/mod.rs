@@ -16,12 +16,12 @@ mod events;
 #[cfg(test)]
 mod convert_test;
 
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::schema::conform::conform;
-use crate::schema::registry::{Resource, Storage};
-use crate::schema::table::Message;
-use crate::status::Status;
+use crate::types::schema::conform::conform;
+use crate::types::schema::registry::{Resource, Storage};
+use crate::types::schema::table::Message;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::values::status::Status;
 
 include!(concat!(env!("OUT_DIR"), "/conversions.rs"));
 

@@ -8,7 +8,7 @@
 use http::HeaderMap;
 use http::header::ACCEPT;
 
-use crate::naming::Naming;
+use crate::values::naming::Naming;
 
 /// Group stem of the aggregated form.
 pub(super) const AGGREGATED_GROUP: &str = "apidiscovery";
@@ -106,7 +106,7 @@ impl<'a> Clause<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::{CLUSTER, KUBERNETES};
+    use crate::values::naming::{CLUSTER, KUBERNETES};
     use http::HeaderValue;
 
     #[test]

@@ -10,10 +10,10 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use super::accept::{AGGREGATED_GROUP, AGGREGATED_KIND, AGGREGATED_VERSION};
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::schema::registry::{Group, Resource, Storage, Subresource, Version};
-use crate::schema::table::Text;
+use crate::types::schema::registry::{Group, Resource, Storage, Subresource, Version};
+use crate::types::schema::table::Text;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
 
 /// `/api`: the versions of the core group and where to reach the server.
 pub(super) fn api_versions(core: Option<&Group>, server_address: &str) -> Value {
@@ -216,8 +216,8 @@ fn push_texts(entry: &mut Object, name: &'static str, names: &[Text]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
-    use crate::schema::registry::Registry;
+    use crate::types::schema::registry::Registry;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn storage_version_hashes_are_those_of_the_reference() {

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::documents;
-use crate::json::{Object, Value};
-use crate::schema::registry::Group;
-use crate::schema::versions::compare_versions;
+use crate::types::schema::registry::Group;
+use crate::types::schema::versions::compare_versions;
+use crate::values::json::{Object, Value};
 
 /// A version of a group that another server serves.
 #[derive(Clone, Debug, PartialEq)]
@@ -220,7 +220,7 @@ fn aggregated_resources(list: &Value) -> Vec<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{parse, write};
+    use crate::values::json::{parse, write};
 
     fn foreign(group: &str, version: &str, group_priority: u32, version_priority: u32) -> Foreign {
         let (group, version) = (group.to_owned(), version.to_owned());

@@ -24,9 +24,9 @@ use sha2::{Digest, Sha512};
 
 use self::accept::Form;
 pub use self::foreign::Foreign;
-use crate::json::{self, Value};
-use crate::schema::registry::{Group, Registry};
-use crate::status::{Reason, Status};
+use crate::types::schema::registry::{Group, Registry};
+use crate::values::json::{self, Value};
+use crate::values::status::{Reason, Status};
 
 /// The discovery documents of one registry.
 #[derive(Debug)]
@@ -206,10 +206,10 @@ pub(crate) fn quoted(text: &str) -> HeaderValue {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::CLUSTER;
-    use crate::schema::make::{ResourceMaker, Struct, plain, table};
-    use crate::schema::registry::{self, Priorities, Resource, Storage};
-    use crate::schema::table::{Ref, ResourceTable, Scope, SubresourceTable};
+    use crate::types::schema::make::{ResourceMaker, Struct, plain, table};
+    use crate::types::schema::registry::{self, Priorities, Resource, Storage};
+    use crate::types::schema::table::{Ref, ResourceTable, Scope, SubresourceTable};
+    use crate::values::naming::CLUSTER;
     use http::header::ACCEPT;
 
     fn aggregated() -> String {

@@ -1,11 +1,11 @@
 //! Constraints of types made at run time, as their schemas publish them.
 
 use super::definition::{Dialect, push_text};
-use crate::json::{Object, Value};
-use crate::schema::decode::plain_number;
-use crate::schema::limits::Limits;
-use crate::schema::pattern::Pattern;
-use crate::schema::table::Empty;
+use crate::types::schema::decode::plain_number;
+use crate::types::schema::limits::Limits;
+use crate::types::schema::pattern::Pattern;
+use crate::types::schema::table::Empty;
+use crate::values::json::{Object, Value};
 
 /// Says what validation asks of a value beyond its kind.
 pub(super) fn constrain(schema: &mut Object, limits: Option<&Limits>, empty: Empty, dialect: Dialect) {

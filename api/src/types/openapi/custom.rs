@@ -5,9 +5,9 @@
 //! that v2 cannot describe completely is published without a list of fields.
 
 use super::definition::{Dialect, Gvk, META, gvk_value};
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::schema::registry::Resource;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
 
 /// Name of a custom definition: the group's labels reversed, version, kind (`com.example.v1.Widget`).
 pub(super) fn definition_name(gvk: &Gvk) -> String {
@@ -148,10 +148,10 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::json;
-    use crate::naming::CLUSTER;
-    use crate::schema::make::{ResourceMaker, Struct};
-    use crate::schema::table::Scope;
+    use crate::types::schema::make::{ResourceMaker, Struct};
+    use crate::types::schema::table::Scope;
+    use crate::values::json;
+    use crate::values::naming::CLUSTER;
 
     fn widgets() -> Arc<Resource> {
         let group_version = ("stable.example.com", "v1");

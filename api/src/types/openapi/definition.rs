@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use super::constraints::constrain;
 use super::custom;
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::schema::builtin;
-use crate::schema::registry::{Registry, Resource, Subresource, Version};
-use crate::schema::table::{
+use crate::types::schema::builtin;
+use crate::types::schema::registry::{Registry, Resource, Subresource, Version};
+use crate::types::schema::table::{
     Element, Empty, Field, Kind, ListType, Message, Ref, SubresourceTable, Text, Unknown,
 };
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
 
 /// Stem of the package of metadata types.
 pub(super) const META: &str = "apimachinery.pkg.apis.meta.v1";

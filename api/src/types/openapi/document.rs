@@ -11,9 +11,9 @@ use super::gnostic::{self, Section, layout};
 use super::operation::PathItem;
 use super::parameter;
 use super::render::Renderer;
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::version;
+use crate::types::version;
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
 
 /// How a document is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -41,10 +41,10 @@ use self::content::Content;
 use self::definition::{Definitions, Dialect, Kinds};
 use self::document::Encoding;
 use self::operation::{Content as Answer, Media, PathItem, plain_path};
-use crate::discovery::accept::Clause;
-use crate::discovery::{Foreign, quoted, sha512_hex};
-use crate::json::{self, Object, Value};
-use crate::schema::registry::{Registry, Version};
+use crate::types::discovery::accept::Clause;
+use crate::types::discovery::{Foreign, quoted, sha512_hex};
+use crate::types::schema::registry::{Registry, Version};
+use crate::values::json::{self, Object, Value};
 
 const JSON: &str = "application/json";
 const PROTOBUF_V2: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";

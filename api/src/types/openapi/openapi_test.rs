@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::*;
-use crate::naming::{self, CLUSTER, KUBERNETES, Naming};
-use crate::schema::make::{ResourceMaker, Struct};
-use crate::schema::registry::{Priorities, Registry, Resource};
-use crate::schema::table::Scope;
+use crate::types::schema::make::{ResourceMaker, Struct};
+use crate::types::schema::registry::{Priorities, Registry, Resource};
+use crate::types::schema::table::Scope;
+use crate::values::naming::{self, CLUSTER, KUBERNETES, Naming};
 
 /// Every built-in type and one custom type.
 fn everything(naming: &'static Naming) -> OpenApi {

@@ -15,8 +15,8 @@
 
 use super::definition::{Definitions, Gvk};
 use super::parameter::{self, Parameter};
-use crate::naming::Naming;
-use crate::schema::registry::{Resource, Subresource, Version};
+use crate::types::schema::registry::{Resource, Subresource, Version};
+use crate::values::naming::Naming;
 
 /// HTTP method, in the order in which documents list them.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

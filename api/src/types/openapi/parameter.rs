@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::schema::table::{Field, Kind, Message, Shape, Text};
+use crate::types::schema::table::{Field, Kind, Message, Shape, Text};
 
 /// One parameter.
 #[derive(Clone, Debug)]

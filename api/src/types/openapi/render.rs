@@ -3,8 +3,8 @@
 use super::definition::{Dialect, gvk_value};
 use super::operation::{Content, Media, Operation, PathItem};
 use super::parameter::Parameter;
-use crate::json::{Object, Value};
-use crate::naming::Naming;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
 
 /// Renders for one dialect and naming profile.
 #[derive(Clone, Copy)]

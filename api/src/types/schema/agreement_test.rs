@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 use super::builtin;
 use super::registry::{Registry, Resource};
 use super::table::{Field, Kind, ListType, Message, NameRule, Scope, Shape, Text};
-use crate::naming::KUBERNETES;
+use crate::values::naming::KUBERNETES;
 
 const RELEASE: &str = "1.35";
 

@@ -13,7 +13,7 @@ use super::table::{
     Message, NameRule, PatchStrategy, Place, Presence, ResourceTable, Scope, Selectable, Slice, Slot,
     StatusRules, StorageTable, SubresourceTable, Union, Unknown, VersionTable, WireField,
 };
-use crate::naming::Naming;
+use crate::values::naming::Naming;
 
 include!(concat!(env!("OUT_DIR"), "/tables.rs"));
 
@@ -144,7 +144,7 @@ shared! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::{self, CLUSTER, KUBERNETES};
+    use crate::values::naming::{self, CLUSTER, KUBERNETES};
 
     #[test]
     fn every_message_is_found_by_its_name_and_every_field_by_its() {

@@ -13,8 +13,8 @@
 use std::sync::OnceLock;
 
 use super::defaults_rules::Rule;
-use crate::json::Value;
-use crate::json::names::Names;
+use crate::values::json::Value;
+use crate::values::json::names::Names;
 
 /// The plans of one type.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use super::decode::{DecodeError, Decoded, read_item, read_root, read_value};
 use super::decode_form::{given, is_always_written, is_left_out, zero_field};
 use super::decode_report::Report;
 use super::table::{Field, Kind, Message};
-use crate::json::{DEPTH_MAX, Key, Object, Value};
+use crate::values::json::{DEPTH_MAX, Key, Object, Value};
 
 /// Makes `value` an object of type `message`: types checked, unknown fields dropped and reported, fields in schema
 /// order, scalars canonical.

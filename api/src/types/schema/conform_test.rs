@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::codec::protobuf::generate;
-use crate::json::parse;
-use crate::naming::KUBERNETES;
-use crate::schema::builtin;
-use crate::schema::decode::decode_settled;
 use crate::testing::Random;
+use crate::types::schema::builtin;
+use crate::types::schema::decode::decode_settled;
+use crate::values::json::parse;
+use crate::values::naming::KUBERNETES;
+use crate::wire::codec::protobuf::generate;
 
 #[test]
 fn what_changed_conforms_as_the_whole_does() {

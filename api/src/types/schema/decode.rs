@@ -28,7 +28,7 @@ use super::decode_report::{At, Path, Report, Step, message_name, mismatch, type_
 use super::decode_straight::{Author, settled, straight};
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Element, Field, Kind, List, Map, Message, Unknown};
-use crate::json::{Key, Object, ParseError, Value};
+use crate::values::json::{Key, Object, ParseError, Value};
 
 /// An object read by schema.
 #[derive(Debug, Default, PartialEq)]
@@ -53,7 +53,7 @@ pub struct DecodeError {
 /// Reads one JSON document as an object of type `message`.
 ///
 /// Unknown fields are dropped and of duplicate ones the last stays; both are reported in `strict`. Costs one
-/// pass over the text; nesting beyond [`json::DEPTH_MAX`](crate::json::DEPTH_MAX) is an error.
+/// pass over the text; nesting beyond [`json::DEPTH_MAX`](crate::values::json::DEPTH_MAX) is an error.
 ///
 /// # Errors
 /// Text that is no JSON, and values of the wrong type. Source: docs/api/writes.md#request-body,
@@ -65,7 +65,7 @@ pub fn decode(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// Reads text that this server wrote in canonical form, and of which somebody knows that it is undamaged.
+/// Reads text that this server wrote in canonical form, and whose checksum was compared.
 ///
 /// # Errors
 /// As [`decode`], for text that is something else.
@@ -351,9 +351,10 @@ fn read_message<'de, A: MapAccess<'de>>(
                     }
                     Unknown::Preserve => preserved.push((Key::Owned(name), source.next_value_seed(RAW)?)),
                     Unknown::Refuse => {
-                        return Err(
-                            report.fail(parent, format!("unknown field {}", crate::field::go_quote(&name)))
-                        );
+                        return Err(report.fail(
+                            parent,
+                            format!("unknown field {}", crate::values::field::go_quote(&name)),
+                        ));
                     }
                 }
                 continue;

@@ -1,7 +1,7 @@
 //! The canonical form of a tree: which fields are always written, what for, and which values are the same as none.
 
 use super::table::{Element, Empty, Field, Kind, Message};
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// What an absent value that is always written is written as, and what `null` means inside a list or map.
 pub(crate) fn zero(kind: &Kind) -> Value {

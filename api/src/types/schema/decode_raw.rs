@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 
 use super::decode::plain_number;
 use super::decode_report::{At, Report};
-use crate::json::{self, ParseError, Tree, Value};
+use crate::values::json::{self, ParseError, Tree, Value};
 
 /// Reads a field set as its JSON text. In a tree it may be text already, so a string that holds an object counts as one
 /// everywhere; anything else is no field set, and like `null` it is `None`.
@@ -38,10 +38,10 @@ pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
 }
 
 /// Deepest nesting of a field set that is kept, which leaves room for what it is nested in.
-const NESTING_MAX: usize = crate::field::NESTING_MAX;
+const NESTING_MAX: usize = crate::values::field::NESTING_MAX;
 
 /// JSON text without white space and with the reference server's escapes. Text that seems to be so already is not
-/// read: whoever cannot vouch for its being JSON reads it first.
+/// read: a caller that does not know that it is JSON reads it first.
 ///
 /// # Errors
 /// Text nested too deep, or that is read and turns out to be no JSON.

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use super::decode::{DecodeError, Decoded};
 use super::table::{Field, Kind, Message};
-use crate::json::Object;
+use crate::values::json::Object;
 
 /// Most unknown and duplicate fields reported for one document (docs/api/encodings.md#strict-decoding).
 const STRICT_MAX: usize = 100;
@@ -74,7 +74,7 @@ impl Report {
             full.push('.');
         }
         full.push_str(name);
-        let text = format!("{what} field {}", crate::field::go_quote(&full));
+        let text = format!("{what} field {}", crate::values::field::go_quote(&full));
         if !strict.contains(&text) {
             strict.push(text);
         }

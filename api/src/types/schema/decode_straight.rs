@@ -22,8 +22,8 @@ use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, List, Map, Message};
-use crate::json::compact::Cursor;
-use crate::json::{Key, Object, Value};
+use crate::values::json::compact::Cursor;
+use crate::values::json::{Key, Object, Value};
 
 /// Who wrote a text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

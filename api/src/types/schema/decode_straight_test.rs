@@ -1,13 +1,13 @@
 //! Both readers of text agree wherever this one answers, and it answers wherever it is meant to.
 
 use super::*;
-use crate::codec::protobuf::generate;
-use crate::json;
-use crate::naming::KUBERNETES;
-use crate::schema::conform::{conform, conform_changes};
-use crate::schema::decode::{Decoded, decode_any};
-use crate::schema::encode::encode;
 use crate::testing::Random;
+use crate::types::schema::conform::{conform, conform_changes};
+use crate::types::schema::decode::{Decoded, decode_any};
+use crate::types::schema::encode::encode;
+use crate::values::json;
+use crate::values::naming::KUBERNETES;
+use crate::wire::codec::protobuf::generate;
 
 fn written(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();

@@ -1,11 +1,11 @@
 //! Decoding, conforming and encoding together: text in, text out, over the built-in types.
 
 use super::*;
-use crate::json;
-use crate::naming::KUBERNETES;
-use crate::schema::builtin;
-use crate::schema::conform::conform;
-use crate::schema::encode::{encode, encode_stamped, prefix_len, resource_version_range};
+use crate::types::schema::builtin;
+use crate::types::schema::conform::conform;
+use crate::types::schema::encode::{encode, encode_stamped, prefix_len, resource_version_range};
+use crate::values::json;
+use crate::values::naming::KUBERNETES;
 
 fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
@@ -37,7 +37,7 @@ fn read(message: &Message, document: &str) -> Result<(String, Vec<String>), Deco
 
 #[test]
 fn objects_come_out_in_schema_order_and_canonical_form() {
-    // docs/api/encodings.md#json-and-yaml-output; what is written although nobody gave it follows from how the
+    // docs/api/encodings.md#json-and-yaml-output; what is written although no client gave it follows from how the
     // reference server's types are made.
     for (kind, document, want) in [
         ("api.core.v1.Pod", r#"{}"#, r#"{"metadata":{},"spec":{"containers":null},"status":{}}"#),

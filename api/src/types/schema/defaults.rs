@@ -19,8 +19,8 @@ use super::decode_form::{is_left_out, zero_object};
 use super::defaults_rules;
 use super::scalars::quantity::Quantity;
 use super::table::{Empty, Field, Kind, Message};
-use crate::json::{self, Key, Object, Value};
-use crate::naming::Naming;
+use crate::values::json::{self, Key, Object, Value};
+use crate::values::naming::Naming;
 
 /// Tells apart the defaults of releases: a fingerprint of everything that decides them, made by the build.
 pub const MARK: u64 = include!(concat!(env!("OUT_DIR"), "/defaults_mark.rs"));

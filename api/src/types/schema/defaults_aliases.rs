@@ -5,8 +5,8 @@
 //! at each rule. Source: upstream's conversions of `core/v1` and `apps/v1`.
 
 use super::defaults::Node;
-use crate::json::{Key, Object, Value};
-use crate::naming::Naming;
+use crate::values::json::{Key, Object, Value};
+use crate::values::naming::Naming;
 
 /// The annotation in which a daemon set counts its templates. The strategy counts, here is where it begins.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";

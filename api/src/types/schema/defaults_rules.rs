@@ -11,8 +11,8 @@ use super::defaults_aliases as aliases;
 use super::scalars::quantity::Quantity;
 use super::scalars::time;
 use super::table::Message;
-use crate::json::{Key, Object, Value};
-use crate::naming::Naming;
+use crate::values::json::{Key, Object, Value};
+use crate::values::naming::Naming;
 
 /// Fills in what depends on other members.
 pub(super) type Rule = fn(&mut Node, &'static Naming);

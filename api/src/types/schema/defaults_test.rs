@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::*;
-use crate::naming::{self, KUBERNETES};
-use crate::schema::builtin;
-use crate::schema::decode::decode;
-use crate::schema::encode::encode;
+use crate::types::schema::builtin;
+use crate::types::schema::decode::decode;
+use crate::types::schema::encode::encode;
+use crate::values::naming::{self, KUBERNETES};
 
 fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use super::decode_form::{is_always_written, is_left_out, zero_field};
 use super::table::{Empty, Field, Kind, Message, Text, Unknown};
-use crate::json::{self, Object, Value};
+use crate::values::json::{self, Object, Value};
 
 /// Appends `object` as canonical JSON.
 pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {

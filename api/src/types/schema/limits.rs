@@ -11,7 +11,7 @@
 
 use super::handle::{Slice, Text};
 use super::pattern::Pattern;
-use crate::json::Value;
+use crate::values::json::Value;
 
 /// Constraints of one value.
 #[derive(Clone, Debug, Default)]

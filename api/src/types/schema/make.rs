@@ -19,8 +19,8 @@ use super::table::{
     ResourceTable, ScalePaths, Scope, Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text,
     Unknown,
 };
-use crate::json::{self, Value};
-use crate::naming::Naming;
+use crate::values::json::{self, Value};
+use crate::values::naming::Naming;
 
 /// Verbs of a stored resource.
 const VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"];

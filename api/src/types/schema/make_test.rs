@@ -5,21 +5,21 @@ use std::sync::{Arc, Weak};
 use jiff::Timestamp;
 
 use super::*;
-use crate::apply::{Reset, Versions, Writer, apply};
-use crate::discovery::Discovery;
-use crate::naming::KUBERNETES;
-use crate::openapi::OpenApi;
-use crate::patch::{PatchKind, apply as patch};
-use crate::schema::conform::conform;
-use crate::schema::decode::decode;
-use crate::schema::decode_form::zero_object;
-use crate::schema::defaults;
-use crate::schema::encode::encode;
-use crate::schema::registry::{Priorities, Registry};
-use crate::strategy::Endpoint;
-use crate::table::{Headers, IncludeObject, ListMeta, MetaVersion, TableFormat};
+use crate::objects::apply::{Reset, Versions, Writer, apply};
+use crate::objects::patch::{PatchKind, apply as patch};
+use crate::objects::strategy::Endpoint;
+use crate::objects::validation;
 use crate::testing::{object, object_text};
-use crate::validation;
+use crate::types::discovery::Discovery;
+use crate::types::openapi::OpenApi;
+use crate::types::schema::conform::conform;
+use crate::types::schema::decode::decode;
+use crate::types::schema::decode_form::zero_object;
+use crate::types::schema::defaults;
+use crate::types::schema::encode::encode;
+use crate::types::schema::registry::{Priorities, Registry};
+use crate::types::table::{Headers, IncludeObject, ListMeta, MetaVersion, TableFormat};
+use crate::values::naming::KUBERNETES;
 
 /// A type with a bit of everything; `revision` is the default of a field, which tells versions of it apart.
 fn widgets(revision: usize) -> Arc<Resource> {

@@ -18,8 +18,8 @@ use super::builtin;
 use super::table::{GroupTable, Message, Ref, ResourceTable, Scope, StorageTable, SubresourceTable, Text};
 use super::versioned::Versions;
 use super::versions::compare_versions;
-use crate::json::Value;
-use crate::naming::Naming;
+use crate::values::json::Value;
+use crate::values::naming::Naming;
 
 /// All that is served.
 #[derive(Clone, Debug)]
@@ -131,7 +131,7 @@ impl Registry {
     }
 
     /// The built-in types under the names of `naming`. Events live for `event_ttl` after each write; `None`: until
-    /// somebody deletes them.
+    /// a client deletes them.
     pub fn with_event_ttl(naming: &'static Naming, event_ttl: Option<Duration>) -> Registry {
         let tables = builtin::groups(naming);
         let group = |table| Arc::new(group(naming, table, tables, event_ttl));

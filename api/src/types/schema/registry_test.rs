@@ -1,6 +1,6 @@
 use super::*;
-use crate::naming;
-use crate::schema::table::Kind;
+use crate::types::schema::table::Kind;
+use crate::values::naming;
 
 #[test]
 fn every_vocabulary_has_a_registry_and_every_resource_is_found_by_name_and_kind() {

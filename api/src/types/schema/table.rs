@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! schema/<group>_<version>.proto ──build.rs──► static tables ─┐
-//! api/src/schema/build.rs ──────────── at run time ──► Arc ───┴─► Message ─ Field ─ Kind ─┬─ scalar, any
+//! api/src/types/schema/build.rs ──────────── at run time ──► Arc ───┴─► Message ─ Field ─ Kind ─┬─ scalar, any
 //!                                                                   ▲                     ├─ struct ─► Message
 //!                                                                   └── list and map of any Kind ◄────┘
 //! ```
@@ -19,8 +19,8 @@ use super::compiled::Compiled;
 pub use super::handle::{Ref, Slice, Slot, Text};
 pub use super::kind::{Element, Empty, Kind, List, ListType, Map, Shape, Unknown};
 use super::limits::Limits;
-use crate::json::names::Names;
-use crate::naming::Naming;
+use crate::values::json::names::Names;
+use crate::values::naming::Naming;
 
 /// One object type: a struct of named fields, or one of the special scalars that JSON writes as something else.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The versions of a custom type: which one its objects are written to the store in, and how one becomes another.
 //!
 //! The server works with each version in its own form: objects are decoded, validated and shown by its schema. Between
-//! that and the store stands a conversion (`crate::conversion`).
+//! that and the store stands a conversion (`crate::objects::conversion`).
 
 use super::table::{Ref, ResourceTable, Slot};
 

@@ -12,9 +12,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::field::go_quote;
-use crate::schema::table::{ResourceTable, Scope, Selectable};
-use crate::status::Status;
+use crate::types::schema::table::{ResourceTable, Scope, Selectable};
+use crate::values::field::go_quote;
+use crate::values::status::Status;
 
 /// The label every resource has.
 pub const NAME: &str = "metadata.name";

@@ -4,8 +4,8 @@
 use std::sync::LazyLock;
 
 use super::*;
-use crate::schema::make;
 use crate::testing::Random;
+use crate::types::schema::make;
 
 fn resource(scope: Scope, selectable_explicit: bool, selectable: &[Selectable]) -> ResourceTable {
     let selectable = selectable.to_vec().into();
@@ -192,8 +192,8 @@ fn random_text_never_panics_and_survives_a_round_trip() {
 
 #[test]
 fn built_in_resources_accept_the_documented_labels() {
-    use crate::naming::KUBERNETES;
-    use crate::schema::registry::Registry;
+    use crate::types::schema::registry::Registry;
+    use crate::values::naming::KUBERNETES;
 
     let registry = Registry::new(&KUBERNETES);
     for (group, version, plural, labels) in [

@@ -11,9 +11,9 @@
 use std::fmt;
 
 use super::rules::{label_key_errors, label_value_errors};
-use crate::field::{FieldError, go_quote};
-use crate::json::Value;
-use crate::status::Status;
+use crate::values::field::{FieldError, go_quote};
+use crate::values::json::Value;
+use crate::values::status::Status;
 
 /// A label selector: requirements that must all hold.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

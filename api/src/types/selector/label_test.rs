@@ -1,8 +1,8 @@
 //! Tests of the grammar of label selectors and its errors (docs/api/selectors.md#label-selectors).
 
 use super::*;
-use crate::json::parse as tree;
 use crate::testing::Random;
+use crate::values::json::parse as tree;
 
 fn canonical(text: &str) -> String {
     match LabelSelector::parse(text) {

@@ -6,7 +6,7 @@
 //! are filled in before the cell is parsed.
 
 use super::cell::{Cell, CellError};
-use crate::naming::Naming;
+use crate::values::naming::Naming;
 
 /// Text in the schema → expression.
 static PROSE: &[(&str, &str)] = &[
@@ -158,7 +158,7 @@ pub fn parse(text: &str, naming: &Naming) -> Result<Cell, CellError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::CLUSTER;
+    use crate::values::naming::CLUSTER;
 
     #[test]
     fn every_translation_parses_and_every_text_is_unique() {

@@ -4,7 +4,7 @@ use super::cell::Cell;
 use super::duration::UNKNOWN;
 use super::eval::{Output, Row, text_of};
 use super::functions::{Function, label_selector, text};
-use crate::json::Value;
+use crate::values::json::Value;
 
 /// Functions of all kinds except workloads and networking.
 pub static FUNCTIONS: &[Function] = &[

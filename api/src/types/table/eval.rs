@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use smallvec::SmallVec;
 
 use super::cell::{Cell, Part, Step, Template};
-use crate::json::{self, Value};
+use crate::values::json::{self, Value};
 
 /// The object of a row.
 #[derive(Clone, Copy, Debug)]

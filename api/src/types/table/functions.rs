@@ -11,7 +11,7 @@ use super::cell::Cell;
 use super::duration;
 use super::eval::{Output, Row, values};
 use super::{cluster, network, pods, workloads};
-use crate::json::Value;
+use crate::values::json::Value;
 
 /// One function that cells may call.
 pub struct Function {
@@ -251,7 +251,7 @@ fn access_modes<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use crate::values::json;
 
     #[test]
     fn selectors_are_shown_in_their_query_form() {

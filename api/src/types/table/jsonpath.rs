@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
-use crate::json::Value;
+use crate::values::json::Value;
 
 /// Most values that one step may yield; a column shows only the first.
 pub const RESULTS_MAX: usize = 10_000;
@@ -390,7 +390,7 @@ impl<'t> Parser<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use crate::values::json;
 
     #[test]
     fn paths_select_values_as_their_grammar_says() {

@@ -1,8 +1,8 @@
 //! Tests of the tables of built-in kinds (docs/api/encodings.md#table-columns), on the real columns of the schema.
 
 use super::*;
-use crate::naming::{CLUSTER, KUBERNETES};
-use crate::schema::builtin;
+use crate::types::schema::builtin;
+use crate::values::naming::{CLUSTER, KUBERNETES};
 
 const NOW: &str = "2026-01-10T12:00:00Z";
 

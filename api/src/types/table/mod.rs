@@ -41,10 +41,10 @@ use self::eval::{Output, Row, text_of};
 use self::jsonpath::{JsonPath, JsonPathError};
 pub use self::partial::{ListMeta, MetaVersion, PartialWriter, metadata_range};
 use self::reads::Reads;
-use crate::json::{self, ParseError, Value, write_string};
-use crate::naming::Naming;
-use crate::schema::table::{Column, ResourceTable};
-use crate::status::Status;
+use crate::types::schema::table::{Column, ResourceTable};
+use crate::values::json::{self, ParseError, Value, write_string};
+use crate::values::naming::Naming;
+use crate::values::status::Status;
 
 /// The object in a row besides the cells: the query parameter `includeObject`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use super::cell::Cell;
 use super::eval::{Output, Row, text_of};
 use super::functions::{Function, first_three};
-use crate::json::Value;
+use crate::values::json::Value;
 
 /// Functions of networking.
 pub static FUNCTIONS: &[Function] = &[

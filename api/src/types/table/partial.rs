@@ -6,9 +6,9 @@
 use std::io::Write;
 use std::ops::Range;
 
-use crate::json::scan::Scan;
-use crate::json::write_string;
-use crate::naming::Naming;
+use crate::values::json::scan::Scan;
+use crate::values::json::write_string;
+use crate::values::naming::Naming;
 
 /// Version of the meta group in which tables and metadata-only objects are requested.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -163,7 +163,7 @@ pub fn metadata_range(stored: &[u8]) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::{CLUSTER, KUBERNETES};
+    use crate::values::naming::{CLUSTER, KUBERNETES};
 
     #[test]
     fn metadata_is_found_by_matching_braces() {

@@ -11,7 +11,7 @@ use super::cell::Cell;
 use super::duration;
 use super::eval::{Output, Row};
 use super::functions::Function;
-use crate::json::Value;
+use crate::values::json::Value;
 
 const READS: &str = "metadata.deletionTimestamp,spec{containers?,initContainers{name,restartPolicy}},\
     status{phase,reason,conditions{type,status,reason},\

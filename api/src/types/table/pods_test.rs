@@ -1,7 +1,7 @@
 //! Tests of a pod's row: its status reason and the other cells (docs/api/encodings.md#table-columns).
 
 use super::kinds_test::cells_in;
-use crate::naming::KUBERNETES;
+use crate::values::naming::KUBERNETES;
 
 /// A pod with one container `c`; `parts` are further members of spec and status.
 fn pod(spec: &str, status: &str, meta: &str) -> String {

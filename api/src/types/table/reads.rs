@@ -9,8 +9,8 @@
 //! and number of elements or members. Everything else is skipped, so a table row costs a fraction of parsing the
 //! object.
 
-use crate::json::scan::Scan;
-use crate::json::{self, DEPTH_MAX, Key, Object, ParseError, Value};
+use crate::values::json::scan::Scan;
+use crate::values::json::{self, DEPTH_MAX, Key, Object, ParseError, Value};
 
 /// The selected parts of one value.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -185,7 +185,7 @@ impl Reads {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json;
+    use crate::values::json;
 
     #[test]
     fn only_selected_parts_are_read() {

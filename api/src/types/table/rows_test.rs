@@ -2,8 +2,8 @@
 //! docs/api/openapi.md#published-custom-types).
 
 use super::*;
-use crate::naming::{CLUSTER, KUBERNETES};
-use crate::schema::builtin;
+use crate::types::schema::builtin;
+use crate::values::naming::{CLUSTER, KUBERNETES};
 
 fn pods(naming: &'static Naming) -> Arc<TableFormat> {
     let core = builtin::groups(naming).iter().find(|group| group.stem.is_empty()).unwrap();

@@ -6,7 +6,7 @@ use super::cell::Cell;
 use super::duration;
 use super::eval::{Output, Row, text_of};
 use super::functions::{Function, first_of};
-use crate::json::Value;
+use crate::values::json::Value;
 
 /// Functions of workloads.
 pub static FUNCTIONS: &[Function] = &[

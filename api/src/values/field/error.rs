@@ -5,7 +5,7 @@ use std::fmt;
 
 use auth::go::quote as go_quote;
 
-use crate::json::{self, Value};
+use crate::values::json::{self, Value};
 
 /// The kinds of field errors; each has a cause type and a leading text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

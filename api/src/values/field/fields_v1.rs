@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use super::path::{Element, Scalar};
 use super::set::{FieldSet, Node};
-use crate::json::{self, Value};
+use crate::values::json::{self, Value};
 
 /// Deepest nesting that is parsed, so that a hostile text is an error and not a deep recursion. Leaves room for the
 /// object around the set within the limit of JSON parsers ([`json::DEPTH_MAX`]).

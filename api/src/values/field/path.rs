@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 use std::fmt::{self, Display, Write};
 
 use super::go_quote;
-use crate::json::{self, Value};
+use crate::values::json::{self, Value};
 
 /// One step into an object.
 #[derive(Clone, Debug)]

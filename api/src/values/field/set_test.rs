@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::field::display;
 use crate::testing::Random;
+use crate::values::field::display;
 
 /// A set written as paths: `a.b` is member b of member a.
 fn set(paths: &'static str) -> FieldSet<'static> {

@@ -158,7 +158,7 @@ fn meant(string: Text<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{Key, Value, parse_reporting_duplicates};
+    use crate::values::json::{Key, Value, parse_reporting_duplicates};
 
     /// Reads a whole text in the simplest way.
     fn read(text: &[u8]) -> Option<Value> {

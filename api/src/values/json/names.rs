@@ -80,8 +80,8 @@ fn key(name: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn every_field_of_every_type_is_its_own_candidate() {

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use super::{Cause, Details, Reason, Said, Status};
-use crate::json::{self, Object, Value};
+use crate::values::json::{self, Object, Value};
 
 /// Reason of a command that ended with a code, and of the cause that says which.
 const NON_ZERO: &str = "NonZeroExitCode";

@@ -2,11 +2,11 @@
 
 use super::protobuf::generate::object;
 use super::{cbor, yaml};
-use crate::json::{self, Value};
-use crate::naming;
-use crate::schema::conform::conform;
-use crate::schema::{builtin, decode, encode};
 use crate::testing::Random;
+use crate::types::schema::conform::conform;
+use crate::types::schema::{builtin, decode, encode};
+use crate::values::json::{self, Value};
+use crate::values::naming;
 
 #[test]
 fn every_type_comes_back_from_json_yaml_and_cbor() {

@@ -85,8 +85,8 @@ fn is_name(text: &str, marks: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::family::{Counters, Definition};
-    use crate::metrics::page::{Page, Stability};
+    use crate::wire::metrics::family::{Counters, Definition};
+    use crate::wire::metrics::page::{Page, Stability};
 
     #[test]
     fn other_values_are_one_and_their_numbers_are_added() {

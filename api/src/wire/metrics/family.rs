@@ -1,4 +1,4 @@
-//! Families of series: numbers and histograms by label values, counted where things happen and written when somebody
+//! Families of series: numbers and histograms by label values, counted where things happen and written when a client
 //! asks (docs/api/operations.md#metrics).
 //!
 //! A series is found in one map under a read lock and changed by relaxed additions. Where a caller counts very often

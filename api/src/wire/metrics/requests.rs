@@ -20,7 +20,7 @@ use parking_lot::{Mutex, RwLock};
 use super::buckets::{ANSWERS_BYTES, BODIES_BYTES, INDICATORS_US, REQUESTS_US};
 use super::family::{Definition, Histogram, Histograms, micros};
 use super::page::{Kind, Page, Stability};
-use crate::server::body::Observer;
+use crate::wire::server::body::Observer;
 
 /// Most series: those of some thousand custom types. Requests beyond are not counted.
 const SERIES_MAX: usize = 100_000;

@@ -1,7 +1,7 @@
 //! Reads the answer of a webhook as the review that it should be, in the words of the reference server.
 
-use crate::codec::yaml;
-use crate::json::{self, Value};
+use crate::values::json::{self, Value};
+use crate::wire::codec::yaml;
 
 /// Where the reference server says that it looked a kind up.
 const SCHEME: &str = "in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\"";

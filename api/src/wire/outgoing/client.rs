@@ -3,8 +3,8 @@
 use http::Uri;
 
 use super::{Credentials, Endpoint, Identities};
-use crate::json::{Object, Value};
-use crate::schema::scalars::bytes;
+use crate::types::schema::scalars::bytes;
+use crate::values::json::{Object, Value};
 
 /// The port of a service whose reference names none.
 const PORT_DEFAULT: u16 = 443;
@@ -184,7 +184,7 @@ impl Service {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
+    use crate::values::json::parse;
 
     fn object(text: &str) -> Object {
         match parse(text.as_bytes()) {

@@ -99,8 +99,9 @@ fn certificate(why: &CertificateError) -> String {
     match why {
         CertificateError::UnknownIssuer => "certificate signed by unknown authority".to_owned(),
         CertificateError::ExpiredContext { time, not_after } => {
-            let shown =
-                |seconds: u64| crate::clock::format_seconds(i64::try_from(seconds).unwrap_or(i64::MAX));
+            let shown = |seconds: u64| {
+                crate::values::clock::format_seconds(i64::try_from(seconds).unwrap_or(i64::MAX))
+            };
             format!(
                 "certificate has expired or is not yet valid: current time {} is after {}",
                 shown(time.as_secs()),
@@ -150,7 +151,7 @@ pub fn unexpected_code(code: StatusCode, said: &str) -> String {
                 request"
             .to_owned(),
         500.. => {
-            let said = crate::field::go_quote(said);
+            let said = crate::values::field::go_quote(said);
             format!("an error on the server ({said}) has prevented the request from succeeding")
         }
         other => format!("the server responded with the status code {other} but did not return more information"),

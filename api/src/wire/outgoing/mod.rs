@@ -43,7 +43,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
-use crate::traces;
+use crate::wire::traces;
 
 pub use answer::Review;
 pub use client::{Client, Service};
@@ -51,7 +51,7 @@ pub use error::{Failure, unexpected_code};
 pub use identity::{Identities, Identity};
 use proxy::Proxy;
 
-use crate::keepalive;
+use crate::wire::keepalive;
 
 /// Most bytes of an answer that are read: far more than any object may have.
 pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use crate::memory::{Charge, Memory};
+use crate::values::memory::{Charge, Memory};
 
 /// The producer of a body gave up: the client sees the transfer break off, never an end.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +25,7 @@ pub struct Aborted;
 
 /// The client of a body went away: nothing more needs to be produced.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody reads the response any more")]
+#[error("the client reads the response no longer")]
 pub struct Gone;
 
 /// Bytes of a response.

@@ -51,7 +51,7 @@ impl Drop for InFlight {
 
 impl Lifecycle {
     /// A life that starts.
-    #[expect(clippy::new_without_default, reason = "a default life would be one nobody else shares")]
+    #[expect(clippy::new_without_default, reason = "a default life would be shared by no other part")]
     pub fn new() -> Self {
         let shared = Shared { stage: watch::Sender::new(Stage::Starting), in_flight: watch::Sender::new(0) };
         Lifecycle(Arc::new(shared))

@@ -72,8 +72,8 @@ pub struct ConnectionInfo {
     /// Cache for the result of authenticating `certificates`, so that a chain is verified once per connection.
     pub identity: OnceLock<Arc<dyn Any + Send + Sync>>,
     /// What this connection may hold of answers.
-    pub allotment: crate::memory::Allotment,
-    /// When the certificates cease to be valid, once somebody asked.
+    pub allotment: crate::values::memory::Allotment,
+    /// When the certificates cease to be valid, once a caller asked.
     expires: OnceLock<Option<SystemTime>>,
     permit: Option<OwnedSemaphorePermit>,
 }
@@ -85,7 +85,7 @@ impl ConnectionInfo {
             remote,
             certificates,
             identity: OnceLock::new(),
-            allotment: crate::memory::Allotment::default(),
+            allotment: crate::values::memory::Allotment::default(),
             expires: OnceLock::new(),
             permit: None,
         }

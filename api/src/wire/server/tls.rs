@@ -24,7 +24,7 @@ use rustls::{
     SupportedCipherSuite,
 };
 
-use crate::clock;
+use crate::values::clock;
 
 /// The time of handshakes. rustls's own clock panics while the system's stands before 1970.
 #[derive(Debug)]

@@ -144,7 +144,7 @@ mod tests {
     use hyper::service::service_fn;
 
     use super::*;
-    use crate::traces::Tracer;
+    use crate::wire::traces::Tracer;
 
     /// Answers calls with this status, and tells of each which path and how many bytes it had.
     async fn collector(status: &'static str) -> (String, mpsc::Receiver<(String, usize)>) {

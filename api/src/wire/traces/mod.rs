@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::mpsc;
 
-use crate::names;
+use crate::values::names;
 
 /// Header that says which trace a request is part of (W3C Trace Context, section 3.2).
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

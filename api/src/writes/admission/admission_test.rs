@@ -3,10 +3,10 @@
 use parking_lot::Mutex;
 
 use super::*;
-use crate::json::{Object, Value};
-use crate::object::{meta, metadata_mut};
-use crate::status::Status;
-use crate::write::server_fixture::Server;
+use crate::values::json::{Object, Value};
+use crate::values::object::{meta, metadata_mut};
+use crate::values::status::Status;
+use crate::writes::write::server_fixture::Server;
 
 /// Notes what it is asked, labels what it may change, and refuses objects of one name.
 #[derive(Default)]

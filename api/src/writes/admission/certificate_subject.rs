@@ -5,10 +5,10 @@ use auth::authn::certificate_request::subject;
 use auth::identity::MASTERS;
 
 use super::{Lookup, Plugin, Record, Review, Step, Target};
-use crate::json::Object;
-use crate::schema::scalars::bytes;
-use crate::status::Status;
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::types::schema::scalars::bytes;
+use crate::values::json::Object;
+use crate::values::status::Status;
 
 /// The plugin.
 pub struct CertificateSubjectRestriction {

@@ -9,12 +9,12 @@ use super::lookup::Lookup;
 use super::plugin::{Plugin, Step, Target};
 use super::record::{Operation, Record, Review};
 use super::settings::Settings;
-use crate::json::Object;
-use crate::metrics::Metrics;
-use crate::metrics::family::{Histogram, micros};
+use crate::values::json::Object;
 #[cfg(test)]
-use crate::stage::{Stage, trace};
-use crate::status::Status;
+use crate::values::stage::{Stage, trace};
+use crate::values::status::Status;
+use crate::wire::metrics::Metrics;
+use crate::wire::metrics::family::{Histogram, micros};
 
 /// Plugins that are asked about one write; most writes concern fewer.
 const ASKED_TYPICAL: usize = 12;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
-use crate::json::{Object, Value};
-use crate::object::at;
-use crate::schema::registry::Resource;
-use crate::status::Status;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::object::at;
+use crate::values::status::Status;
 
 /// The plugin.
 pub struct ClaimResize {

@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 
 use super::settings::Make;
 use super::{Operation, Plugin, Record, Review, Step, Target};
-use crate::json::{Object, Value};
-use crate::status::{Reason, Status};
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::values::json::{Object, Value};
+use crate::values::status::{Reason, Status};
 
 /// Keys that a limit without `cacheSize` keeps buckets for.
 const KEYS_DEFAULT: usize = 4096;
@@ -215,7 +215,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::codec::yaml;
+    use crate::wire::codec::yaml;
 
     fn limit(per_second: f64, burst: f64, keys_max: usize) -> Limit {
         Parsed { kind: Kind::User, per_second, burst, keys_max }.make()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod, toleration};
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// The plugin.
 pub struct ExtendedResourceToleration {

@@ -2,8 +2,8 @@
 //! otherwise take over traffic.
 
 use super::{Operation, Plugin, Record, Review, Step, Target};
-use crate::json::Object;
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::values::json::Object;
 
 /// The plugin.
 pub struct DenyServiceExternalIps;

@@ -17,11 +17,11 @@ use parking_lot::Mutex;
 
 use super::settings::{Files, Make};
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::object::at;
-use crate::outgoing;
-use crate::status::Status;
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::at;
+use crate::values::status::Status;
+use crate::wire::outgoing;
 
 /// Most decisions that are remembered; each has the images of a pod.
 const REMEMBERED_MAX: usize = 1024;
@@ -282,7 +282,7 @@ impl Plugin for ImagePolicyWebhook {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::yaml;
+    use crate::wire::codec::yaml;
 
     fn read(text: &str) -> Result<Config, String> {
         Config::read(&yaml::parse(format!("imagePolicy: {{{text}}}").as_bytes()).unwrap().value)

@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 
 use super::pod::{self, Amounts, Bound};
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target};
-use crate::json::{Object, Value};
-use crate::object::{at, meta, metadata_mut};
-use crate::schema::scalars::quantity::Quantity;
-use crate::status::Status;
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta, metadata_mut};
+use crate::values::status::Status;
 
 /// The plugin.
 pub struct LimitRanger {

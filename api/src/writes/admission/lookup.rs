@@ -12,15 +12,15 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use super::quota::Ledger;
-use crate::conversion::Converter;
-use crate::features::Features;
-use crate::json::Object;
-use crate::metrics::Metrics;
-use crate::naming::Naming;
-use crate::schema::registry::{Registry, Resource};
-use crate::served::{Served, Types};
-use crate::status::Status;
-use crate::store::{self, Stored};
+use crate::objects::conversion::Converter;
+use crate::objects::store::{self, Stored};
+use crate::types::features::Features;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::served::{Served, Types};
+use crate::values::json::Object;
+use crate::values::naming::Naming;
+use crate::values::status::Status;
+use crate::wire::metrics::Metrics;
 
 /// The handle that plugins get when they are made. Copies share what is behind it.
 #[derive(Clone)]

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, namespace_lifecycle};
-use crate::json::Object;
-use crate::object::metadata_mut;
-use crate::schema::registry::Resource;
-use crate::status::Status;
+use crate::types::schema::registry::Resource;
+use crate::values::json::Object;
+use crate::values::object::metadata_mut;
+use crate::values::status::Status;
 
 /// The namespaces of the store.
 struct Namespaces {

@@ -14,12 +14,12 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::attributes::Attributes;
-use crate::json::Object;
-use crate::object::meta;
-use crate::schema::registry::Resource;
-use crate::status::{Cause, Status, Subject};
-use crate::store::Stored;
+use crate::objects::store::Stored;
+use crate::types::attributes::Attributes;
+use crate::types::schema::registry::Resource;
+use crate::values::json::Object;
+use crate::values::object::meta;
+use crate::values::status::{Cause, Status, Subject};
 
 /// What a namespace can be to a write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

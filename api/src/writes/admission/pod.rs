@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::json::{Object, Value};
-use crate::object::at;
-use crate::schema::scalars::quantity::Quantity;
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::json::{Object, Value};
+use crate::values::object::at;
 
 /// The containers that begin before the others.
 pub const INIT: &str = "initContainers";

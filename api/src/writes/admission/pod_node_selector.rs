@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use super::pod::{self, pairs};
 use super::{Lookup, Make, Plugin, Record, Review, Step, Target, namespace_lifecycle};
-use crate::json::{Object, Value};
-use crate::object::{at, meta};
-use crate::schema::registry::Resource;
-use crate::status::{Status, Subject};
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta};
+use crate::values::status::{Status, Subject};
 
 /// The annotation of namespaces.
 const ANNOTATION: &str = "scheduler.alpha.kubernetes.io/node-selector";

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::pod::{self, Bound};
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::json::Object;
-use crate::object::{at, meta};
-use crate::schema::registry::Resource;
-use crate::schema::scalars::quantity::Quantity;
-use crate::status::{Cause, Status};
+use crate::types::schema::registry::Resource;
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::json::Object;
+use crate::values::object::{at, meta};
+use crate::values::status::{Cause, Status};
 
 /// The plugin.
 pub struct PodResizeValidator {
@@ -39,7 +39,7 @@ impl PodResizeValidator {
         let Some(node) =
             self.lookup.get(&self.nodes, "", node).map_err(|cause| record.forbidden_by(cause))?
         else {
-            return Err(record.forbidden(&format!("node {} not found", crate::field::go_quote(node))));
+            return Err(record.forbidden(&format!("node {} not found", crate::values::field::go_quote(node))));
         };
         let lacking = lacking(pod, &node);
         if !lacking.is_empty() {
@@ -48,7 +48,7 @@ impl PodResizeValidator {
         }
         let system = at(&node, "metadata.labels").map_or("", |labels| labels.str_at(&[&self.system]));
         if system != "linux" {
-            let [name, system] = [meta(&node, "name"), system].map(crate::field::go_quote);
+            let [name, system] = [meta(&node, "name"), system].map(crate::values::field::go_quote);
             let why = format!("pod resize is only supported on linux nodes, node {name} is {system}");
             return Err(refusal(record, &why, "UnsupportedPlatform"));
         }
@@ -96,7 +96,7 @@ impl Plugin for PodResizeValidator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::{Value, parse};
+    use crate::values::json::{Value, parse};
 
     #[test]
     fn a_node_has_to_have_all_that_a_pod_asks_for() {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
-use crate::json::{Object, Value};
-use crate::object::meta;
-use crate::status::Status;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::values::status::Status;
 
 /// The policy of pods whose class says nothing.
 const PREEMPTS: &str = "PreemptLowerPriority";

@@ -9,13 +9,13 @@ use auth::User;
 use engine::Revision;
 
 use super::plugin::Target;
-use crate::json::Object;
-use crate::object::meta;
-use crate::options::DeleteOptions;
-use crate::query::WriteOptions;
-use crate::schema::registry::Resource;
-use crate::status::{Reason, Status, Subject};
-use crate::strategy::Endpoint;
+use crate::objects::strategy::Endpoint;
+use crate::types::options::DeleteOptions;
+use crate::types::schema::registry::Resource;
+use crate::values::json::Object;
+use crate::values::object::meta;
+use crate::values::query::WriteOptions;
+use crate::values::status::{Reason, Status, Subject};
 
 /// What is done with an object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

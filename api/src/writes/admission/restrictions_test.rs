@@ -1,7 +1,7 @@
 //! Small plugins seen by clients.
 
 use super::{Files, Settings, Wishes};
-use crate::write::server_fixture::Server;
+use crate::writes::write::server_fixture::Server;
 
 struct NoFiles;
 

@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
-use crate::json::{Object, Value};
-use crate::names;
-use crate::schema::registry::Resource;
-use crate::status::Status;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::names;
+use crate::values::status::Status;
 
 /// The account of pods that name none.
 const DEFAULT: &str = "default";
@@ -235,7 +235,7 @@ fn names_in<'a>(account: &'a Object, list: &str) -> Vec<&'a str> {
 }
 
 fn check_secrets(pod: &Object, account: &Object) -> Result<(), String> {
-    let owner = crate::object::meta(account, "name");
+    let owner = crate::values::object::meta(account, "name");
     let mountable = names_in(account, "secrets");
     for volume in pod::list(pod, "volumes").iter().filter(|volume| has(volume, "secret")) {
         let secret = volume.str_at(&["secret", "secretName"]);
@@ -273,7 +273,7 @@ fn check_environments(pod: &Object, account: &Object, list: &str, what: &str) ->
                      service account {} does not reference that secret",
                     container.str_at(&["name"]),
                     variable.str_at(&["name"]),
-                    crate::object::meta(account, "name")
+                    crate::values::object::meta(account, "name")
                 ));
             }
         }

@@ -11,10 +11,10 @@ use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::lookup::Lookup;
 use super::order::{PLUGINS, Registration};
 use super::plugin::Plugin;
-use crate::codec::yaml;
-use crate::field::go_quote;
-use crate::json::{Object, Value};
-use crate::outgoing::Identities;
+use crate::values::field::go_quote;
+use crate::values::json::{Object, Value};
+use crate::wire::codec::yaml;
+use crate::wire::outgoing::Identities;
 
 /// Makes a plugin at the start of the server, once its configuration was read.
 pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;

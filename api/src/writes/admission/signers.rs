@@ -9,9 +9,9 @@ use std::sync::Arc;
 use auth::{Attributes, User};
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::json::Object;
-use crate::status::Status;
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::values::json::Object;
+use crate::values::status::Status;
 
 /// What one may do for a signer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::json::Object;
-use crate::object::metadata_mut;
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::strategy::sort_members;
-use crate::validation::View;
+use crate::objects::strategy::sort_members;
+use crate::objects::validation::View;
+use crate::types::schema::registry::Resource;
+use crate::values::json::Object;
+use crate::values::object::metadata_mut;
+use crate::values::status::Status;
 
 /// The plugin.
 pub struct PodTopologyLabels {

@@ -7,8 +7,8 @@ use std::path::Path;
 use parking_lot::Mutex;
 
 use super::*;
-use crate::json::parse;
-use crate::naming::{self, CLUSTER, KUBERNETES};
+use crate::values::json::parse;
+use crate::values::naming::{self, CLUSTER, KUBERNETES};
 
 fn object(text: &str) -> Value {
     parse(text.replace('\'', "\"").as_bytes()).unwrap()
@@ -30,7 +30,7 @@ fn step(kind: Kind, existing: &str, want: &str) -> String {
         Step::Replace(object) => ("replace", object),
     };
     let mut text = Vec::new();
-    crate::json::write(&object, &mut text);
+    crate::values::json::write(&object, &mut text);
     format!("{verb} {}", String::from_utf8(text).unwrap().replace('"', "'"))
 }
 
@@ -154,7 +154,7 @@ fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
         (mandatory, format!("{{{off},{wrong}}}"), format!("update {{{on},{right}}}")),
         (suggested, format!("{{{on},{wrong}}}"), format!("update {{{on},{right}}}")),
         (suggested, format!("{{{off},{wrong}}}"), "keep".to_owned()),
-        // Without the annotation: followed while nobody changed the spec.
+        // Without the annotation: followed while no client changed the spec.
         (
             suggested,
             format!("{{'metadata':{{'generation':1}},{wrong}}}"),
@@ -251,7 +251,7 @@ async fn an_empty_store_is_filled_at_once_and_a_full_one_is_left_alone() {
     let second = reconcile(&store, &KUBERNETES).await.unwrap();
     assert_eq!(second, Outcome { unchanged: all, ..Outcome::default() });
     assert_eq!(*store.writes.lock(), 0);
-    // What somebody took away comes back, what somebody else was faster with is read again.
+    // What a client took away comes back, what another writer was faster with is read again.
     store.objects.lock().remove("rbac.authorization/clusterroles//view");
     let admin = "rbac.authorization/clusterrolebindings//cluster-admin";
     store.objects.lock().get_mut(admin).unwrap().as_object_mut().unwrap().remove("subjects");
@@ -270,7 +270,7 @@ fn the_data_speaks_the_profile() {
     for naming in [&CLUSTER, &KUBERNETES] {
         for wanted in desired(naming).into_iter().chain(flow_control(naming)) {
             let mut text = Vec::new();
-            crate::json::write(&wanted.object, &mut text);
+            crate::values::json::write(&wanted.object, &mut text);
             let text = String::from_utf8(text).unwrap();
             let open = ["{suffix}", "{domain}", "{system}", "{word}"].iter().any(|name| text.contains(name));
             assert!(!open && !wanted.target.name.is_empty(), "{text}");
@@ -329,11 +329,11 @@ fn the_data_agrees_with_the_facts() {
             assert!(plan::same(annotations, common.get("annotations")), "{key}");
             for source in [common, fact] {
                 let labels = source.get("labels").and_then(Value::as_object);
-                for (name, value) in labels.into_iter().flat_map(crate::json::Object::iter) {
+                for (name, value) in labels.into_iter().flat_map(crate::values::json::Object::iter) {
                     assert_eq!(ours.at(&["metadata", "labels", name]), Some(value), "{name} of {key}");
                 }
             }
         }
     }
-    assert!(all.is_empty(), "nobody knows of {:?}", all.keys());
+    assert!(all.is_empty(), "no test knows of {:?}", all.keys());
 }

@@ -5,8 +5,8 @@
 //! carry the vendor's word are placeholders, filled by the naming profile.
 
 use super::Target;
-use crate::json::{Object, Value, parse};
-use crate::naming::Naming;
+use crate::values::json::{Object, Value, parse};
+use crate::values::naming::Naming;
 
 /// How an object is compared with what exists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,13 +43,13 @@ const FLOW_CONTROL: &str = "flowcontrol.apiserver";
 pub fn desired(naming: &Naming) -> Vec<Desired> {
     let mut all = Vec::with_capacity(256);
     all.extend(namespaces(naming));
-    for entry in entries(naming, include_str!("../../bootstrap/priority_classes.json")) {
+    for entry in entries(naming, include_str!("../../../bootstrap/priority_classes.json")) {
         all.push(build(naming, PRIORITY_CLASS, &take(entry.clone()), without(entry, &["name"])));
     }
-    for entry in entries(naming, include_str!("../../bootstrap/cluster_roles.json")) {
+    for entry in entries(naming, include_str!("../../../bootstrap/cluster_roles.json")) {
         all.push(role(naming, CLUSTER_ROLE, entry));
     }
-    for entry in entries(naming, include_str!("../../bootstrap/controllers.json")) {
+    for entry in entries(naming, include_str!("../../../bootstrap/controllers.json")) {
         let account = entry.str_at(&["name"]).to_owned();
         let name = format!("system:controller:{account}");
         let mut entry = take(entry);
@@ -63,13 +63,13 @@ pub fn desired(naming: &Naming) -> Vec<Desired> {
         ];
         all.push(binding(naming, CLUSTER_ROLE_BINDING, "ClusterRole", &Object::from_iter(bound)));
     }
-    for entry in entries(naming, include_str!("../../bootstrap/cluster_role_bindings.json")) {
+    for entry in entries(naming, include_str!("../../../bootstrap/cluster_role_bindings.json")) {
         all.push(binding(naming, CLUSTER_ROLE_BINDING, "ClusterRole", &take(entry)));
     }
-    for entry in entries(naming, include_str!("../../bootstrap/roles.json")) {
+    for entry in entries(naming, include_str!("../../../bootstrap/roles.json")) {
         all.push(role(naming, ROLE, entry));
     }
-    for entry in entries(naming, include_str!("../../bootstrap/role_bindings.json")) {
+    for entry in entries(naming, include_str!("../../../bootstrap/role_bindings.json")) {
         all.push(binding(naming, ROLE_BINDING, "Role", &take(entry)));
     }
     all
@@ -81,8 +81,8 @@ pub fn flow_control(naming: &Naming) -> Vec<Desired> {
         let entries = entries(naming, file).into_iter();
         entries.map(move |entry| flow_control_object(naming, kind_name, resource, entry))
     };
-    let levels = include_str!("../../bootstrap/priority_levels.json");
-    let schemas = include_str!("../../bootstrap/flow_schemas.json");
+    let levels = include_str!("../../../bootstrap/priority_levels.json");
+    let schemas = include_str!("../../../bootstrap/flow_schemas.json");
     of(levels, "PriorityLevelConfiguration", "prioritylevelconfigurations")
         .chain(of(schemas, "FlowSchema", "flowschemas"))
         .collect()
@@ -90,7 +90,7 @@ pub fn flow_control(naming: &Naming) -> Vec<Desired> {
 
 /// The system namespaces.
 pub fn namespaces(naming: &Naming) -> impl Iterator<Item = Desired> {
-    let names = entries(naming, include_str!("../../bootstrap/namespaces.json")).into_iter();
+    let names = entries(naming, include_str!("../../../bootstrap/namespaces.json")).into_iter();
     names.map(|name| {
         build(naming, NAMESPACE, &Object::from_iter([("name".into(), take_text(name).into())]), Object::new())
     })

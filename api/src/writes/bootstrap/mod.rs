@@ -19,13 +19,13 @@ use std::future::Future;
 
 use futures_util::future::try_join_all;
 
-use crate::json::Value;
-use crate::naming::Naming;
+use crate::values::json::Value;
+use crate::values::naming::Naming;
 
 pub use desired::{Desired, Kind, desired, flow_control, namespaces};
 pub use plan::{Step, autoupdate_spec_annotation, plan};
 
-/// How often one object is tried again after somebody else (another server on the same store) was faster.
+/// How often one object is tried again after another writer (another server on the same store) was faster.
 const ATTEMPTS_MAX: usize = 5;
 
 /// Which object is meant.

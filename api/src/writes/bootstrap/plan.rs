@@ -16,9 +16,9 @@ use auth::authz::Rule;
 use auth::authz::escalation::{compact, uncovered};
 
 use super::{Desired, Kind};
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::policy::rules::{read_rules, write_rule};
+use crate::state::policy::rules::{read_rules, write_rule};
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
 
 /// What to do about one object.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,19 +1,19 @@
 //! The end of a write: what to store, whether that is a change at all, and the conditional commit.
 //!
 //! A commit holds on condition that the object still is what the write was made from. When it is not, the caller
-//! begins another round, counted by [`crate::retry::Attempts`].
+//! begins another round, counted by [`crate::values::retry::Attempts`].
 
 use bytes::Bytes;
 use engine::{Change, Committed, Entry, Expected, Payload, Record};
 
-use crate::apply::take_managed_fields;
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::object::{at, finalizers, meta};
-use crate::schema::encode::encode;
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store::{self, CommitFailure, Store};
+use crate::objects::apply::take_managed_fields;
+use crate::objects::store::{self, CommitFailure, Store};
+use crate::types::schema::encode::encode;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, finalizers, meta};
+use crate::values::status::Status;
+use crate::writes::context::Context;
 
 /// How one conditional commit ended.
 pub enum Attempt {
@@ -44,7 +44,7 @@ pub async fn commit(
     }
 }
 
-/// Encodes an object for storage. One that would be too large only because of managed fields that nobody asked for is
+/// Encodes an object for storage. One that would be too large only because of managed fields that no client asked for is
 /// stored without them.
 pub(super) fn fitting_payload(resource: &Resource, object: &mut Object) -> Payload {
     let payload = store::payload(resource, object);

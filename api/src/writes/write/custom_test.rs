@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::server_fixture::Server;
-use crate::controllers;
-use crate::json::Value;
+use crate::system::controllers;
+use crate::values::json::Value;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const THINGS: &str = "/apis/g.example/v1/namespaces/here/things";
@@ -64,7 +64,7 @@ async fn established(server: &Server, name: &str) -> Value {
 }
 
 /// Takes all that is sent until the end of a stream, as one text.
-async fn rest_of(response: crate::response::Response) -> String {
+async fn rest_of(response: crate::wire::response::Response) -> String {
     use http_body_util::BodyExt;
     let collected = tokio::time::timeout(Duration::from_secs(20), response.into_body().collect()).await;
     String::from_utf8(collected.expect("the watch ends").unwrap().to_bytes().to_vec()).unwrap()
@@ -292,7 +292,7 @@ async fn established_types_are_served_from_the_first_request_of_the_next_start()
 
     // The deletion goes on where the restart left it.
     let server = Arc::new(Arc::into_inner(server).unwrap().restart().await);
-    crate::startup::load_types(&server.api).unwrap();
+    crate::system::startup::load_types(&server.api).unwrap();
     assert_eq!(server.ask(&format!("GET {THINGS}/a"), "").await.0, 200);
     let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
     server.ask(&format!("MERGE {THINGS}/a"), r#"{"metadata":{"finalizers":null}}"#).await;
@@ -306,17 +306,17 @@ async fn a_change_among_a_thousand_types_takes_milliseconds() {
     let server = Server::start();
     let make = |at: usize| {
         let group_version = (&*format!("g{at}.example"), "v1");
-        let spec = crate::schema::make::Struct::new("Spec").node().unwrap();
-        let thing = crate::schema::make::Struct::new("Thing").field("spec", spec);
-        let made = crate::schema::make::ResourceMaker::new(
+        let spec = crate::types::schema::make::Struct::new("Spec").node().unwrap();
+        let thing = crate::types::schema::make::Struct::new("Thing").field("spec", spec);
+        let made = crate::types::schema::make::ResourceMaker::new(
             group_version,
             "things",
-            crate::schema::table::Scope::Cluster,
+            crate::types::schema::table::Scope::Cluster,
             thing,
         );
         made.unwrap().make(server.api.naming())
     };
-    let priorities = crate::schema::registry::Priorities::CUSTOM;
+    let priorities = crate::types::schema::registry::Priorities::CUSTOM;
     let many: Vec<_> = (0..1000).map(make).collect();
     server.api.change_types(|registry| Ok::<_, ()>(registry.changed(&[], many, priorities))).unwrap();
     let began = Instant::now();

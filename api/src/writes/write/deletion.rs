@@ -5,14 +5,14 @@
 //! are checked in the round that writes, so that they hold for the state that goes.
 
 use super::intent::{Caller, Current, InStoredForm, Intent, Outcome, Wanted};
-use crate::clock;
-use crate::json::{Object, Value};
-use crate::object::{at, finalizers, meta, set_finalizers, set_meta};
-use crate::options::{DeleteOptions, Propagation};
-use crate::schema::registry::Resource;
-use crate::status::{Status, Subject};
-use crate::store::Stored;
-use crate::strategy;
+use crate::objects::store::Stored;
+use crate::objects::strategy;
+use crate::types::options::{DeleteOptions, Propagation};
+use crate::types::schema::registry::Resource;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, finalizers, meta, set_finalizers, set_meta};
+use crate::values::status::{Status, Subject};
 
 /// Finalizer that keeps an owner until its dependents lost it.
 pub const ORPHAN: &str = "orphan";
@@ -120,7 +120,7 @@ fn count_generation(object: &mut Object) {
     }
 }
 
-/// Seconds a pod may take: the option, else its own wish; none where nobody runs it.
+/// Seconds a pod may take: the option, else its own wish; none where no node runs it.
 fn grace_period(object: &Object, options: &DeleteOptions) -> i64 {
     let text = |path: &str| at(object, path).and_then(Value::as_str).unwrap_or_default();
     if text("spec.nodeName").is_empty() || matches!(text("status.phase"), "Succeeded" | "Failed") {

@@ -15,20 +15,20 @@ use std::future::Future;
 use auth::{Attributes, User};
 use bytes::Bytes;
 
-use crate::admission::{self, Operation, Review};
-use crate::context::Context;
-use crate::conversion::{Conversions, is_current};
-use crate::convert;
-use crate::json::Object;
-use crate::object::meta;
-use crate::schema::registry::Resource;
-use crate::schema::table::Message;
-use crate::served::Served;
-use crate::server;
-use crate::stage::Stage;
-use crate::status::{Status, Subject};
-use crate::store::{Store, Stored};
-use crate::strategy::Endpoint;
+use crate::objects::conversion::{Conversions, is_current};
+use crate::objects::store::{Store, Stored};
+use crate::objects::strategy::Endpoint;
+use crate::types::convert;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Message;
+use crate::types::served::Served;
+use crate::values::json::Object;
+use crate::values::object::meta;
+use crate::values::stage::Stage;
+use crate::values::status::{Status, Subject};
+use crate::wire::server;
+use crate::writes::admission::{self, Operation, Review};
+use crate::writes::context::Context;
 
 /// What the server's own writes leave out: admission, the comparison (they say what they saw in [`Intent::seen`]),
 /// and the question what they may grant.
@@ -142,7 +142,7 @@ impl<'w> Intent<'w> {
         let passes = !self.leaves_out.contains(&stage);
         #[cfg(test)]
         if passes {
-            crate::stage::trace::note(stage);
+            crate::values::stage::trace::note(stage);
         }
         passes
     }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Read `path` first: its one function is the list of the stages. The path knows no HTTP; what a request means is in
-//! [`crate::verbs`], what the server writes by itself in [`crate::loopback`].
+//! [`crate::requests::verbs`], what the server writes by itself in [`crate::writes::loopback`].
 
 pub mod commit;
 #[cfg(test)]

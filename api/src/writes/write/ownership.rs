@@ -1,26 +1,26 @@
 //! Ownership of fields: the manager of a request, and what it owns of what it writes.
 //!
 //! Ownership is computed on the object as the request means it, before the system completes it: what a strategy, an
-//! allocator or a default of storage adds belongs to no manager. How field sets are kept is in [`crate::apply`].
+//! allocator or a default of storage adds belongs to no manager. How field sets are kept is in [`crate::objects::apply`].
 
 use std::borrow::Cow;
 
 use http::HeaderMap;
 use http::header::USER_AGENT;
 
-use crate::apply::{
+use crate::objects::apply::{
     Reset, Versions, Writer, created, is_same_but_for_times, put_managed_fields, take_managed_fields, updated,
 };
-use crate::clock;
-use crate::conversion::Conversions;
-use crate::convert;
-use crate::json::Object;
-use crate::naming::Naming;
-use crate::object::{at, same_but_for_managed_fields};
-use crate::query::{FIELD_MANAGER_MAX, Query};
-use crate::schema::registry::{Registry, Resource};
-use crate::status::Status;
-use crate::strategy::Endpoint;
+use crate::objects::conversion::Conversions;
+use crate::objects::strategy::Endpoint;
+use crate::types::convert;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::values::clock;
+use crate::values::json::Object;
+use crate::values::naming::Naming;
+use crate::values::object::{at, same_but_for_managed_fields};
+use crate::values::query::{FIELD_MANAGER_MAX, Query};
+use crate::values::status::Status;
 
 /// The manager of a request: its `fieldManager`, else the first word of its user agent.
 pub fn manager<'q>(query: &'q Query, headers: &HeaderMap) -> Cow<'q, str> {

@@ -27,13 +27,13 @@ use engine::{Change, Expected, Payload};
 use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
 use super::stages::{self, Encoded};
-use crate::admission::Operation;
-use crate::attributes::Attributes;
-use crate::json::Object;
-use crate::object::meta;
-use crate::retry::{Attempts, Exhausted};
-use crate::status::Status;
-use crate::store::{self, Stored};
+use crate::objects::store::{self, Stored};
+use crate::types::attributes::Attributes;
+use crate::values::json::Object;
+use crate::values::object::meta;
+use crate::values::retry::{Attempts, Exhausted};
+use crate::values::status::Status;
+use crate::writes::admission::Operation;
 
 /// How often a taken generated name is tried anew.
 const GENERATE_ATTEMPTS: u32 = 8;
@@ -212,7 +212,7 @@ async fn store(
             }
             let revision = committed.revision;
             if let Some(payload) = last_shown {
-                let value = crate::representation::stamped(&payload, revision);
+                let value = crate::objects::representation::stamped(&payload, revision);
                 return Ok(Ended::Stored(Outcome::Removed(Written { value, revision })));
             }
             let record = store::read(committed.entry)?.record;
@@ -245,7 +245,7 @@ fn unchanged(current: Option<&Current>) -> Outcome {
 fn dry(change: &Change, shown: Option<Payload>, current: &Current) -> Outcome {
     let revision = current.revision();
     let value = match &shown {
-        Some(payload) => crate::representation::stamped(payload, revision),
+        Some(payload) => crate::objects::representation::stamped(payload, revision),
         None => current.stored.record.value.clone(),
     };
     let written = Written { value, revision };

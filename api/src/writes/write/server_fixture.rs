@@ -13,19 +13,19 @@ use bytes::Bytes;
 use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
 
-use crate::admission::Settings;
-use crate::allocation::Ranges;
-use crate::context::{Context, Limits, Parts};
-use crate::enablement::Enablement;
-use crate::features::Features;
-use crate::json::{Value, parse};
-use crate::naming::KUBERNETES;
-use crate::response::Response;
-use crate::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
-use crate::tokens::Tokens;
+use crate::state::allocation::Ranges;
+use crate::state::tokens::Tokens;
+use crate::types::enablement::Enablement;
+use crate::types::features::Features;
+use crate::values::json::{Value, parse};
+use crate::values::naming::KUBERNETES;
+use crate::wire::response::Response;
+use crate::wire::server::{ConnectionInfo, Handler, Incoming, Lifecycle, Stage};
+use crate::writes::admission::Settings;
+use crate::writes::context::{Context, Limits, Parts};
 
 /// A key made for tests and used nowhere else.
-const KEY: &[u8] = include_bytes!("../../../fuzz/tokens.key");
+const KEY: &[u8] = include_bytes!("../../../../fuzz/tokens.key");
 
 /// The server; its store goes with it.
 pub(crate) struct Server {
@@ -43,7 +43,10 @@ impl Server {
 
     /// The same with these admission plugins.
     pub(crate) fn admitting(admission: Settings) -> Server {
-        Server::over(std::env::temp_dir().join(format!("write-path-{}", crate::names::uid())), admission)
+        Server::over(
+            std::env::temp_dir().join(format!("write-path-{}", crate::values::names::uid())),
+            admission,
+        )
     }
 
     /// The next server over the same store, which nothing else may use any more.
@@ -78,7 +81,7 @@ impl Server {
                 extends: false,
                 documents: Default::default(),
             },
-            certificates: crate::certificates::Certificates::unsigned(),
+            certificates: crate::state::certificates::Certificates::unsigned(),
             features: Features::default(),
             edge: Default::default(),
             flags: Vec::new(),
@@ -90,7 +93,7 @@ impl Server {
             enablement: Enablement::default(),
             fairness: Default::default(),
             extensions: Default::default(),
-            nodes: crate::connect::Nodes::new(crate::connect::Settings::default()).unwrap(),
+            nodes: crate::state::connect::Nodes::new(crate::state::connect::Settings::default()).unwrap(),
         };
         let api = Arc::new(Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap());
         api.lifecycle().advance(Stage::Serving);

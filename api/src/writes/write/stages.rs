@@ -11,22 +11,22 @@ use engine::{Change, Expected, Payload, Revision};
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
 use super::intent::{Caller, Current, Intent, Source, Wanted, Written, generate_name};
 use super::ownership::{Tracking, keep_times_of_no_change};
-use crate::admission::{self, Charge, Operation, Record, Target};
-use crate::allocation::Reservation;
-use crate::attributes::Attributes;
-use crate::clock;
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::names;
-use crate::object::{meta, metadata_mut, set_meta};
-use crate::options::decimal;
-use crate::policy;
-use crate::schema::defaults;
-use crate::stage::Stage;
-use crate::status::{Reason, Status};
-use crate::store;
-use crate::strategy::{self, Endpoint};
-use crate::validation;
+use crate::objects::store;
+use crate::objects::strategy::{self, Endpoint};
+use crate::objects::validation;
+use crate::state::allocation::Reservation;
+use crate::state::policy;
+use crate::types::attributes::Attributes;
+use crate::types::options::decimal;
+use crate::types::schema::defaults;
+use crate::values::clock;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::names;
+use crate::values::object::{meta, metadata_mut, set_meta};
+use crate::values::stage::Stage;
+use crate::values::status::{Reason, Status};
+use crate::writes::admission::{self, Charge, Operation, Record, Target};
 
 /// What becomes of the object when the write is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -234,7 +234,7 @@ pub(super) fn compare(
             Some(seen) if Revision::new(seen) == current.revision() => {}
             Some(_) => return Err(Status::stale(intent.subject(intent.name))),
             None => {
-                let quoted = crate::field::go_quote(text);
+                let quoted = crate::values::field::go_quote(text);
                 let message = format!("strconv.ParseUint: parsing {quoted}: invalid syntax");
                 return Err(Status::new(Reason::Unknown, message));
             }

@@ -4,15 +4,15 @@ use engine::Revision;
 use std::fmt::Write as _;
 
 use super::server_fixture::Server;
-use crate::bootstrap::{ObjectStore, Target};
-use crate::json::{Object, Value, parse};
-use crate::loopback::Loopback;
-use crate::options::DeleteOptions;
-use crate::schema::registry::Resource;
-use crate::stage::{Stage, trace};
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
 use crate::testing::object;
+use crate::types::options::DeleteOptions;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value, parse};
+use crate::values::stage::{Stage, trace};
+use crate::writes::bootstrap::{ObjectStore, Target};
+use crate::writes::loopback::Loopback;
 
 /// The columns, in the order of the path.
 const STAGES: [Stage; 12] = [
@@ -213,7 +213,7 @@ async fn deletions(table: &mut Table) {
 }
 
 async fn by_the_server(table: &mut Table) {
-    crate::startup::prepare(&table.server.api).await.unwrap();
+    crate::system::startup::prepare(&table.server.api).await.unwrap();
     table.row("bootstrap");
     let Table { server, .. } = &*table;
     let loopback = Loopback::new(&server.api);

@@ -1,7 +1,7 @@
 //! The leave to define types in a group of the project itself: an annotation says that the type was agreed on.
 
-use crate::field::go_quote;
-use crate::naming::Naming;
+use crate::values::field::go_quote;
+use crate::values::naming::Naming;
 
 /// Whether the types of a group belong to the project itself.
 pub fn is_protected(naming: &Naming, group: &str) -> bool {
@@ -69,7 +69,7 @@ impl<'a> Approval<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::{CLUSTER, KUBERNETES};
+    use crate::values::naming::{CLUSTER, KUBERNETES};
 
     #[test]
     fn groups_of_the_project_are_protected() {

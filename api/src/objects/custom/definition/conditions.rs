@@ -10,8 +10,8 @@
 use super::approval::{self, Approval};
 use super::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken, grant};
 use super::{Condition, Definition, Names};
-use crate::json::{Object, Value};
-use crate::naming::Naming;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
 
 /// The condition that the type was agreed on, in groups of the project itself.
 pub const APPROVAL_CONFORMANT: &str = "KubernetesAPIApprovalPolicyConformant";
@@ -239,8 +239,8 @@ impl Condition {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
     use crate::testing::object;
+    use crate::values::naming::KUBERNETES;
 
     fn shown(state: &State) -> Vec<String> {
         let show = |condition: &Condition| {

@@ -46,7 +46,7 @@ pub fn warnings(new: &Definition, old: Option<&Definition>) -> Vec<String> {
     let fresh = unrecognized(new).into_iter().filter(|format| !known.contains(format));
     fresh
         .filter(|format| seen.insert(format.clone()))
-        .map(|format| format!("unrecognized format {}", crate::field::go_quote(&format)))
+        .map(|format| format!("unrecognized format {}", crate::values::field::go_quote(&format)))
         .collect()
 }
 

@@ -21,7 +21,7 @@ pub mod rules;
 pub mod walk;
 
 use super::schema::Schema;
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// A definition: what is wanted, and its state.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -7,7 +7,7 @@
 use hashbrown::HashSet;
 
 use super::{Condition, Definition, Names};
-use crate::field::go_quote;
+use crate::values::field::go_quote;
 
 /// The condition that all names are granted.
 pub const NAMES_ACCEPTED: &str = "NamesAccepted";

@@ -7,9 +7,9 @@
 //! What objects look like is the business of the schema.
 
 use super::{Definition, Names, Version};
-use crate::schema::make::ResourceMaker;
-use crate::schema::table::{Column, Scope};
-use crate::schema::versions::compare_versions;
+use crate::types::schema::make::ResourceMaker;
+use crate::types::schema::table::{Column, Scope};
+use crate::types::schema::versions::compare_versions;
 
 impl Definition {
     /// Whether objects live in namespaces.

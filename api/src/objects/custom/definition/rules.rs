@@ -7,7 +7,7 @@
 use hashbrown::HashSet;
 
 use super::{Definition, walk};
-use crate::custom::schema::Schema;
+use crate::objects::custom::schema::Schema;
 
 /// Compiles the rules (`x-kubernetes-validations`) of single nodes.
 pub trait RuleCompiler: Sync {

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use crate::custom::schema::{Additional, Dependency, Items, Schema};
+use crate::objects::custom::schema::{Additional, Dependency, Items, Schema};
 
 /// Whether a predicate holds for the schema or for any below it.
 pub fn any(schema: &Schema, mut predicate: impl FnMut(&Schema) -> bool) -> bool {

@@ -10,11 +10,11 @@ use cel::types::Type;
 
 use super::declaration::Declaration;
 use super::run::Ready;
-use crate::custom::definition::rules::{
+use crate::objects::custom::definition::rules::{
     CompiledRule, MessageExpression, RuleCompiler, RuleError, StoredExpressions,
 };
-use crate::custom::schema::{Rule, Schema};
-use crate::expression::base;
+use crate::objects::custom::schema::{Rule, Schema};
+use crate::objects::expression::base;
 
 /// The compiler that validation of definitions uses.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,8 +1,8 @@
 //! Rules as definitions state them: types of `self`, errors and costs.
 
 use super::*;
-use crate::json::Value;
 use crate::testing::object;
+use crate::values::json::Value;
 
 fn compiled(schema: &str, is_object: bool) -> Result<Vec<CompiledRule>, String> {
     let schema = Schema::read(&Value::Object(object(&schema.replace("{x}", "x-kubernetes-"))));

@@ -10,8 +10,8 @@ use cel::cost::{SizeEstimate, SizeHints};
 use cel::types::{Type, TypeProvider};
 
 use super::escape::escape;
-use crate::custom::schema::{Additional, Items, Schema};
-use crate::json::Value;
+use crate::objects::custom::schema::{Additional, Items, Schema};
+use crate::values::json::Value;
 
 /// Bytes of the largest request.
 const REQUEST_BYTES_MAX: i64 = 3 * 1024 * 1024;

@@ -14,7 +14,7 @@ use cel::value::{List, Value};
 use hashbrown::{HashMap, HashSet};
 
 use super::escape::escape;
-use crate::schema::table::ListType;
+use crate::types::schema::table::ListType;
 
 /// What an element is told apart by: a scalar, or those under its keys.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]

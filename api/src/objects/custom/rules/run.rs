@@ -17,13 +17,13 @@ use cel::value::Value;
 use super::compile::Scope;
 use super::declaration::Declaration;
 use super::value::{self, Place};
-use crate::custom::field_path;
-use crate::custom::path::Path;
-use crate::custom::same::{counterpart, is_same};
-use crate::custom::schema::{Additional, Items, Rule, Schema};
-use crate::field::{FieldError, FieldErrorKind};
-use crate::json::{self, Object};
-use crate::schema::table::{Kind, ListType, Message};
+use crate::objects::custom::field_path;
+use crate::objects::custom::path::Path;
+use crate::objects::custom::same::{counterpart, is_same};
+use crate::objects::custom::schema::{Additional, Items, Rule, Schema};
+use crate::types::schema::table::{Kind, ListType, Message};
+use crate::values::field::{FieldError, FieldErrorKind};
+use crate::values::json::{self, Object};
 
 /// Most that one evaluation may cost.
 const CALL_COST_MAX: u64 = 1_000_000;
@@ -429,7 +429,7 @@ impl Run {
                 Err(format!(
                     "no further validation rules will be run due to call cost exceeds limit for \
                      messageExpression: {}",
-                    crate::field::go_quote(&rule.message_expression)
+                    crate::values::field::go_quote(&rule.message_expression)
                 ))
             }
             Err(_) => Ok(None),

@@ -1,12 +1,12 @@
 //! Rules asked of objects.
 
 use super::*;
-use crate::custom::resource;
-use crate::naming::KUBERNETES;
-use crate::schema::decode::decode;
-use crate::schema::make::ResourceMaker;
-use crate::schema::table::Scope as ResourceScope;
+use crate::objects::custom::resource;
 use crate::testing::object;
+use crate::types::schema::decode::decode;
+use crate::types::schema::make::ResourceMaker;
+use crate::types::schema::table::Scope as ResourceScope;
+use crate::values::naming::KUBERNETES;
 
 /// Errors and warnings of the field `v` of a spec of this schema.
 fn judged(schema: &str, new: &str, old: Option<&str>) -> String {

@@ -13,11 +13,11 @@ use cel::value::{
 use super::escape::{escape, unescape};
 use super::keyed;
 use super::time;
-use crate::custom::same::limits_of;
-use crate::json;
-use crate::schema::kind;
-use crate::schema::limits::Limits;
-use crate::schema::table::{Kind, Message};
+use crate::objects::custom::same::limits_of;
+use crate::types::schema::kind;
+use crate::types::schema::limits::Limits;
+use crate::types::schema::table::{Kind, Message};
+use crate::values::json;
 
 /// What a value below an object is.
 #[derive(Clone, Copy, Debug)]
@@ -97,7 +97,7 @@ fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
     let failed = |what: &str, why: &str| EvalError::new(format!("Invalid {what} {text}: {why}"));
     match format {
         "duration" => {
-            let nanoseconds = crate::custom::format::duration(text);
+            let nanoseconds = crate::objects::custom::format::duration(text);
             let why = || failed("duration", &format!("unable to parse {text} as duration"));
             Ok(Value::Duration(Duration { nanoseconds: nanoseconds.ok_or_else(why)? }))
         }
@@ -135,7 +135,7 @@ impl HostList for json::Value {
     fn get<'v>(&'v self, list: View<'v>, index: usize) -> Value<'v> {
         let item = self.as_array().and_then(|items| items.get(index));
         let Some(list) = view::<kind::List>(list) else {
-            return item.map_or(Value::Null, crate::expression::json::of);
+            return item.map_or(Value::Null, crate::objects::expression::json::of);
         };
         let limits = limits_of(&list.item.kind, list.item.limits.as_deref());
         item.map_or(Value::Null, |item| of(&list.item.kind, limits, item))

@@ -5,7 +5,7 @@ use cel::types::Type;
 
 use super::environment::{Declarations, Extent, Known};
 use super::form::{self, Form};
-use crate::expression::Expression;
+use crate::objects::expression::Expression;
 
 /// The expressions of one policy or webhook, checked one after the other.
 pub struct Expressions {

@@ -8,8 +8,8 @@ use cel::environment::{Environment, Origin};
 use cel::library::authorizer::{authorizer_type, resource_check_type};
 use cel::types::Type;
 
-use crate::expression::types::Types;
-use crate::expression::{Expression, base};
+use crate::objects::expression::types::Types;
+use crate::objects::expression::{Expression, base};
 
 /// The type of `variables`.
 const VARIABLES: &str = "kubernetes.variables";

@@ -7,7 +7,7 @@ use cel::library::json_patch;
 use cel::types::{Type, TypeProvider};
 
 use super::environment::{Declarations, Extent};
-use crate::expression::types::Types;
+use crate::objects::expression::types::Types;
 
 /// The type of configurations; types of their parts are `Object.spec` and so on.
 pub(crate) const OBJECT: &str = "Object";

@@ -9,11 +9,11 @@ mod storage;
 
 use super::Strategy;
 use super::kinds::NONE;
-use crate::json::Object;
-use crate::naming::Naming;
-use crate::object;
-use crate::schema::scalars::quantity::Quantity;
-use crate::validation::{Path, View, names};
+use crate::objects::validation::{Path, View, names};
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::json::Object;
+use crate::values::naming::Naming;
+use crate::values::object;
 
 /// A valid object, and the one that it replaces.
 #[derive(Clone, Copy)]

@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::{SPEC, Texts, Written};
-use crate::field::go_quote;
-use crate::validation::{Path, View};
+use crate::objects::validation::{Path, View};
+use crate::values::field::go_quote;
 
 pub(super) fn service(texts: &mut Texts, written: Written) {
     let (hints, mode) = ("topology-aware-hints", "topology-mode");

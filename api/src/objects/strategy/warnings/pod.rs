@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{Texts, Written, network, node_label_deprecation, storage};
-use crate::field::go_quote;
-use crate::naming::Naming;
-use crate::validation::{Path, View};
+use crate::objects::validation::{Path, View};
+use crate::values::field::go_quote;
+use crate::values::naming::Naming;
 
 /// A new pod. Updates of pods warn of nothing: hardly any of them is made by a person.
-pub(in crate::strategy) fn pod(texts: &mut Texts, written: Written) {
+pub(in crate::objects::strategy) fn pod(texts: &mut Texts, written: Written) {
     if written.old.is_some() {
         return;
     }

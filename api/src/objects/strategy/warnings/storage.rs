@@ -3,8 +3,8 @@
 use std::fmt::{self, Display};
 
 use super::{SPEC, Texts, Written};
-use crate::field::go_quote;
-use crate::validation::{Path, View};
+use crate::objects::validation::{Path, View};
+use crate::values::field::go_quote;
 
 /// Annotations that are fields now.
 fn annotations(texts: &mut Texts, written: Written, annotations: &[(&str, &str, &str)]) {
@@ -20,7 +20,7 @@ fn annotations(texts: &mut Texts, written: Written, annotations: &[(&str, &str, 
 const CLASS: (&str, &str, &str) = ("storage-class", "v1.8", "storageClassName");
 
 /// A persistent volume.
-pub(in crate::strategy) fn volume(texts: &mut Texts, written: Written) {
+pub(in crate::objects::strategy) fn volume(texts: &mut Texts, written: Written) {
     annotations(texts, written, &[CLASS, ("mount-options", "v1.31", "mountOptions")]);
     let spec = written.view().child("spec");
     if spec.text("persistentVolumeReclaimPolicy") == "Recycle" {
@@ -53,7 +53,7 @@ pub(in crate::strategy) fn volume(texts: &mut Texts, written: Written) {
 }
 
 /// A claim.
-pub(in crate::strategy) fn volume_claim(texts: &mut Texts, written: Written) {
+pub(in crate::objects::strategy) fn volume_claim(texts: &mut Texts, written: Written) {
     annotations(texts, written, &[CLASS]);
     claim(texts, &SPEC, written.view().child("spec"));
 }

@@ -1,8 +1,8 @@
 //! Warnings, as a table of objects and texts.
 
 use super::*;
-use crate::naming::KUBERNETES;
 use crate::testing;
+use crate::values::naming::KUBERNETES;
 
 fn texts(advice: Advice, object: &str) -> Vec<String> {
     let new = testing::object(object);

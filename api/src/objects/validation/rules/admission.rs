@@ -6,10 +6,10 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use super::common::Seen;
-use crate::expression::policy::declared::Expressions;
-use crate::expression::policy::form::Form;
-use crate::field::FieldError;
-use crate::json::Value;
+use crate::objects::expression::policy::declared::Expressions;
+use crate::objects::expression::policy::form::Form;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 const CONDITIONS_MAX: usize = 64;
 const URL_FORM: &str = "desired format: https://host[/path]";

@@ -5,7 +5,7 @@ use super::super::{Validator, names};
 use super::View;
 use super::forms::POSITIVE;
 use super::resources;
-use crate::json::Value;
+use crate::values::json::Value;
 
 const STABILIZATION_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;

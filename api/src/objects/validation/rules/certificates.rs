@@ -7,7 +7,7 @@ use super::super::Validator;
 use super::super::path::Path;
 use super::View;
 use super::common::{Seen, each_condition, signer};
-use crate::schema::scalars::bytes;
+use crate::types::schema::scalars::bytes;
 
 const SECONDS_MIN: i64 = 600;
 

@@ -5,8 +5,8 @@ use hashbrown::{HashMap, HashSet};
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
-use crate::field::FieldError;
-use crate::json::Value;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 /// Longest list that is searched for repetitions without a set.
 const FEW: usize = 16;
@@ -117,8 +117,9 @@ pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
     if domain.len() > SIGNER_DOMAIN_MAX {
         validator.errors.push(FieldError::too_long(path, SIGNER_DOMAIN_MAX));
     }
-    let label =
-        |text: &str, fault: String| format!("validating label {}: {fault}", crate::field::go_quote(text));
+    let label = |text: &str, fault: String| {
+        format!("validating label {}: {fault}", crate::values::field::go_quote(text))
+    };
     for text in domain.split('.') {
         for fault in names::label(text) {
             validator.invalid(path, domain, label(text, fault));

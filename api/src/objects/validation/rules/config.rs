@@ -5,9 +5,9 @@ use hashbrown::HashSet;
 use super::super::path::Path;
 use super::super::{Validator, is_same, names};
 use super::View;
-use crate::field::FieldError;
-use crate::json::{self, Key, Object, Value};
-use crate::schema::scalars::bytes;
+use crate::types::schema::scalars::bytes;
+use crate::values::field::FieldError;
+use crate::values::json::{self, Key, Object, Value};
 
 /// Most bytes of all values of a config map or secret.
 const BYTES_MAX: usize = 1024 * 1024;

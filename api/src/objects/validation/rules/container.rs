@@ -7,8 +7,8 @@ use super::super::{Validator, forms, names};
 use super::common::Seen;
 use super::resources::{self, Owner};
 use super::{View, security};
-use crate::json::Value;
-use crate::schema::table::Form;
+use crate::types::schema::table::Form;
+use crate::values::json::Value;
 
 /// The lists of containers, in the order in which names are compared.
 const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];
@@ -264,7 +264,11 @@ fn restarting(validator: &mut Validator, path: &Path, container: View, is_starti
     }
     let list = path.child("restartPolicyRules");
     if rules.len() > RESTART_RULES_MAX {
-        validator.errors.push(crate::field::FieldError::too_many(list, rules.len(), RESTART_RULES_MAX));
+        validator.errors.push(crate::values::field::FieldError::too_many(
+            list,
+            rules.len(),
+            RESTART_RULES_MAX,
+        ));
     }
     for (at, rule) in rules.enumerate() {
         if validator.has_enough() {
@@ -289,8 +293,11 @@ fn restarting(validator: &mut Validator, path: &Path, container: View, is_starti
         }
         let values = codes.items("values").len();
         if values > EXIT_CODES_MAX {
-            let error =
-                crate::field::FieldError::too_many(codes_path.child("values"), values, EXIT_CODES_MAX);
+            let error = crate::values::field::FieldError::too_many(
+                codes_path.child("values"),
+                values,
+                EXIT_CODES_MAX,
+            );
             validator.errors.push(error);
         }
     }

@@ -123,7 +123,7 @@ fn number_or_name(text: &str, bounds: &Bounds) -> Result<u32, String> {
 }
 
 fn number(text: &str) -> Result<u32, String> {
-    let quoted = crate::field::go_quote(text);
+    let quoted = crate::values::field::go_quote(text);
     match text.parse::<i64>() {
         Ok(number @ ..0) => Err(format!("negative number ({number}) not allowed: {text}")),
         Ok(number) => Ok(u32::try_from(number).unwrap_or(u32::MAX)),

@@ -7,7 +7,7 @@ use super::super::{Validator, is_same};
 use super::View;
 use super::common::Seen;
 use super::status::conditions;
-use crate::field::FieldError;
+use crate::values::field::FieldError;
 
 /// Most requests, constraints, configurations or selectors of one claim, and alternatives of one request.
 const LIST_MAX: usize = 32;

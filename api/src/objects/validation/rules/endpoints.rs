@@ -7,7 +7,7 @@ use super::super::{Validator, forms, metadata, names};
 use super::View;
 use super::common::Seen;
 use super::service::usable_address;
-use crate::field::FieldError;
+use crate::values::field::FieldError;
 
 const ENDPOINTS_MAX: usize = 1000;
 const ADDRESSES_MAX: usize = 100;

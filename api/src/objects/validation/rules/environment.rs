@@ -3,7 +3,7 @@
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
-use crate::schema::scalars::quantity::Quantity;
+use crate::types::schema::scalars::quantity::Quantity;
 
 const FIELDS_OF_VARIABLES: [&str; 9] = [
     "metadata.name",

@@ -3,7 +3,7 @@
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
-use crate::schema::scalars::bytes;
+use crate::types::schema::scalars::bytes;
 
 const GROUP_PRIORITY_MAX: i64 = 20_000;
 const VERSION_PRIORITY_MAX: i64 = 1000;
@@ -16,7 +16,8 @@ pub(super) fn api_service(validator: &mut Validator, path: &Path, service: View)
     let wanted = format!("{}.{}", spec.text("version"), spec.text("group"));
     if name != wanted {
         let metadata = path.child("metadata");
-        let detail = format!("must be `spec.version+\".\"+spec.group`: {}", crate::field::go_quote(&wanted));
+        let detail =
+            format!("must be `spec.version+\".\"+spec.group`: {}", crate::values::field::go_quote(&wanted));
         validator.invalid(metadata.child("name"), name, detail);
     }
     let (group, version) = (spec.text("group"), spec.text("version"));

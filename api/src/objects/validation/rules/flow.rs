@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
-use crate::json::{Object, Value, parse};
+use crate::values::json::{Object, Value, parse};
 
 const QUEUES_MAX: i64 = 10_000_000;
 
@@ -19,9 +19,9 @@ const EXEMPT: &str = "exempt";
 
 /// The bundled objects that stay as they are.
 static SCHEMAS: LazyLock<Vec<Value>> =
-    LazyLock::new(|| mandatory(include_str!("../../../bootstrap/flow_schemas.json")));
+    LazyLock::new(|| mandatory(include_str!("../../../../bootstrap/flow_schemas.json")));
 static LEVELS: LazyLock<Vec<Value>> =
-    LazyLock::new(|| mandatory(include_str!("../../../bootstrap/priority_levels.json")));
+    LazyLock::new(|| mandatory(include_str!("../../../../bootstrap/priority_levels.json")));
 
 fn mandatory(file: &str) -> Vec<Value> {
     let Ok(Value::Array(mut entries)) = parse(file.as_bytes()) else {

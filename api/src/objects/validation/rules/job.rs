@@ -7,9 +7,9 @@ use super::super::{Validator, forms, is_same, names};
 use super::cron::Schedule;
 use super::workload::matching;
 use super::{View, common, selector, time_zone};
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::schema::table::Form;
+use crate::types::schema::table::Form;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
 
 /// Longest name of a cron job: its jobs get eleven characters more.
 const CRON_JOB_NAME_MAX: usize = 52;
@@ -374,10 +374,10 @@ fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     let number = |part: &str| -> Result<i64, String> {
         let found = part.parse::<i32>().map(i64::from);
         let found = found.map_err(|_| {
-            format!("cannot convert string to integer for index: {}", crate::field::go_quote(part))
+            format!("cannot convert string to integer for index: {}", crate::values::field::go_quote(part))
         })?;
         if found >= completions {
-            return Err(format!("too large index: {}", crate::field::go_quote(part)));
+            return Err(format!("too large index: {}", crate::values::field::go_quote(part)));
         }
         Ok(found)
     };
@@ -386,7 +386,7 @@ fn index_interval(text: &str, completions: i64) -> Result<(i64, i64), String> {
     if rest.is_some() {
         return Err(format!(
             "the fragment {} violates the requirement that an index interval can have at most two parts separated by '-'",
-            crate::field::go_quote(text)
+            crate::values::field::go_quote(text)
         ));
     }
     let start = number(first)?;

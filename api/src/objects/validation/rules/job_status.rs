@@ -181,7 +181,7 @@ fn indexes(validator: &mut Validator, path: &Path, status: View, spec: View) {
     let completed_changes = !is_kept(validator, status, "completedIndexes");
     let failed_changes = !is_kept(validator, status, "failedIndexes");
     let completed = status.text("completedIndexes");
-    let failed = status.get("failedIndexes").and_then(crate::json::Value::as_str);
+    let failed = status.get("failedIndexes").and_then(crate::values::json::Value::as_str);
     let completions = spec.int("completions");
     let per_index = spec.has("backoffLimitPerIndex");
     let place = path.child("completedIndexes");

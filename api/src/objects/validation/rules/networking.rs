@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use super::super::path::Path;
 use super::super::{Validator, forms, is_same, names};
 use super::View;
-use crate::json::Value;
-use crate::schema::table::Form;
+use crate::types::schema::table::Form;
+use crate::values::json::Value;
 
 const SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const ENDS: [&str; 2] = ["/..", "/."];
@@ -104,7 +104,7 @@ pub(super) fn ingress_backend(validator: &mut Validator, path: &Path, backend: V
     let service_path = path.child("service");
     let name = service.text("name");
     if !name.is_empty() {
-        let rule = crate::schema::table::NameRule::Label;
+        let rule = crate::types::schema::table::NameRule::Label;
         validator.refuse(&service_path.child("name"), name, names::by_rule(rule, name));
     }
     let port = service.child("port");

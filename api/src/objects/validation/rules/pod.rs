@@ -11,8 +11,8 @@ use super::container::{self, Surroundings};
 use super::resources::{self, Owner};
 use super::view::quantity;
 use super::{View, placement, security};
-use crate::json::Value;
-use crate::schema::scalars::quantity::Quantity;
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::json::Value;
 
 /// Most name servers, and most domains to search, that resolvers take.
 const NAMESERVERS_MAX: usize = 3;
@@ -80,7 +80,7 @@ fn claims_of_volumes(validator: &mut Validator, path: &Path, pod: &str, spec: Vi
             let claim = format!("{pod}-{name}");
             for fault in names::subdomain(&claim) {
                 let place = path.index(at);
-                let detail = format!("PVC name {}: {fault}", crate::field::go_quote(&claim));
+                let detail = format!("PVC name {}: {fault}", crate::values::field::go_quote(&claim));
                 validator.invalid(place.child("name"), name, detail);
             }
             made.insert(claim);

@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
 use super::common::Seen;
-use crate::json::Value;
+use crate::values::json::Value;
 
 const RUNS_AGAIN: &str = "may not be transitioned to non-terminated state";
 const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use super::super::path::Path;
 use super::super::{Validator, is_same};
 use super::View;
-use crate::qos::qos_class;
+use crate::values::qos::qos_class;
 
 /// The resources that can be resized.
 const RESIZED: [&str; 2] = ["cpu", "memory"];
@@ -31,7 +31,7 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
             return;
         }
         let name = before.text("name");
-        let quoted = crate::field::go_quote(name);
+        let quoted = crate::values::field::go_quote(name);
         match wanted.get(name) {
             None => {
                 let detail = format!("existing ephemeral containers {quoted} may not be removed\n");

@@ -6,7 +6,7 @@ use hashbrown::{HashMap, HashSet};
 
 use super::super::{Validator, is_same};
 use super::View;
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 const DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
      `spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing \

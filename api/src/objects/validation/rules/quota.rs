@@ -8,8 +8,8 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use super::resources;
-use crate::json::Value;
-use crate::schema::scalars::quantity::Quantity;
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::json::Value;
 
 /// The limits of a namespace, one for each type of thing.
 pub(super) fn limit_range(validator: &mut Validator, path: &Path, spec: View) {

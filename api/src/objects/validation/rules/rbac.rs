@@ -4,7 +4,7 @@ use super::super::is_same;
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// One rule of a role. Only cluster roles may have non-resource URLs.
 pub(super) fn policy_rule(validator: &mut Validator, path: &Path, rule: View) {

@@ -6,9 +6,9 @@ use super::View;
 use super::common::Seen;
 use super::forms::NOT_NEGATIVE;
 use super::view::quantity;
-use crate::json::Value;
-use crate::naming::Naming;
-use crate::schema::scalars::quantity::Quantity;
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::json::Value;
+use crate::values::naming::Naming;
 
 /// Resources that are counted in whole numbers.
 const COUNTED: [&str; 9] = [

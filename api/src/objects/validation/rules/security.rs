@@ -4,9 +4,9 @@ use super::super::path::Path;
 use super::super::{Validator, forms};
 use super::View;
 use super::common::Seen;
-use crate::field::FieldError;
-use crate::json::Value;
-use crate::schema::table::Form;
+use crate::types::schema::table::Form;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 const SYSCTL_MAX: usize = 253;
 /// Longest path on a node.

@@ -8,8 +8,8 @@ use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
 use super::common::Seen;
-use crate::json::{Object, Value};
-use crate::schema::table::Form;
+use crate::types::schema::table::Form;
+use crate::values::json::{Object, Value};
 
 /// Longest time a client stays with one endpoint.
 const AFFINITY_SECONDS_MAX: i64 = 86_400;

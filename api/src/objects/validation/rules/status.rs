@@ -9,8 +9,8 @@ use super::super::{Validator, forms, is_same, names};
 use super::common::each_condition;
 use super::view::quantity;
 use super::{View, resources};
-use crate::field::FieldError;
-use crate::json::Value;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 const ABOVE_REPLICAS: &str = "cannot be greater than status.replicas";
 const ABOVE_READY: &str = "cannot be greater than readyReplicas";

@@ -5,7 +5,7 @@ use super::super::{Validator, is_same, names};
 use super::View;
 use super::forms::POSITIVE;
 use super::view::quantity;
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// Members of a volume's specification that are no source.
 const NO_SOURCE: [&str; 9] = [

@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use super::common::Seen;
-use crate::field::FieldError;
+use crate::values::field::FieldError;
 
 const PARAMETERS_MAX: usize = 512;
 const PARAMETER_BYTES_MAX: usize = 256 * 1024;

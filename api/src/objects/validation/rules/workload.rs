@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms};
 use super::common::by_name;
 use super::{View, selector};
-use crate::json::Value;
+use crate::values::json::Value;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
 const PERCENT: &str = "must not be greater than 100%";

@@ -9,12 +9,12 @@ use auth::{Attributes, User};
 use super::super::{EVENTS_MAX, Ending};
 use super::signer::Signer;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::meta;
-use crate::status::Status;
-use crate::strategy::Endpoint;
+use crate::objects::strategy::Endpoint;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::values::status::Status;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// How often requests are looked at again whose senders had no permission: it may have been given meanwhile, by an
 /// authorizer whose changes are not seen here.
@@ -116,7 +116,7 @@ fn sender(object: &Object) -> User {
 
 async fn approve(
     loopback: &Loopback<'_>,
-    resource: &crate::schema::registry::Resource,
+    resource: &crate::types::schema::registry::Resource,
     seen: &Object,
     message: &str,
 ) -> Result<(), Status> {

@@ -11,13 +11,13 @@ use rustls::pki_types::pem::PemObject;
 
 use super::super::{EVENTS_MAX, Ending};
 use super::{CONTROLLER, all, conditions, resource, text};
-use crate::clock;
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::meta;
-use crate::options::DeleteOptions;
-use crate::schema::scalars::bytes;
+use crate::types::options::DeleteOptions;
+use crate::types::schema::scalars::bytes;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// How long a decided request is kept, and one that waits, in seconds.
 const DECIDED: i64 = 60 * 60;
@@ -80,7 +80,7 @@ fn due(object: &Object) -> Option<i64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
+    use crate::values::json::parse;
 
     #[test]
     fn a_request_goes_an_hour_after_its_decision_or_a_day_after_its_creation() {

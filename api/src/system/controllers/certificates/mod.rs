@@ -23,16 +23,16 @@ use auth::authn::certificate_request::{Request, RequestError};
 use bytes::Bytes;
 
 use super::objects::objects;
-use crate::bootstrap::Target;
-use crate::clock;
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::meta;
-use crate::schema::registry::Resource;
-use crate::schema::scalars;
-use crate::status::Status;
-use crate::store;
+use crate::objects::store;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::scalars;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::values::status::Status;
+use crate::writes::bootstrap::Target;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Who the controllers are, as upstream's users know them.
 const CONTROLLER: &str = "certificate-controller";

@@ -10,12 +10,12 @@ use auth::authn::certificate_authority::{Authority, IssueError};
 use super::super::{EVENTS_MAX, Ending};
 use super::signer::Signer;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
-use crate::context::Context;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::meta;
-use crate::schema::scalars::bytes;
-use crate::strategy::Endpoint;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::scalars::bytes;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Shortest life of a certificate, whatever its request asks for.
 const LIFETIME_MIN: Duration = Duration::from_secs(10 * 60);
@@ -126,7 +126,7 @@ fn lifetime(object: &Object, longest: Duration) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::parse;
+    use crate::values::json::parse;
 
     #[test]
     fn a_certificate_lasts_as_long_as_asked_for_within_bounds() {

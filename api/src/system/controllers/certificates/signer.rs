@@ -2,7 +2,7 @@
 
 use auth::authn::certificate_request::{Names, Subject};
 
-use crate::naming::Naming;
+use crate::values::naming::Naming;
 
 /// A signer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -108,7 +108,7 @@ fn client_usages(usages: &[&str]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::{CLUSTER, KUBERNETES};
+    use crate::values::naming::{CLUSTER, KUBERNETES};
 
     /// A request written as `CN|O,…|name,…`, names as `dns:`, `mail:`, `ip:`, `uri:`.
     fn request(text: &str) -> (Subject, Names) {

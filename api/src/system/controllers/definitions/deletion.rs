@@ -15,19 +15,19 @@ use futures_util::FutureExt;
 
 use super::super::contents::{Failures, delete_all};
 use super::super::{Backoff, EVENTS_MAX, Trouble};
-use crate::clock;
-use crate::context::Context;
-use crate::custom::definition::Definition;
-use crate::custom::definition::conditions::{Deletion, State, finalizer};
-use crate::custom::definition::naming::ESTABLISHED;
-use crate::custom::serving;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::object::{finalizers, meta, set_finalizers};
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::custom::definition::Definition;
+use crate::objects::custom::definition::conditions::{Deletion, State, finalizer};
+use crate::objects::custom::definition::naming::ESTABLISHED;
+use crate::objects::custom::serving;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::registry::Resource;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::object::{finalizers, meta, set_finalizers};
+use crate::values::status::Status;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Whether a definition was deleted.
 pub(super) fn is_deleted(object: &Object) -> bool {

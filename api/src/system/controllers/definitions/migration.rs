@@ -18,15 +18,15 @@ use futures_util::{FutureExt, StreamExt, stream};
 
 use super::super::{Backoff, Trouble, WRITES_MAX};
 use super::deletion::is_deleted;
-use crate::context::Context;
-use crate::conversion::is_current;
-use crate::custom::definition::Definition;
-use crate::json::{Object, Value};
-use crate::loopback::Loopback;
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::conversion::is_current;
+use crate::objects::custom::definition::Definition;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::status::Status;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// How often the objects are gone through before the rest is left to the next attempt: writes that began under the old
 /// version end between two passes.

@@ -21,19 +21,19 @@ use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
-use crate::clock;
-use crate::context::Context;
-use crate::custom::definition::conditions::{State, derive};
-use crate::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
-use crate::custom::definition::{Definition, Names};
-use crate::custom::established::{Changes, Established};
-use crate::json::Object;
-use crate::loopback::Loopback;
-use crate::object::meta;
-use crate::status::{Reason, Status};
-use crate::store;
-use crate::strategy::Endpoint;
-use crate::validation;
+use crate::objects::custom::definition::conditions::{State, derive};
+use crate::objects::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
+use crate::objects::custom::definition::{Definition, Names};
+use crate::objects::custom::established::{Changes, Established};
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::objects::validation;
+use crate::values::clock;
+use crate::values::json::Object;
+use crate::values::object::meta;
+use crate::values::status::{Reason, Status};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Serves the types of all definitions that are established in the store.
 ///

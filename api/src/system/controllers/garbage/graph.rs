@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Only objects that have owners, and owners that wait for their dependents, cost memory: a key and a uid per
-//! reference. Owners need not exist: the store says whether they do, at the time somebody looks. Pure: no store, no
+//! reference. Owners need not exist: the store says whether they do, at the time of the look-up. Pure: no store, no
 //! clock, no writes.
 
 use std::collections::{HashMap, HashSet};

@@ -6,8 +6,8 @@
 use memchr::memmem;
 use serde::Deserialize;
 
-use crate::attributes::Attributes;
-use crate::write::deletion::{FOREGROUND, ORPHAN};
+use crate::types::attributes::Attributes;
+use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
 
 /// The part of `metadata` that matters here.
 #[derive(Clone, Debug, Default, Deserialize)]

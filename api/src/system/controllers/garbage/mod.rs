@@ -30,14 +30,14 @@ use self::graph::{Graph, Task};
 use self::head::{Ending, Head, Owner};
 use self::queue::{AbsentOwners, Queue};
 use super::{EVENTS_MAX, Ending as ControllerEnd, WRITES_MAX};
-use crate::context::Context;
-use crate::loopback::Loopback;
-use crate::options::Propagation;
-use crate::schema::registry::Resource;
-use crate::served::Served;
-use crate::status::Status;
-use crate::store;
-use crate::write::deletion::{FOREGROUND, ORPHAN};
+use crate::objects::store;
+use crate::types::options::Propagation;
+use crate::types::schema::registry::Resource;
+use crate::types::served::Served;
+use crate::values::status::Status;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
+use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
 
 /// By this name it is known to authorization.
 const NAME: &str = "generic-garbage-collector";
@@ -113,7 +113,7 @@ enum Standing {
     Waiting,
     /// It is not, or another life of its name is. The flag: it is one in another namespace.
     Absent { elsewhere: bool },
-    /// Nobody can say: its kind is not served, or lives in namespaces while the dependent lives in none.
+    /// Unknown: its kind is not served, or lives in namespaces while the dependent lives in none.
     Unknown { elsewhere: bool },
 }
 

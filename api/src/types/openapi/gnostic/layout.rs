@@ -3,8 +3,8 @@
 //! Two numbers in brackets are those of 2.0 and 3.0, in this order; 0 where that version has no such field.
 
 use super::{Form, Message, NONE, Numbers, Section};
-use crate::json::Value;
-use crate::openapi::definition::Dialect;
+use crate::types::openapi::definition::Dialect;
+use crate::values::json::Value;
 
 /// The document without its sections, which are encoded apart.
 pub(in super::super) static DOCUMENT: Message = Message {

@@ -10,7 +10,7 @@ pub(super) mod layout;
 use prost::encoding::{WireType, encode_key, encode_varint};
 
 use super::definition::Dialect;
-use crate::json::{self, Value};
+use crate::values::json::{self, Value};
 
 /// Field numbers in 2.0 and 3.0; 0 where the version has no such field.
 pub(super) type Numbers = [u32; 2];

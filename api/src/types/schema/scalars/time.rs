@@ -141,7 +141,9 @@ impl<'t> Parser<'t> {
         let nanos = if micros { self.six_decimals()? } else { self.decimals()? };
         let offset = self.offset()?;
         if !self.rest.is_empty() {
-            return Err(self.sentence(&format!(": extra text: {}", crate::field::go_quote(self.rest))));
+            return Err(
+                self.sentence(&format!(": extra text: {}", crate::values::field::go_quote(self.rest)))
+            );
         }
         if !(1..=days_in(year, month)).contains(&date) {
             return Err(self.sentence(": day out of range"));
@@ -155,15 +157,15 @@ impl<'t> Parser<'t> {
     }
 
     fn sentence(&self, what: &str) -> String {
-        let quoted = crate::field::go_quote(self.text);
+        let quoted = crate::values::field::go_quote(self.text);
         if what.starts_with(": ") {
             return format!("parsing time {quoted}{what}");
         }
-        let rest = crate::field::go_quote(self.rest);
+        let rest = crate::values::field::go_quote(self.rest);
         format!(
             "parsing time {quoted} as \"{}\": cannot parse {rest} as {}",
             self.layout,
-            crate::field::go_quote(what)
+            crate::values::field::go_quote(what)
         )
     }
 

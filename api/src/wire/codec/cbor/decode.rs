@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use super::{SELF_DESCRIBED, major, tag};
-use crate::json::{DEPTH_MAX, Key, MemberCollector, Value};
+use crate::values::json::{DEPTH_MAX, Key, MemberCollector, Value};
 
 /// Why bytes are not one CBOR item that JSON can represent.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -277,7 +277,7 @@ mod tests {
         ] {
             assert_eq!(
                 parse(&bytes(hex)).as_ref(),
-                Ok(&crate::json::parse(json.as_bytes()).unwrap()),
+                Ok(&crate::values::json::parse(json.as_bytes()).unwrap()),
                 "{hex}"
             );
         }

@@ -6,8 +6,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::{major, tag};
-use crate::json::{Object, Value};
-use crate::schema::table::{Kind, Message};
+use crate::types::schema::table::{Kind, Message};
+use crate::values::json::{Object, Value};
 
 /// Appends an object of type `message`, without the self-described tag. Members that the type does not declare are
 /// written by their JSON type.
@@ -167,7 +167,7 @@ fn half(number: f32) -> Option<u16> {
 mod tests {
     use super::super::parse;
     use super::*;
-    use crate::json;
+    use crate::values::json;
 
     fn hex(value: &Value) -> String {
         let mut out = Vec::new();

@@ -8,12 +8,12 @@ use super::encode::{EncodeError, encode};
 use super::generate;
 use super::wire::{write_bytes, write_delimited};
 use super::{envelope, transcode};
-use crate::json::{self, Object, Value};
-use crate::naming::{self, CLUSTER, KUBERNETES, Naming};
-use crate::schema::registry::Registry;
-use crate::schema::table::{Message, Ref};
-use crate::schema::{builtin, conform};
 use crate::testing::{Random, object_text as text};
+use crate::types::schema::registry::Registry;
+use crate::types::schema::table::{Message, Ref};
+use crate::types::schema::{builtin, conform};
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::{self, CLUSTER, KUBERNETES, Naming};
 
 fn message(name: &str) -> &Message {
     builtin::message(&KUBERNETES, name).unwrap_or_else(|| panic!("no type {name}"))
@@ -52,7 +52,7 @@ fn every_type_and_its_bytes_survive_a_round_trip() {
                 assert_eq!(canonical.object, back, "{} {seed} is canonical", message.name);
                 let mut from_text = Vec::new();
                 let mut json = Vec::new();
-                crate::schema::encode::encode(message, &object, &mut json);
+                crate::types::schema::encode::encode(message, &object, &mut json);
                 transcode(message, &json, &mut from_text).unwrap();
                 assert_eq!(from_text, bytes, "{} {seed} from JSON", message.name);
                 compared += 1;
@@ -147,8 +147,8 @@ fn damaged_bytes_are_an_error_or_an_object_that_can_be_stored() {
                 }
                 Ok(object) => {
                     let mut stored = Vec::new();
-                    crate::schema::encode::encode(message, &object, &mut stored);
-                    let again = crate::schema::decode::decode(message, &stored).unwrap();
+                    crate::types::schema::encode::encode(message, &object, &mut stored);
+                    let again = crate::types::schema::decode::decode(message, &stored).unwrap();
                     let (again, object) = (text(&again.object), text(&object));
                     let differ = again.bytes().zip(object.bytes()).position(|(a, b)| a != b).unwrap_or(0);
                     let around = |text: &str| {
@@ -277,7 +277,7 @@ fn bytes_are_what_the_reference_server_writes() {
         transcode(message, given.as_bytes(), &mut out).unwrap_or_else(|error| panic!("{name}: {error}"));
         let want = sample(bytes);
         assert_eq!(hex(&out), hex(&want), "{name}");
-        let canonical = crate::schema::decode::decode(message, given.as_bytes()).unwrap().object;
+        let canonical = crate::types::schema::decode::decode(message, given.as_bytes()).unwrap().object;
         assert_eq!(text(&decode(&registry(), message, &want).unwrap()), text(&canonical), "{name}");
     }
 }
@@ -305,7 +305,7 @@ fn a_realistic_pod_is_read_and_written() {
          "resources":{"requests":{"cpu":"100m"}},"livenessProbe":{"httpGet":{"path":"/","port":8080}}}],
         "nodeSelector":{"b":"2","a":"1"}},"status":{"startTime":"2024-01-02T03:04:05Z"}}"#;
     let pod = message("api.core.v1.Pod");
-    let tree = crate::schema::decode::decode(pod, given).unwrap().object;
+    let tree = crate::types::schema::decode::decode(pod, given).unwrap().object;
     let mut out = Vec::new();
     envelope::wrap_object(pod, &tree, &mut out).unwrap();
     let unknown = envelope::Unknown::read(&out).unwrap();
@@ -335,7 +335,7 @@ fn repeated_fields_merge_and_unknown_fields_are_dropped() {
 fn embedded_objects_may_be_json_or_enveloped() {
     let revision = message("api.apps.v1.ControllerRevision");
     let inside = message("api.core.v1.ConfigMap");
-    let map = crate::schema::decode::decode(inside, br#"{"data":{"k":"v"}}"#).unwrap().object;
+    let map = crate::types::schema::decode::decode(inside, br#"{"data":{"k":"v"}}"#).unwrap().object;
     let with_data = |raw: &[u8]| {
         let mut bytes = Vec::new();
         write_delimited(2, &mut bytes, |out| {
@@ -414,7 +414,7 @@ fn depth_and_number_are_bounded() {
         decode(&registry(), schema, &bytes)
     };
     let deepest = nested(json::DEPTH_MAX - 1).unwrap();
-    crate::schema::decode::decode(schema, text(&deepest).as_bytes()).unwrap();
+    crate::types::schema::decode::decode(schema, text(&deepest).as_bytes()).unwrap();
     assert_eq!(nested(json::DEPTH_MAX).unwrap_err().message, "exceeded max depth");
     assert_eq!(nested(100_000).unwrap_err().message, "exceeded max depth");
 
@@ -429,7 +429,7 @@ fn depth_and_number_are_bounded() {
         decode(&registry(), revision, &bytes)
     };
     let deepest = raw(json::DEPTH_MAX - 2).unwrap();
-    crate::schema::decode::decode(revision, text(&deepest).as_bytes()).unwrap();
+    crate::types::schema::decode::decode(revision, text(&deepest).as_bytes()).unwrap();
     assert_eq!(raw(json::DEPTH_MAX - 1).unwrap_err().message, "exceeded max depth");
 
     // Two bytes for a container, which JSON shows with members that are always present.

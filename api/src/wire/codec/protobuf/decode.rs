@@ -14,14 +14,14 @@ use smallvec::SmallVec;
 
 use super::envelope::{self, Unknown};
 use super::wire::{Data, Reader, WireError};
-use crate::field::go_quote;
-use crate::json::{self, DEPTH_MAX, Key, Object, Value};
-use crate::schema::decode::{DecodeError, plain_number};
-use crate::schema::decode_form::{is_always_written, is_left_out, zero, zero_field};
-use crate::schema::decode_raw::compact;
-use crate::schema::registry::Registry;
-use crate::schema::scalars::{bytes as base64, duration, quantity, time};
-use crate::schema::table::{Field, Kind, Message, Place, Shape};
+use crate::types::schema::decode::{DecodeError, plain_number};
+use crate::types::schema::decode_form::{is_always_written, is_left_out, zero, zero_field};
+use crate::types::schema::decode_raw::compact;
+use crate::types::schema::registry::Registry;
+use crate::types::schema::scalars::{bytes as base64, duration, quantity, time};
+use crate::types::schema::table::{Field, Kind, Message, Place, Shape};
+use crate::values::field::go_quote;
+use crate::values::json::{self, DEPTH_MAX, Key, Object, Value};
 
 /// Most members and elements of one object, about 100 MB of tree. Except in contrived cases, larger objects would
 /// exceed the size limit of stored JSON.

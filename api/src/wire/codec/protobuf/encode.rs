@@ -7,10 +7,10 @@
 use smallvec::SmallVec;
 
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
-use crate::json::{self, Object, Value};
-use crate::schema::decode::DecodeError;
-use crate::schema::scalars::{bytes as base64, duration, time};
-use crate::schema::table::{Field, Kind, Message, Place, Shape, Text, WireField};
+use crate::types::schema::decode::DecodeError;
+use crate::types::schema::scalars::{bytes as base64, duration, time};
+use crate::types::schema::table::{Field, Kind, Message, Place, Shape, Text, WireField};
+use crate::values::json::{self, Object, Value};
 
 /// Why an object cannot be encoded.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]

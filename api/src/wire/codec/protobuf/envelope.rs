@@ -9,8 +9,8 @@
 //! first item is written; [`head`] takes it as a number.
 
 use super::wire::{Reader, WireError, write_bytes, write_delimited, write_varint};
-use crate::json::{Object, Value};
-use crate::schema::table::Message;
+use crate::types::schema::table::Message;
+use crate::values::json::{Object, Value};
 
 use super::encode::{EncodeError, encode};
 
@@ -88,7 +88,7 @@ impl<'b> Unknown<'b> {
 
     /// Whether `raw` is JSON text instead of protobuf.
     pub fn holds_json(&self) -> bool {
-        self.content_type == crate::negotiate::JSON
+        self.content_type == crate::wire::negotiate::JSON
     }
 
     /// Sets `kind` and `apiVersion` of a decoded object, as its first members.

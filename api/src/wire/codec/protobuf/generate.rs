@@ -1,10 +1,10 @@
 //! Generates objects of any type from its table and a seed, for tests of codecs and of ownership. They have the
 //! protobuf form, without `kind` and `apiVersion`, which only JSON has.
 
-use crate::json::{Object, Value};
-use crate::schema::decode_form::{is_always_written, zero_field};
-use crate::schema::table::{Field, Kind, Message, Shape};
 use crate::testing::Random;
+use crate::types::schema::decode_form::{is_always_written, zero_field};
+use crate::types::schema::table::{Field, Kind, Message, Shape};
+use crate::values::json::{Object, Value};
 
 /// Depth below which only required members are generated.
 const LEVELS_MAX: usize = 5;
@@ -19,7 +19,7 @@ pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     }
     object.retain(|name, value| {
         let field = message.field(name).unwrap();
-        if !crate::schema::decode_form::is_left_out(field, value) {
+        if !crate::types::schema::decode_form::is_left_out(field, value) {
             return true;
         }
         *value = zero_field(field);
@@ -100,7 +100,7 @@ fn text(random: &mut Random) -> Value {
 }
 
 fn any(random: &mut Random) -> Value {
-    crate::json::parse(
+    crate::values::json::parse(
         random.pick(&["{}", "[]", "1", "\"x\"", "{\"a\":{\"b\":[1,null,2.5,\"c\"]}}", "false"]).as_bytes(),
     )
     .unwrap()

@@ -19,11 +19,11 @@ use smallvec::SmallVec;
 
 use super::encode::{EncodeError, encode, write_zero};
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
-use crate::json::DEPTH_MAX;
-use crate::json::scan::Scan;
-use crate::schema::compiled::{Wire, WireMember};
-use crate::schema::scalars::{bytes as base64, duration, quantity, time};
-use crate::schema::table::{Field, Kind, Message, Place, Shape};
+use crate::types::schema::compiled::{Wire, WireMember};
+use crate::types::schema::scalars::{bytes as base64, duration, quantity, time};
+use crate::types::schema::table::{Field, Kind, Message, Place, Shape};
+use crate::values::json::DEPTH_MAX;
+use crate::values::json::scan::Scan;
 
 /// Appends the protobuf form of an object given as JSON text of type `message`, without envelope.
 ///
@@ -35,7 +35,7 @@ pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<()
         return Ok(());
     }
     out.truncate(start);
-    let decoded = crate::schema::decode::decode(message, json)?;
+    let decoded = crate::types::schema::decode::decode(message, json)?;
     encode(message, &decoded.object, out)
 }
 
@@ -390,8 +390,8 @@ impl Writer<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn unusual_texts_give_the_bytes_of_the_path_through_the_tree() {
@@ -421,7 +421,7 @@ mod tests {
         ] {
             let (mut fast, mut out, mut tree) = (Vec::new(), Vec::new(), Vec::new());
             assert_eq!(straight(pod, text.as_bytes(), &mut fast).is_ok(), is_usual, "{text}");
-            let decoded = crate::schema::decode::decode(pod, text.as_bytes()).unwrap().object;
+            let decoded = crate::types::schema::decode::decode(pod, text.as_bytes()).unwrap().object;
             encode(pod, &decoded, &mut tree).unwrap();
             transcode(pod, text.as_bytes(), &mut out).unwrap();
             assert_eq!(out, tree, "{text}");

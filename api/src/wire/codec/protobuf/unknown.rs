@@ -11,7 +11,7 @@
 //! with the fields in it.
 
 use super::wire::{Data, Reader, WireError, write_delimited};
-use crate::schema::table::{Field, Kind, ListType, Message, Place, Shape};
+use crate::types::schema::table::{Field, Kind, ListType, Message, Place, Shape};
 
 /// Deepest nesting that is looked at; no known type is as deep, except schemas.
 const LEVELS_MAX: usize = 64;
@@ -186,8 +186,8 @@ fn keys<'b>(bytes: &'b [u8], numbers: &[u32]) -> Result<Vec<&'b [u8]>, WireError
 mod tests {
     use super::super::wire::{write_bytes, write_int};
     use super::*;
-    use crate::naming::KUBERNETES;
-    use crate::schema::builtin;
+    use crate::types::schema::builtin;
+    use crate::values::naming::KUBERNETES;
 
     /// A message of fields that are built by `build`.
     fn message(build: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 
 use super::scalar::{self, Scalar, Tag};
-use crate::json::{self, DEPTH_MAX, Key, MemberCollector, Object, Value};
+use crate::values::json::{self, DEPTH_MAX, Key, MemberCollector, Object, Value};
 
 /// Most memory that anchors and aliases may add to a document, in bytes: a little more than the largest request body,
 /// so that aliases cannot express more than a body without them.
@@ -289,7 +289,7 @@ fn charge(copied_bytes: &mut usize, cost: &Cost) -> Result<(), YamlError> {
 fn key(value: &Value, line: usize) -> Result<Expect, YamlError> {
     let name = match value {
         Value::String(text) => {
-            return Ok(Expect::Value(text.clone(), crate::field::go_quote(text).into()));
+            return Ok(Expect::Value(text.clone(), crate::values::field::go_quote(text).into()));
         }
         Value::Bool(true) => "true".to_owned(),
         Value::Bool(false) => "false".to_owned(),

@@ -1,7 +1,7 @@
 //! Tests of YAML decoding: document boundaries, values, and refused input.
 
 use super::{Document, YamlError, parse};
-use crate::json::{self, Value};
+use crate::values::json::{self, Value};
 
 fn text(document: &Document) -> String {
     let mut out = Vec::new();

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::io::Write;
 
 use super::scalar::{self, Scalar};
-use crate::json::{self, Object, Value};
+use crate::values::json::{self, Object, Value};
 
 /// Longest key written before its colon on one line; readers search no further for the colon.
 const KEY_BYTES_MAX: usize = 128;

@@ -6,8 +6,8 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::json::Value;
-use crate::schema::decode::plain_number;
+use crate::types::schema::decode::plain_number;
+use crate::values::json::Value;
 
 /// A scalar of a document.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::naming::Naming;
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::values::naming::Naming;
 
 /// Labels in the system's domain that describe the machine.
 const OF_MACHINE: &[&str] = &["hostname", "arch", "os"];
@@ -55,8 +55,8 @@ fn is_in(name: &str, domain: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
     use crate::testing::object;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn labels_of_the_system_that_agents_may_not_change() {

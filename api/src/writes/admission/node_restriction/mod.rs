@@ -15,12 +15,12 @@ use auth::User;
 use auth::authn::certificate_request;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::json::Object;
-use crate::object::meta;
-use crate::schema::registry::Resource;
-use crate::schema::scalars::bytes;
-use crate::status::{Status, Subject};
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::scalars::bytes;
+use crate::values::json::Object;
+use crate::values::object::meta;
+use crate::values::status::{Status, Subject};
 
 const NODES: &str = "system:nodes";
 const NODE_PREFIX: &str = "system:node:";
@@ -178,10 +178,13 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     fn claim_status(&self) -> Result<(), Status> {
         let without_expansion = |object: Option<&Object>| {
             let mut object = object.cloned().unwrap_or_default();
-            if let Some(metadata) = object.get_mut("metadata").and_then(crate::json::Value::as_object_mut) {
+            if let Some(metadata) =
+                object.get_mut("metadata").and_then(crate::values::json::Value::as_object_mut)
+            {
                 metadata.retain(|name, _| !matches!(name, "resourceVersion" | "managedFields"));
             }
-            if let Some(status) = object.get_mut("status").and_then(crate::json::Value::as_object_mut) {
+            if let Some(status) = object.get_mut("status").and_then(crate::values::json::Value::as_object_mut)
+            {
                 status.retain(|name, _| !EXPANSION.contains(&name));
             }
             object

@@ -1,7 +1,7 @@
 //! The pods that the agent of a node may create: mirrors of those that it runs by itself, which reach nothing in the API.
 
-use crate::naming::Naming;
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::values::naming::Naming;
 
 /// Why a pod may not be created.
 #[derive(Debug, Eq, PartialEq)]
@@ -104,8 +104,8 @@ fn referred(spec: View<'_>) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
     use crate::testing::object;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn agents_create_only_mirrors_that_reach_nothing() {

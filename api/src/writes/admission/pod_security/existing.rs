@@ -7,13 +7,13 @@ use hashbrown::HashSet;
 
 use super::checks::{Pod, evaluate, reasons};
 use super::level::LevelVersion;
-use crate::admission::Lookup;
-use crate::json::Object;
-use crate::object::meta;
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
-use crate::validation::View;
+use crate::objects::store;
+use crate::objects::validation::View;
+use crate::types::schema::registry::Resource;
+use crate::values::json::Object;
+use crate::values::object::meta;
+use crate::values::status::Status;
+use crate::writes::admission::Lookup;
 
 /// Pods that one write of a namespace checks.
 const PODS_MAX: usize = 3000;
@@ -127,7 +127,7 @@ impl Found {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admission::pod_security::level::{Level, Version};
+    use crate::writes::admission::pod_security::level::{Level, Version};
 
     #[test]
     fn pods_alike_share_a_warning() {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use crate::field::FieldError;
-use crate::json::Value;
-use crate::naming::Naming;
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
+use crate::values::naming::Naming;
 
 /// A label of namespaces, or an annotation of audit events: `pod-security.kubernetes.io/enforce`.
 pub fn label(naming: &Naming, name: &str) -> String {
@@ -122,7 +122,7 @@ impl Policy {
     /// that would allow more: what is enforced is then the strictest.
     ///
     /// A namespace that enforces a level and says nothing about warnings warns of the same: pods made from a template
-    /// would be refused later, when nobody looks.
+    /// would be refused later, without an answer to the client.
     pub fn of_labels(labels: View<'_>, naming: &Naming, defaults: Policy) -> (Policy, Vec<FieldError>) {
         let mut policy = defaults;
         let mut errors = Vec::new();
@@ -183,8 +183,8 @@ fn read(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
     use crate::testing::object;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn labels_make_the_policy_of_a_namespace() {

@@ -23,13 +23,13 @@ use level::{Level, Policy};
 use super::lookup::Parsed;
 use super::settings::Make;
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::field::FieldError;
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::object::meta;
-use crate::schema::registry::Resource;
-use crate::status::{Status, Subject};
-use crate::validation::View;
+use crate::objects::validation::View;
+use crate::types::schema::registry::Resource;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::meta;
+use crate::values::status::{Status, Subject};
 
 /// Workloads by group and plural, with the path of the template that their pods are made from.
 const WORKLOADS: &[(&str, &str, &[&str])] = &[

@@ -1,7 +1,7 @@
 //! Pod security seen by clients.
 
-use crate::admission::{Files, Settings, Wishes};
-use crate::write::server_fixture::Server;
+use crate::writes::admission::{Files, Settings, Wishes};
+use crate::writes::write::server_fixture::Server;
 
 const PODS: &str = "/api/v1/namespaces/n/pods";
 

@@ -1,10 +1,10 @@
 //! Which writes a policy or binding is about: rules, selectors, and whether other versions of a resource count.
 
-use crate::admission::Operation;
-use crate::json::{Object, Value};
-use crate::object::at;
-use crate::schema::registry::{Registry, Resource};
-use crate::selector::LabelSelector;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::selector::LabelSelector;
+use crate::values::json::{Object, Value};
+use crate::values::object::at;
+use crate::writes::admission::Operation;
 
 /// The member `matchConstraints` of a policy, or `matchResources` of a binding.
 #[derive(Debug)]

@@ -4,11 +4,11 @@ use super::condition::Match;
 use super::mutation::Mutating;
 use super::source::{Source, asked, handles, inputs, misconfigured, request};
 use super::validation::FailurePolicy;
-use crate::admission::{Lookup, Operation, Plugin, Record, Review, Step, Target};
-use crate::json::Object;
-use crate::naming::Naming;
-use crate::schema::defaults;
-use crate::status::{Cause, Reason, Status};
+use crate::types::schema::defaults;
+use crate::values::json::Object;
+use crate::values::naming::Naming;
+use crate::values::status::{Cause, Reason, Status};
+use crate::writes::admission::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 
 /// The plugin.
 pub struct MutatingAdmissionPolicy {

@@ -11,16 +11,16 @@ use cel::value::{Object as ObjectValue, Value};
 use super::condition::{Conditions, Match};
 use super::scope::{Inputs, Scope};
 use super::validation::{FailurePolicy, declared, matches, pairs};
-use crate::apply;
-use crate::expression::policy::environment::{Extent, Known, POLICY_COST_MAX, Variable};
-use crate::expression::policy::form::{Form, OBJECT, environment};
-use crate::expression::{Budget, Expression, evaluate, json};
-use crate::field::go_quote;
-use crate::json as trees;
-use crate::json::Object;
-use crate::patch;
-use crate::schema::conform::conform;
-use crate::schema::table::Message;
+use crate::objects::apply;
+use crate::objects::expression::policy::environment::{Extent, Known, POLICY_COST_MAX, Variable};
+use crate::objects::expression::policy::form::{Form, OBJECT, environment};
+use crate::objects::expression::{Budget, Expression, evaluate, json};
+use crate::objects::patch;
+use crate::types::schema::conform::conform;
+use crate::types::schema::table::Message;
+use crate::values::field::go_quote;
+use crate::values::json as trees;
+use crate::values::json::Object;
 
 /// A compiled mutating policy.
 #[derive(Debug)]

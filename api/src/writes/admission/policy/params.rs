@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::matching::label;
 use super::typecheck::parameters;
-use crate::admission::Lookup;
-use crate::json::{Object, Value};
-use crate::schema::registry::Resource;
-use crate::selector::LabelSelector;
-use crate::served::Served;
+use crate::types::schema::registry::Resource;
+use crate::types::selector::LabelSelector;
+use crate::types::served::Served;
+use crate::values::json::{Object, Value};
+use crate::writes::admission::Lookup;
 
 /// The kind of a policy's parameters.
 #[derive(Clone, Debug)]

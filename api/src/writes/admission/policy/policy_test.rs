@@ -9,9 +9,9 @@ use super::condition::{Conditions, Match};
 use super::request::Request;
 use super::scope::{Inputs, Scope};
 use super::validation::{Decision, Published, Validation};
-use crate::expression::policy::environment::{Declarations, Extent, Known};
-use crate::json::{Object, Value};
+use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
 use crate::testing::object;
+use crate::values::json::{Object, Value};
 
 fn with_inputs<T>(run: impl FnOnce(&Inputs<'_>) -> T) -> T {
     let user = User::new("alice", ["dev"]);

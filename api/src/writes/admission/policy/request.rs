@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use auth::User;
 
-use crate::json::{Object, Value};
+use crate::values::json::{Object, Value};
 
 /// Group, version, and kind or plural name.
 pub type Named<'r> = (&'r str, &'r str, &'r str);

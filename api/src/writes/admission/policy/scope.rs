@@ -11,9 +11,9 @@ use cel::library::authorizer::{self, Authorizer, Resource};
 use cel::value::{HostObject, HostRef, Object as ObjectValue, Value, View};
 
 use super::request::Request;
-use crate::expression::policy::environment::Variable;
-use crate::expression::{CALL_COST_MAX, json};
-use crate::json::Object;
+use crate::objects::expression::policy::environment::Variable;
+use crate::objects::expression::{CALL_COST_MAX, json};
+use crate::values::json::Object;
 
 /// Levels of nested evaluations of variables that read variables, counted as levels of their expressions. It bounds
 /// the stack.
@@ -74,7 +74,7 @@ impl<'a> Scope<'a> {
 
     /// Evaluates a variable.
     fn evaluate(&self, this: &'a Scope<'a>, variable: &'a Variable) -> Result<Value<'a>, EvalError> {
-        let name = crate::field::go_quote(&variable.name);
+        let name = crate::values::field::go_quote(&variable.name);
         let program = variable.expression.program();
         let program = program
             .map_err(|why| EvalError::new(format!("composited variable {name} fails to compile: {why}")))?;

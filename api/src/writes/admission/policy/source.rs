@@ -13,12 +13,12 @@ use super::permission::Permissions;
 use super::request::Request;
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
-use crate::admission::{Lookup, Operation, Options, Parsed, Record, Target};
-use crate::json::{Object, Value};
-use crate::object::meta;
-use crate::schema::registry::Resource;
-use crate::served::Served;
-use crate::status::Status;
+use crate::types::schema::registry::Resource;
+use crate::types::served::Served;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::values::status::Status;
+use crate::writes::admission::{Lookup, Operation, Options, Parsed, Record, Target};
 
 /// Policies of one kind with their bindings. `P` is what a policy's spec compiles to.
 pub struct Source<P> {

@@ -6,15 +6,15 @@ use cel::types::Type;
 use hashbrown::HashMap;
 
 use super::validation::{declared, pairs};
-use crate::custom::limits_of;
-use crate::custom::rules::escape::escape;
-use crate::expression::policy::environment::{Declarations, Extent, Known};
-use crate::expression::types::Types;
-use crate::expression::{Expression, Refusal};
-use crate::json::Value;
-use crate::schema::limits::Limits;
-use crate::schema::registry::{Registry, Resource};
-use crate::schema::table::{Kind, Message};
+use crate::objects::custom::limits_of;
+use crate::objects::custom::rules::escape::escape;
+use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
+use crate::objects::expression::types::Types;
+use crate::objects::expression::{Expression, Refusal};
+use crate::types::schema::limits::Limits;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::schema::table::{Kind, Message};
+use crate::values::json::Value;
 
 /// Most kinds that one policy is checked for.
 const KINDS_MAX: usize = 10;

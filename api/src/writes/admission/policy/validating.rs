@@ -7,9 +7,9 @@ use hashbrown::HashMap;
 use super::matching::Asked;
 use super::source::{Source, asked, handles, inputs, misconfigured, request};
 use super::validation::{Decision, FailurePolicy, Outcome, Published, Validation};
-use crate::admission::{Lookup, Plugin, Record, Review, Step, Target};
-use crate::json::{Object, Value, write};
-use crate::status::{Cause, Reason, Status};
+use crate::values::json::{Object, Value, write};
+use crate::values::status::{Cause, Reason, Status};
+use crate::writes::admission::{Lookup, Plugin, Record, Review, Step, Target};
 
 /// Longest value of an audit annotation, in bytes; the rest is cut off.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;

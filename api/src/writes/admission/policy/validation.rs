@@ -16,10 +16,10 @@ use cel::value::Value;
 
 use super::condition::{Conditions, Match};
 use super::scope::{Inputs, Scope};
-use crate::expression::policy::environment::Variable;
-use crate::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
-use crate::expression::{Budget, Expression, Failure, evaluate};
-use crate::json::{self, Object};
+use crate::objects::expression::policy::environment::Variable;
+use crate::objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
+use crate::objects::expression::{Budget, Expression, Failure, evaluate};
+use crate::values::json::{self, Object};
 
 /// Longest message that an expression makes, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5120;

@@ -1,9 +1,9 @@
 //! One quota as it is stored: what it allows, what is used of it, and whether it has room for more.
 
 use super::usage::{Scope, Usage};
-use crate::admission::pod::{self, Amounts};
-use crate::json::{Object, Value};
-use crate::object::{at, meta};
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, meta};
+use crate::writes::admission::pod::{self, Amounts};
 
 /// A quota.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl Quota {
     }
 }
 
-type Amount = crate::schema::scalars::quantity::Quantity;
+type Amount = crate::types::schema::scalars::quantity::Quantity;
 
 /// Amounts as an object has them.
 pub fn to_value(amounts: &Amounts) -> Value {

@@ -24,14 +24,14 @@ use tokio::time::timeout;
 
 use super::hold::{Quota, to_value};
 use super::usage::Usage;
-use crate::admission::pod::Amounts;
-use crate::admission::{Charge, Lookup, Writer};
-use crate::json::Object;
-use crate::retry::{Attempts, Exhausted};
-use crate::schema::registry::Resource;
-use crate::status::Status;
-use crate::store;
-use crate::strategy::Endpoint;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::types::schema::registry::Resource;
+use crate::values::json::Object;
+use crate::values::retry::{Attempts, Exhausted};
+use crate::values::status::Status;
+use crate::writes::admission::pod::Amounts;
+use crate::writes::admission::{Charge, Lookup, Writer};
 
 /// Longest wait of a write for its turn, and of a recount for open shares.
 const TURN_WAIT: Duration = Duration::from_secs(10);
@@ -207,7 +207,7 @@ impl Ledger {
             let mut is_done = true;
             for (seen, quota) in quotas.read()? {
                 let counted = count(&quota)?;
-                if !crate::object::same_at(&counted, &quota, "status") {
+                if !crate::values::object::same_at(&counted, &quota, "status") {
                     is_done &=
                         quotas.writer.replace(quotas.resource, Endpoint::Status, seen, counted).await?;
                 }

@@ -2,7 +2,7 @@
 //!
 //! `usage` says what an object uses, `hold` what a quota allows, `ledger` lets writes take their share one after the
 //! other. The plugin is the last but one, so what other plugins refuse was never counted; a share whose write fails is
-//! given back at once. The controller of the same name recounts (`crate::controllers::resource_quota`).
+//! given back at once. The controller of the same name recounts (`crate::system::controllers::resource_quota`).
 
 mod hold;
 mod ledger;
@@ -17,9 +17,9 @@ pub use usage::{Scope, Usage, count_name, counted_by};
 use self::ledger::{Ask, Refusal};
 use super::pod::{self, Amounts};
 use super::{Lookup, Make, Operation, Plugin, Record, Review, Step, Target};
-use crate::json::{Object, Value};
-use crate::schema::registry::Resource;
-use crate::status::Status;
+use crate::types::schema::registry::Resource;
+use crate::values::json::{Object, Value};
+use crate::values::status::Status;
 
 /// The plugin.
 pub struct ResourceQuota {

@@ -2,10 +2,10 @@
 
 use futures_util::future::join_all;
 
-use crate::admission::Settings;
-use crate::json::Value;
 use crate::testing::text;
-use crate::write::server_fixture::Server;
+use crate::values::json::Value;
+use crate::writes::admission::Settings;
+use crate::writes::write::server_fixture::Server;
 
 /// A server whose namespace `n` has a quota `q` with these totals, of which nothing is used.
 async fn server(hard: &str, used: &str) -> Server {
@@ -109,8 +109,10 @@ async fn usage_is_counted_from_what_is_stored() {
     let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"4"}"#).await;
     assert_eq!(server.ask(&format!("POST {MAPS}"), r#"{"metadata":{"name":"a"}}"#).await.0, 201);
     assert_eq!(used(&server).await, r#"{"configmaps":"5"}"#);
-    let controllers =
-        crate::controllers::start(server.api.clone(), &crate::controllers::Selection::default());
+    let controllers = crate::system::controllers::start(
+        server.api.clone(),
+        &crate::system::controllers::Selection::default(),
+    );
     // The root certificates are published in every namespace.
     for want in ["2", "1"] {
         let want = format!(r#"{{"configmaps":"{want}"}}"#);
@@ -129,8 +131,10 @@ async fn usage_is_counted_from_what_is_stored() {
 #[tokio::test]
 async fn a_namespace_without_room_keeps_no_other_from_its_root_certificates() {
     let server = server(r#"{"configmaps":"0"}"#, r#"{"configmaps":"0"}"#).await;
-    let controllers =
-        crate::controllers::start(server.api.clone(), &crate::controllers::Selection::default());
+    let controllers = crate::system::controllers::start(
+        server.api.clone(),
+        &crate::system::controllers::Selection::default(),
+    );
     for name in ["o", "p", "q"] {
         let namespace = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
         assert_eq!(server.ask("POST /api/v1/namespaces", &namespace).await.0, 201);
@@ -149,7 +153,7 @@ async fn a_namespace_without_room_keeps_no_other_from_its_root_certificates() {
 #[tokio::test]
 async fn what_is_limited_needs_a_quota_of_its_scope() {
     struct NoFiles;
-    impl crate::admission::Files for NoFiles {
+    impl crate::writes::admission::Files for NoFiles {
         fn read(&self, path: &str) -> Result<Vec<u8>, String> {
             Err(path.to_owned())
         }
@@ -165,7 +169,8 @@ plugins:
     - {resource: services, matchContains: [services.loadbalancers]}
 "#;
     let disable = ["ServiceAccount".to_owned(), "Priority".to_owned()];
-    let wishes = crate::admission::Wishes { enable: &[], disable: &disable, config: Some(config.as_bytes()) };
+    let wishes =
+        crate::writes::admission::Wishes { enable: &[], disable: &disable, config: Some(config.as_bytes()) };
     let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let pod = |class: &str| {

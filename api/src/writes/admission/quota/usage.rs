@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use crate::admission::extended_resource_toleration::is_extended;
-use crate::admission::pod::{self, Amounts, Bound};
-use crate::clock;
-use crate::json::{Object, Value};
-use crate::naming::Naming;
-use crate::object::{at, meta};
-use crate::qos::qos_class;
-use crate::schema::registry::Resource;
-use crate::schema::scalars::quantity::Quantity;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::{at, meta};
+use crate::values::qos::qos_class;
+use crate::writes::admission::extended_resource_toleration::is_extended;
+use crate::writes::admission::pod::{self, Amounts, Bound};
 
 /// Resources that are counted by their plain name too.
 const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
@@ -353,9 +353,9 @@ pub fn counted_by<'n>(naming: &Naming, name: &'n str) -> (&'n str, &'n str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::naming::KUBERNETES;
-    use crate::schema::registry::Registry;
     use crate::testing::object;
+    use crate::types::schema::registry::Registry;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn objects_use_what_quotas_count() {

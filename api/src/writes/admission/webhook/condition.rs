@@ -4,13 +4,13 @@ use std::sync::OnceLock;
 
 use super::review::{kind, operation_name, options, shown_name};
 use super::{Webhook, Write};
-use crate::admission::Lookup;
-use crate::admission::policy::condition::Match;
-use crate::admission::policy::permission::Permissions;
-use crate::admission::policy::request::Request;
-use crate::admission::policy::scope::{Inputs, Scope};
-use crate::naming::Naming;
-use crate::schema::registry::Resource;
+use crate::types::schema::registry::Resource;
+use crate::values::naming::Naming;
+use crate::writes::admission::Lookup;
+use crate::writes::admission::policy::condition::Match;
+use crate::writes::admission::policy::permission::Permissions;
+use crate::writes::admission::policy::request::Request;
+use crate::writes::admission::policy::scope::{Inputs, Scope};
 
 /// What the conditions of a webhook come to. The objects are those of the request's version.
 pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, lookup: &Lookup) -> Match {

@@ -6,14 +6,14 @@ use cel::environment::Origin;
 
 use super::matching::Matching;
 use super::review::Verdict;
-use crate::admission::Review;
-use crate::admission::policy::condition::Conditions;
-use crate::expression::policy::environment::{Declarations, Extent, Known};
-use crate::json::{Object, Value};
-use crate::object::meta;
-use crate::outgoing::{Client, Identities};
-use crate::status::Status;
-use crate::validation::names;
+use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
+use crate::objects::validation::names;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::values::status::Status;
+use crate::wire::outgoing::{Client, Identities};
+use crate::writes::admission::Review;
+use crate::writes::admission::policy::condition::Conditions;
 
 /// How long an answer is waited for where a configuration does not say it.
 const TIMEOUT_DEFAULT_SECONDS: i64 = 10;

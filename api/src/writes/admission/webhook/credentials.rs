@@ -1,10 +1,10 @@
 //! The configuration of the two webhook plugins: a kubeconfig file that says who this server is to webhooks
 //! (docs/api/webhooks.md#credentials).
 
-use crate::admission::settings::Files;
-use crate::field::{FieldError, go_quote};
-use crate::json::{Object, Value};
-use crate::outgoing::Identities;
+use crate::values::field::{FieldError, go_quote};
+use crate::values::json::{Object, Value};
+use crate::wire::outgoing::Identities;
+use crate::writes::admission::settings::Files;
 
 /// Where the reference server says that it looked a kind up.
 const SCHEME: &str = "in scheme \"k8s.io/apiserver/pkg/admission/plugin/webhook/config/kubeconfig.go:34\"";
@@ -39,7 +39,7 @@ pub(super) fn read(config: Option<&Value>, files: &dyn Files) -> Result<Identiti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::yaml;
+    use crate::wire::codec::yaml;
 
     struct Named;
 

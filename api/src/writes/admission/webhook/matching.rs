@@ -2,11 +2,11 @@
 
 use super::Write;
 use super::review::operation_name;
-use crate::json::{Object, Value};
-use crate::object::at;
-use crate::schema::registry::{Registry, Resource};
-use crate::selector::LabelSelector;
-use crate::status::Status;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::types::selector::LabelSelector;
+use crate::values::json::{Object, Value};
+use crate::values::object::at;
+use crate::values::status::Status;
 
 /// Rules and selectors of a webhook.
 pub(super) struct Matching {

@@ -32,12 +32,12 @@ use self::review::Verdict;
 use super::policy::condition::Match;
 use super::settings::{Files, Make};
 use super::{Lookup, Operation, Options, Parsed, Target};
-use crate::json::{Object, Value};
-use crate::object::at;
-use crate::outgoing::{self, Identities};
-use crate::schema::registry::{Registry, Resource};
-use crate::status::{Reason, Status, Subject};
-use crate::store;
+use crate::objects::store;
+use crate::types::schema::registry::{Registry, Resource};
+use crate::values::json::{Object, Value};
+use crate::values::object::at;
+use crate::values::status::{Reason, Status, Subject};
+use crate::wire::outgoing::{self, Identities};
 
 /// A write as webhooks are told of it.
 #[derive(Clone, Copy)]
@@ -255,7 +255,7 @@ impl Webhooks {
             };
             let slices: Vec<Object> = slices.into_iter().filter(is_of).collect();
             service.endpoint(object.as_ref(), &slices, |count| {
-                usize::from_le_bytes(crate::names::random::<{ size_of::<usize>() }>()) % count
+                usize::from_le_bytes(crate::values::names::random::<{ size_of::<usize>() }>()) % count
             })
         })
     }

@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use super::review::{Verdict, converted, is_whole, operation_name};
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
-use crate::admission::{Operation, Plugin, Record, Review, Step, Target};
-use crate::field::FieldError;
-use crate::json::{self, Object, Value};
-use crate::object::meta;
-use crate::outgoing::Identities;
-use crate::patch::{Patch, PatchKind, apply_operations};
-use crate::schema::conform::conform;
-use crate::schema::registry::Resource;
-use crate::schema::{defaults, table::Message};
-use crate::status::{Status, Subject};
+use crate::objects::patch::{Patch, PatchKind, apply_operations};
+use crate::types::schema::conform::conform;
+use crate::types::schema::registry::Resource;
+use crate::types::schema::{defaults, table::Message};
+use crate::values::field::FieldError;
+use crate::values::json::{self, Object, Value};
+use crate::values::object::meta;
+use crate::values::status::{Status, Subject};
+use crate::wire::outgoing::Identities;
+use crate::writes::admission::{Operation, Plugin, Record, Review, Step, Target};
 
 /// The plugin.
 pub struct MutatingWebhooks(Webhooks);
@@ -119,7 +119,7 @@ impl MutatingWebhooks {
                         told.push("patch", sorted(operations.clone()));
                         told.push("patchType", "JSONPatch".into());
                         review.request_annotations.push((format!("patch.{place}"), text(told)));
-                        // Whoever patches has changed the object, even to what it was.
+                        // A webhook that patches has changed the object, even to what it was.
                         self.change(record, webhook, seen, operations).await.map(|()| true)
                     }
                     outcome => outcome.map(|_| false),

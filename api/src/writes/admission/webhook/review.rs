@@ -4,18 +4,18 @@ use ::bytes::Bytes;
 use http::StatusCode;
 
 use super::Write;
-use crate::admission::policy::request::user;
-use crate::admission::{Lookup, Operation, Options};
-use crate::convert;
-use crate::json::{self, Object, Value};
-use crate::naming::Naming;
-use crate::object::{meta, set_meta};
-use crate::options::{DeleteOptions, Propagation};
-use crate::outgoing;
-use crate::query::{FieldValidation, WriteOptions};
-use crate::schema::registry::Resource;
-use crate::schema::scalars::bytes;
-use crate::status::{Details, Reason, Said, Status};
+use crate::types::convert;
+use crate::types::options::{DeleteOptions, Propagation};
+use crate::types::schema::registry::Resource;
+use crate::types::schema::scalars::bytes;
+use crate::values::json::{self, Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::{meta, set_meta};
+use crate::values::query::{FieldValidation, WriteOptions};
+use crate::values::status::{Details, Reason, Said, Status};
+use crate::wire::outgoing;
+use crate::writes::admission::policy::request::user;
+use crate::writes::admission::{Lookup, Operation, Options};
 
 /// A review that is to be sent.
 pub(super) struct Request {
@@ -122,7 +122,7 @@ pub(super) async fn request(
         set_meta(new, "resourceVersion", Some(meta(old, "resourceVersion").into()));
     }
     new.iter_mut().chain(&mut old).for_each(open_managed_fields);
-    let uid = crate::names::uid();
+    let uid = crate::values::names::uid();
     let mut request = Object::with_capacity(16);
     request.push("uid", uid.as_str().into());
     let requested = kind(write.new.or(write.old), write);
@@ -175,7 +175,7 @@ fn open_managed_fields(object: &mut Object) {
 /// The name of the request, or that of a new object.
 pub(super) fn shown_name<'r>(write: &Write<'r>) -> &'r str {
     match (write.name, write.new, write.operation) {
-        ("", Some(new), Operation::Create) => crate::object::meta(new, "name"),
+        ("", Some(new), Operation::Create) => crate::values::object::meta(new, "name"),
         (name, ..) => name,
     }
 }

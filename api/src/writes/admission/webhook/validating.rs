@@ -5,10 +5,10 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 
 use super::{Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
-use crate::admission::{Plugin, Record, Review, Step, Target};
-use crate::json::Object;
-use crate::outgoing::Identities;
-use crate::status::Status;
+use crate::values::json::Object;
+use crate::values::status::Status;
+use crate::wire::outgoing::Identities;
+use crate::writes::admission::{Plugin, Record, Review, Step, Target};
 
 /// The plugin.
 pub struct ValidatingWebhooks(Webhooks);

@@ -2,7 +2,7 @@
 
 use super::matching::is_named;
 use super::review::verdict;
-use crate::naming::KUBERNETES;
+use crate::values::naming::KUBERNETES;
 
 #[test]
 fn resources_of_rules_name_subresources_or_all_of_them() {

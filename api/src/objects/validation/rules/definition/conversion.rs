@@ -3,15 +3,15 @@
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::custom::definition::{Conversion, Definition};
-use crate::field::FieldError;
-use crate::json::Value;
-use crate::schema::scalars::bytes;
-use crate::validation::path::Path;
-use crate::validation::rules::admission;
-use crate::validation::rules::common::Seen;
-use crate::validation::rules::view::View;
-use crate::validation::{Validator, names};
+use crate::objects::custom::definition::{Conversion, Definition};
+use crate::objects::validation::path::Path;
+use crate::objects::validation::rules::admission;
+use crate::objects::validation::rules::common::Seen;
+use crate::objects::validation::rules::view::View;
+use crate::objects::validation::{Validator, names};
+use crate::types::schema::scalars::bytes;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 /// Versions of the review that are known here.
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];

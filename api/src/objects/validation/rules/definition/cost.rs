@@ -9,10 +9,10 @@
 
 use super::internal;
 use super::words::Words;
-use crate::custom::definition::rules::{CompiledRule, MessageExpression, RuleError};
-use crate::custom::schema::{Rule, Schema};
-use crate::field::FieldError;
-use crate::validation::path::Path;
+use crate::objects::custom::definition::rules::{CompiledRule, MessageExpression, RuleError};
+use crate::objects::custom::schema::{Rule, Schema};
+use crate::objects::validation::path::Path;
+use crate::values::field::FieldError;
 
 /// Most that one expression may cost.
 const EXPRESSION_MAX: u64 = 10_000_000;
@@ -186,7 +186,7 @@ mod tests {
     fn the_cardinality_is_the_product_of_the_limits_around_a_node() {
         let map = |max| Schema {
             kind: "object".to_owned(),
-            additional_properties: Some(crate::custom::schema::Additional::Allowed(true)),
+            additional_properties: Some(crate::objects::custom::schema::Additional::Allowed(true)),
             max_properties: max,
             ..Schema::default()
         };
@@ -211,7 +211,7 @@ mod tests {
         for (name, cost) in [("a", 1), ("b", 60), ("c", 0), ("d", 50), ("e", 60), ("f", 40), ("g", 70)] {
             total.add(Path::ROOT.child(name), cost * SCHEMA_MAX / 100);
         }
-        let words = Words::of(&crate::naming::KUBERNETES);
+        let words = Words::of(&crate::values::naming::KUBERNETES);
         let errors = total.errors(&Path::ROOT.child("root"), &words);
         let paths: Vec<&str> = errors.iter().map(|error| error.path.as_str()).collect();
         assert_eq!(paths, ["g", "b", "e", "d", "root"]);

@@ -1,11 +1,11 @@
 //! Defaults of a schema: each is a value that the schema itself accepts, without fields that it does not have.
 
-use crate::custom::resource;
-use crate::custom::schema::{Additional, Items, Schema};
-use crate::field::FieldError;
-use crate::json::Value;
-use crate::validation::metadata::is_enough;
-use crate::validation::path::Path;
+use crate::objects::custom::resource;
+use crate::objects::custom::schema::{Additional, Items, Schema};
+use crate::objects::validation::metadata::is_enough;
+use crate::objects::validation::path::Path;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 /// The errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`.
 pub(super) fn errors(schema: &Schema, path: &Path, keeps_unknown: bool) -> Vec<FieldError> {

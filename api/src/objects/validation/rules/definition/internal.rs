@@ -1,9 +1,9 @@
 //! How the reference server prints parts of a definition in errors: all members of its internal types, under their
 //! names in its source, `null` where nothing is.
 
-use crate::custom::definition::{PrinterColumn, Shared, Subresources, Validation, Version};
-use crate::custom::schema::{Additional, Dependency, Items, Rule, Schema};
-use crate::json::{Object, Value};
+use crate::objects::custom::definition::{PrinterColumn, Shared, Subresources, Validation, Version};
+use crate::objects::custom::schema::{Additional, Dependency, Items, Rule, Schema};
+use crate::values::json::{Object, Value};
 
 /// The versions, without what they share.
 pub(super) fn versions(versions: &[Version], shared: Shared) -> Value {

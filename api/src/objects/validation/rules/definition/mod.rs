@@ -28,17 +28,17 @@ use options::{Options, has_bad_bundle};
 use words::Words;
 
 use super::View;
-use crate::custom;
-use crate::custom::definition::approval::{self, Approval};
-use crate::custom::definition::conditions::Findings;
-use crate::custom::definition::rules::RuleCompiler;
-use crate::custom::definition::{Definition, Shared, Version, naming, walk};
-use crate::custom::schema::Schema;
-use crate::field::FieldError;
-use crate::json::Object;
-use crate::naming::Naming;
-use crate::validation::Validator;
-use crate::validation::path::Path;
+use crate::objects::custom;
+use crate::objects::custom::definition::approval::{self, Approval};
+use crate::objects::custom::definition::conditions::Findings;
+use crate::objects::custom::definition::rules::RuleCompiler;
+use crate::objects::custom::definition::{Definition, Shared, Version, naming, walk};
+use crate::objects::custom::schema::Schema;
+use crate::objects::validation::Validator;
+use crate::objects::validation::path::Path;
+use crate::values::field::FieldError;
+use crate::values::json::Object;
+use crate::values::naming::Naming;
 
 /// Compiles the rules of schemas; without one, only their form is checked.
 static COMPILER: Option<&'static dyn RuleCompiler> = Some(&custom::rules::Compiler);
@@ -195,7 +195,7 @@ impl Spec<'_> {
     fn group_and_scope(&self, validator: &mut Validator, path: &Path) {
         let group = self.definition.group.as_str();
         let place = path.child("group");
-        let faults = crate::validation::names::subdomain(group);
+        let faults = crate::objects::validation::names::subdomain(group);
         if group.is_empty() {
             validator.required(place, "");
         } else if !faults.is_empty() {

@@ -1,8 +1,8 @@
 //! Names of a custom type.
 
-use crate::custom::definition::Names;
-use crate::validation::path::Path;
-use crate::validation::{Validator, names};
+use crate::objects::custom::definition::Names;
+use crate::objects::validation::path::Path;
+use crate::objects::validation::{Validator, names};
 
 /// Names that a definition asks for, or that it has.
 pub(super) fn check(validator: &mut Validator, path: &Path, asked: &Names) {

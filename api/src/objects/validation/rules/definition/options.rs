@@ -5,10 +5,10 @@ use hashbrown::HashSet;
 use super::conversion::{self, Tolerated};
 use super::words::Words;
 use super::{defaults, schema, structural, version};
-use crate::custom::definition::rules::{RuleCompiler, StoredExpressions};
-use crate::custom::definition::{Definition, Version, naming, walk};
-use crate::custom::schema::Schema;
-use crate::validation::path::Path;
+use crate::objects::custom::definition::rules::{RuleCompiler, StoredExpressions};
+use crate::objects::custom::definition::{Definition, Version, naming, walk};
+use crate::objects::custom::schema::Schema;
+use crate::objects::validation::path::Path;
 
 /// Which checks a definition has to pass. Some are left out where the stored one would not pass them.
 pub(super) struct Options {

@@ -12,13 +12,13 @@ use super::cost::{Cardinality, TotalCost};
 use super::structural::{self, item};
 use super::words::Words;
 use super::{Options, cost, internal};
-use crate::custom::definition::rules::RuleCompiler;
-use crate::custom::field_path;
-use crate::custom::schema::{Additional, Dependency, Items, Rule, Schema};
-use crate::field::FieldError;
-use crate::json::Value;
-use crate::validation::metadata::is_enough;
-use crate::validation::path::Path;
+use crate::objects::custom::definition::rules::RuleCompiler;
+use crate::objects::custom::field_path;
+use crate::objects::custom::schema::{Additional, Dependency, Items, Rule, Schema};
+use crate::objects::validation::metadata::is_enough;
+use crate::objects::validation::path::Path;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 pub(super) const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 const REASONS: [&str; 4] =

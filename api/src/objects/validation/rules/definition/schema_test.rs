@@ -2,9 +2,11 @@
 //! in `validation/cases/definitions.txt`.
 
 use super::*;
-use crate::custom::definition::rules::{CompiledRule, MessageExpression, RuleError, StoredExpressions};
-use crate::naming::KUBERNETES;
+use crate::objects::custom::definition::rules::{
+    CompiledRule, MessageExpression, RuleError, StoredExpressions,
+};
 use crate::testing::object;
+use crate::values::naming::KUBERNETES;
 
 /// Takes the outcome of a rule from its text: words with numbers, as `cost=5 old`.
 struct Scripted;

@@ -9,12 +9,12 @@
 //! The errors come sorted by their text, as the reference server reports them.
 
 use super::words::Words;
-use crate::custom::definition::pattern;
-use crate::custom::schema::{Additional, Items, Schema};
-use crate::field::FieldError;
-use crate::json::Value;
-use crate::validation::metadata::is_enough;
-use crate::validation::path::Path;
+use crate::objects::custom::definition::pattern;
+use crate::objects::custom::schema::{Additional, Items, Schema};
+use crate::objects::validation::metadata::is_enough;
+use crate::objects::validation::path::Path;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 /// Where a schema stands, which decides how the absence of its type is worded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

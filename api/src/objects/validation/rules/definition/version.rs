@@ -2,14 +2,14 @@
 
 use hashbrown::HashSet;
 
-use crate::custom::definition::{PrinterColumn, Subresources};
-use crate::custom::field_path;
-use crate::custom::schema::Schema;
-use crate::field::FieldError;
-use crate::json::Value;
-use crate::validation::Validator;
-use crate::validation::metadata::is_enough;
-use crate::validation::path::Path;
+use crate::objects::custom::definition::{PrinterColumn, Subresources};
+use crate::objects::custom::field_path;
+use crate::objects::custom::schema::Schema;
+use crate::objects::validation::Validator;
+use crate::objects::validation::metadata::is_enough;
+use crate::objects::validation::path::Path;
+use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] =

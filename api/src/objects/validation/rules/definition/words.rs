@@ -1,6 +1,6 @@
 //! The schema extensions by their full names, as paths and messages of errors have them.
 
-use crate::naming::Naming;
+use crate::values::naming::Naming;
 
 /// Names of the extensions (`x-…-list-type`), composed once for a validation.
 pub(super) struct Words {

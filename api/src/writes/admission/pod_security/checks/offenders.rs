@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Container, Pod};
-use crate::validation::View;
+use crate::objects::validation::View;
 
 /// The parts of a pod that fail a check.
 #[derive(Default)]

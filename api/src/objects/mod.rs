@@ -1,0 +1,11 @@
+//! What is done with one object: patches, validation, ownership, conversion, its record and its representations.
+
+pub mod apply;
+pub mod conversion;
+pub mod custom;
+pub mod expression;
+pub mod patch;
+pub mod representation;
+pub mod store;
+pub mod strategy;
+pub mod validation;

@@ -1,0 +1,6 @@
+//! The way of a request: stages, routes, and what each verb means.
+
+pub mod pipeline;
+pub mod routes;
+pub(crate) mod scrape;
+pub mod verbs;

@@ -1,0 +1,15 @@
+//! Values that know no types: JSON trees, paths of fields, names, times, statuses.
+
+pub mod clock;
+pub mod field;
+pub mod json;
+pub mod memory;
+pub mod names;
+pub mod naming;
+pub mod object;
+pub mod qos;
+pub mod query;
+pub mod retry;
+pub mod stage;
+pub mod status;
+pub mod warning;

@@ -1,0 +1,8 @@
+//! The way of an object into the store: admission, the write path, and what the server writes by itself.
+
+pub mod admission;
+pub mod backfill;
+pub mod bootstrap;
+pub mod context;
+pub mod loopback;
+pub mod write;
