@@ -12,6 +12,8 @@ use api::wire::outgoing::{Credentials, Endpoint};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 
 use super::exec::{self, Exec};
 use crate::files;
@@ -100,6 +102,10 @@ impl Settings {
         material: &Material,
         given: Option<&exec::Credential>,
     ) -> anyhow::Result<Endpoint> {
+        let has_certificate = |pem: &Vec<u8>| CertificateDer::pem_slice_iter(pem).any(|one| one.is_ok());
+        if material.authorities.as_ref().is_some_and(|pem| !has_certificate(pem)) {
+            bail!("certificate-authority has no certificate");
+        }
         let pair = given.and_then(|given| given.certificate.as_ref()).or(material.certificate.as_ref());
         let system;
         let authorities = match &material.authorities {
