@@ -83,7 +83,7 @@ impl Replica {
     /// Makes the engine what etcd is at its newest revision, which is returned.
     ///
     /// # Errors
-    /// See [`FillError`]. What was applied until then is right.
+    /// See `FillError`. What was applied until then is right.
     pub async fn fill(&self) -> Result<Revision, FillError> {
         let had = self.engine.revision();
         let (states, at) = self.differing().await?;
