@@ -138,7 +138,7 @@ async fn requests_for_certificates_are_judged_once_and_answered_once() {
     let false_ =
         wrong("status.conditions[0].status: Unsupported value: \"False\": supported values: \"True\"");
     let both = wrong(
-        "status.conditions[1].type: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive",
+        "status.conditions: Invalid value: \"Denied\": Approved and Denied conditions are mutually exclusive",
     );
     let gone = wrong("status.conditions: Forbidden: updates may not remove a condition of type \"Approved\"");
     let add = wrong("status.conditions: Forbidden: updates may not add a condition of type \"Denied\"");

@@ -142,6 +142,8 @@ async fn lifetimes_have_bounds_and_old_clients_get_a_year() {
     let server =
         Server::start(Options { flags: flags.map(str::to_owned).to_vec(), ..Options::default() }).await;
     let client = server.client();
+    // A controller makes the account after the start.
+    client.until("/api/v1/namespaces/default/serviceaccounts/default", |account| account.is_some()).await;
     for (seconds, want) in [
         (
             5,

@@ -85,9 +85,9 @@ async fn an_approved_request_ends_in_a_certificate_that_opens_the_door() {
         .ok("get csr odd -o 'jsonpath={.status.conditions[1].reason}: {.status.conditions[1].message}'")
         .await;
     assert_eq!(why, "SignerValidationFailure: invalid usage for client certificate: server auth");
-    kubectl.ok_with("create -f -", &manifest("no", &text, "kube-apiserver-client", usages)).await;
-    kubectl.ok("certificate deny no").await;
-    assert_eq!(kubectl.ok("get csr no -o 'jsonpath={.status.certificate}'").await, "");
+    kubectl.ok_with("create -f -", &manifest("denied", &text, "kube-apiserver-client", usages)).await;
+    kubectl.ok("certificate deny denied").await;
+    assert_eq!(kubectl.ok("get csr denied -o 'jsonpath={.status.certificate}'").await, "");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

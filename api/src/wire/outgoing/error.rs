@@ -97,7 +97,10 @@ impl Failure {
 
 fn certificate(why: &CertificateError) -> String {
     match why {
-        CertificateError::UnknownIssuer => "certificate signed by unknown authority".to_owned(),
+        // An authority of the same name with another key is as unknown.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "certificate signed by unknown authority".to_owned()
+        }
         CertificateError::ExpiredContext { time, not_after } => {
             let shown = |seconds: u64| {
                 crate::values::clock::format_seconds(i64::try_from(seconds).unwrap_or(i64::MAX))
