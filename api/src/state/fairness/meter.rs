@@ -8,7 +8,7 @@ use super::Fairness;
 use super::seats::Why;
 use crate::wire::metrics::buckets::SEATS_US;
 use crate::wire::metrics::family::{
-    Counters, Definition, Gauges, Histogram, Histograms, labels_text, micros,
+    Counters, Definition, Family, Gauges, Histogram, Histograms, labels_text, micros,
 };
 use crate::wire::metrics::page::{Kind, Page, Stability};
 
