@@ -9,6 +9,7 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -208,11 +209,14 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
         // Custom types do not say when they will be removed.
-        let removed = "";
+        let removed = resource.table.behavior.removed;
         let labels = [&*resource.group, removed, &resource.table.plural, &info.subresource, &info.version];
         context.metrics().deprecated.set(&labels, 1);
         if let Some(trail) = trail {
             trail.annotate(context.naming().own("deprecated"), true.to_string());
+            if !removed.is_empty() {
+                trail.annotate(context.naming().own("removed-release"), removed.to_owned());
+            }
         }
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
@@ -516,6 +520,9 @@ fn deprecation(resource: &Resource) -> String {
         return table.deprecated.clone().into_owned();
     }
     let mut text = format!("{} {} is deprecated in v{}+", resource.api_version, table.kind, table.deprecated);
+    if !table.behavior.removed.is_empty() {
+        let _ = write!(text, ", unavailable in v{}+", table.behavior.removed);
+    }
     if !table.behavior.replacement.is_empty() {
         text.push_str("; use ");
         text.push_str(table.behavior.replacement);
