@@ -24,6 +24,7 @@ use auth::authn::webhook::Reviewer;
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::authorization::AuthorizationConfig;
+use crate::encryption::EncryptionConfig;
 use crate::etcd::EtcdConfig;
 use crate::extension::ExtensionConfig;
 use crate::files;
@@ -82,6 +83,10 @@ pub struct Config {
     pub extensions: ExtensionConfig,
     /// What is done to requests before anything is known of them but their head.
     pub edge: api::state::edge::Settings,
+    /// How stored values are encrypted, if any are.
+    pub encryption: Option<EncryptionConfig>,
+    /// Whether files of logs are served.
+    pub serves_log_files: bool,
     /// How nodes, pods and services are reached.
     pub nodes: api::state::connect::Nodes,
     /// Families of metrics that are not shown.
@@ -176,7 +181,7 @@ impl Config {
         let enablement =
             Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
         check_hidden_metrics(flags.metrics.show_hidden_metrics_for_version.as_deref())?;
-        flags.secrecy.check()?;
+        let encryption = flags.secrecy.encryption(flags.naming)?;
         let traces = flags.secrecy.tracing_config_file.as_deref();
         let traces = traces.map(|path| TracingConfig::read(path, flags.naming)).transpose()?;
         let allowed_labels = Arc::new(flags.metrics.allowed()?);
@@ -230,6 +235,8 @@ impl Config {
             fairness,
             extensions,
             edge,
+            encryption,
+            serves_log_files: flags.edge.enable_logs_handler,
             disabled_metrics: flags.metrics.disabled_metrics.into_iter().collect(),
             allowed_labels,
             traces,

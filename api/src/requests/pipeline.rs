@@ -234,7 +234,14 @@ impl<'c> Exchange<'c> {
         let wanted = impersonation::wanted(&self.head.headers).map_err(|status| self.answer(&status))?;
         let Some(wanted) = wanted else { return Ok(user) };
         let attributes = attributes_of(&user, info);
+        let began = Instant::now();
         let decided = self.context.authorizer().impersonate(&attributes, &wanted).await;
+        let (decision, mode) = match &decided {
+            Ok(acting) => ("allowed", acting.constraint.unwrap_or("legacy")),
+            Err(_) => ("denied", ""),
+        };
+        self.context.metrics().impersonations.count(&[decision, mode]);
+        self.context.metrics().impersonation_durations.time(&[decision, mode], began.elapsed());
         let acting = decided.map_err(|refused| {
             let subject = Subject { group: &refused.group, kind: &refused.resource, name: &refused.name };
             self.forbid(&Status::forbidden(subject, &refused.message))

@@ -32,6 +32,7 @@ use crate::state::backup;
 use crate::state::extension::{Extension, proxy};
 use crate::state::fairness;
 use crate::state::health;
+use crate::state::log_files;
 use crate::state::zpages;
 use crate::types::features::Feature;
 use crate::types::schema::registry::{Registry, Resource};
@@ -220,7 +221,12 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         }
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
+    let began = Instant::now();
     let result = run(&mut call, &body).await;
+    if matches!(info.verb, Verb::Create | Verb::Update | Verb::Patch) {
+        let labels = [shown_validation(query.first("fieldValidation"))];
+        context.metrics().field_validations.time(&labels, began.elapsed());
+    }
     drop((inflight, charges, body));
     let warnings = std::mem::take(&mut call.warnings);
     let mut response = match result {
@@ -355,6 +361,11 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     }
     if let Some(response) = fairness::respond(context.fairness(), path) {
         return Ok(response);
+    }
+    if let Some(files) = context.log_files()
+        && let Some(answer) = log_files::respond_to(files, &head.method, path, &head.headers).await
+    {
+        return answer;
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let pages = zpages::Sources {
@@ -512,6 +523,17 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
         return Err(Status::method_not_allowed());
     }
     Ok(())
+}
+
+/// What becomes of unknown fields, as it is counted.
+fn shown_validation(asked: Option<&str>) -> &'static str {
+    match asked {
+        None | Some("") => "",
+        Some("Ignore") => "Ignore",
+        Some("Warn") => "Warn",
+        Some("Strict") => "Strict",
+        Some(_) => "invalid",
+    }
 }
 
 fn deprecation(resource: &Resource) -> String {

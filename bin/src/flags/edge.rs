@@ -36,6 +36,11 @@ pub struct EdgeFlags {
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub shutdown_send_retry_after: bool,
+
+    /// Serve the files of /var/log below /logs, to who may see that path.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+    pub enable_logs_handler: bool,
 }
 
 impl EdgeFlags {
@@ -109,6 +114,7 @@ mod tests {
             strict_transport_security_directives: owned(directives),
             goaway_chance,
             shutdown_send_retry_after: false,
+            enable_logs_handler: false,
         }
         .settings()
     }

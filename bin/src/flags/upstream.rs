@@ -114,7 +114,6 @@ const WITHOUT_EFFECT: &[Treatment] = &[
 const REFUSED: &[Refusal] = &[
     Refusal { why: "connections are not slowed down", flags: &["max-connection-bytes-per-sec"] },
     Refusal { why: "connections are made directly", flags: &["egress-selector-config-file"] },
-    Refusal { why: "files of logs are not served", flags: &["enable-logs-handler"] },
     Refusal {
         why: "tokens are signed with --service-account-signing-key-file",
         flags: &["service-account-signing-endpoint"],
@@ -298,8 +297,6 @@ mod tests {
             };
             let name = name.trim_matches('`');
             let does = match (read.contains(name), without_effect(name), refusal(name)) {
-                // Read only to say more precisely what is wrong.
-                (true, None, None) if name.starts_with("encryption-provider-config") => "refused",
                 (true, None, None) => "supported",
                 (false, Some(_), None) => "no effect",
                 (false, None, Some(_)) => "refused",

@@ -4,8 +4,8 @@
 //! Flow control keeps its own (`state/fairness/meter.rs`), and `scrape.rs` adds what is read from the other parts.
 
 use super::buckets::{
-    ADMISSION_US, CALLS_US, COMPARISONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, MESSAGES_BYTES,
-    REQUESTS_US, STAGES_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
+    ADMISSION_US, CALLS_US, COMPARISONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US,
+    VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
 };
 use super::family::{Counter, Counters, Definition, Family, Gauges, Histograms};
 use super::page::Stability;
@@ -133,12 +133,6 @@ families! {
             "Time that accesses to the store take.";
         lists: Counters = new(Alpha, "apiserver_storage_list_total", STORED),
             "Lists read from the store.";
-        list_fetched: Counters = new(Alpha, "apiserver_storage_list_fetched_objects_total", STORED),
-            "Objects read from the store for lists.";
-        list_evaluated: Counters = new(Alpha, "apiserver_storage_list_evaluated_objects_total", STORED),
-            "Objects tested against the selectors of lists.";
-        list_returned: Counters = new(Alpha, "apiserver_storage_list_returned_objects_total", STORED),
-            "Objects in the answers of lists.";
         store_events: Counters = new(Beta, "apiserver_storage_events_received_total", STORED),
             "Changes of the store that were sent to watchers.";
         deprecated: Gauges = new(Stable, "apiserver_requested_deprecated_apis",
@@ -197,12 +191,6 @@ families! {
         durations: Histograms =
             of_durations(Alpha, "rest_client_request_duration_seconds", CALL, CALLS_US),
             "Time that calls of other servers take.";
-        request_sizes: Histograms =
-            of_sizes(Alpha, "rest_client_request_size_bytes", CALL, MESSAGES_BYTES),
-            "Bytes sent to other servers.";
-        response_sizes: Histograms =
-            of_sizes(Alpha, "rest_client_response_size_bytes", CALL, MESSAGES_BYTES),
-            "Bytes that other servers answered.";
     }
 }
 
