@@ -61,6 +61,14 @@ impl EtcdConfig {
     pub fn from_flags(flags: &EtcdFlags) -> anyhow::Result<Option<EtcdConfig>> {
         let urls: Vec<&str> =
             flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
+        let types = ["application/json", MEDIA_TYPE, "application/yaml"];
+        if !types.contains(&flags.storage_media_type.as_str()) {
+            bail!(
+                "--storage-media-type {:?} invalid, allowed values: {}",
+                flags.storage_media_type,
+                types.join(", ")
+            );
+        }
         check_overrides(&flags.etcd_servers_overrides, !urls.is_empty())?;
         if urls.is_empty() {
             return Ok(None);

@@ -10,6 +10,7 @@ mod client;
 mod config;
 mod credentials;
 mod duration;
+mod egress;
 mod encryption;
 mod etcd;
 mod expiry;

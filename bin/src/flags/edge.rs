@@ -65,12 +65,11 @@ impl EdgeFlags {
 /// A pattern that is sure to match whole hosts.
 fn origin(text: &str) -> Result<Pattern, String> {
     let has = |marks: [&str; 2]| marks.iter().any(|mark| text.contains(mark));
-    let wrong = match regex::Regex::new(&translate(text)) {
-        Err(error) => Some(format!("error parsing regexp: {}", one_line(&error.to_string()))),
-        Ok(_) if !has(["^", "//"]) || !has(["$", ":"]) => {
-            Some("regular expression does not pin to start/end of host in the origin header".to_owned())
-        }
-        Ok(_) => None,
+    let wrong = if !has(["^", "//"]) || !has(["$", ":"]) {
+        Some("regular expression does not pin to start/end of host in the origin header".to_owned())
+    } else {
+        let compiled = regex::Regex::new(&translate(text));
+        compiled.err().map(|error| format!("error parsing regexp: {}", one_line(&error.to_string())))
     };
     match wrong {
         None => Ok(Pattern::new(text.to_owned())),

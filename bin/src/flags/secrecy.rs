@@ -7,11 +7,16 @@ use api::values::naming::Naming;
 use clap::Args;
 
 use super::forms;
+use crate::egress;
 use crate::encryption::EncryptionConfig;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct SecrecyFlags {
+    /// Through which proxies other servers are reached (EgressSelectorConfiguration); only direct connections are made.
+    #[arg(long, value_name = "FILE")]
+    pub egress_selector_config_file: Option<PathBuf>,
+
     /// Where traces of requests go, by the OpenTelemetry protocol over gRPC, and how many are traced (TracingConfiguration).
     #[arg(long, value_name = "FILE")]
     pub tracing_config_file: Option<PathBuf>,
@@ -27,6 +32,14 @@ pub struct SecrecyFlags {
 }
 
 impl SecrecyFlags {
+    /// That connections to other servers are wanted as they are made: directly.
+    ///
+    /// # Errors
+    /// The file is missing or wrong, or wants proxies.
+    pub fn check_egress(&self, naming: &'static Naming) -> anyhow::Result<()> {
+        self.egress_selector_config_file.as_deref().map_or(Ok(()), |path| egress::check(path, naming))
+    }
+
     /// How stored values are encrypted, if they are.
     ///
     /// # Errors

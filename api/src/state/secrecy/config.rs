@@ -104,23 +104,29 @@ fn read_rule(mark: &str, path: &str, rule: &Value, wrong: &mut Vec<String>) -> R
     Rule { providers: providers.collect(), resources }
 }
 
+/// Resource and group of a name; the group of a name without a dot is the core group.
+fn parts(name: &str) -> (&str, &str) {
+    name.split_once('.').unwrap_or((name, ""))
+}
+
 /// Names of one rule that are covered by others of it.
 fn check_overlap(path: &str, resources: &[String], wrong: &mut Vec<String>) {
-    let has = |name: &str| resources.iter().any(|other| other == name);
-    let is_doubled = resources.iter().enumerate().any(|(at, name)| resources[..at].contains(name));
-    let is_masked = resources.len() > 1
-        && (has("*.*")
-            || resources.iter().any(|name| match name.split_once('.') {
-                Some(("*", _)) | None if name.starts_with('*') => false,
-                Some((_, group)) => has(&format!("*.{group}")),
-                None => has("*."),
-            }));
+    let pairs = || {
+        let all = resources.iter().map(|name| parts(name)).enumerate();
+        all.clone().flat_map(move |(i, one)| {
+            all.clone().filter(move |(j, _)| i != *j).map(move |(_, other)| (one, other))
+        })
+    };
+    let is_doubled = pairs().any(|(one, other)| one == other);
+    let is_masked = pairs().any(|(one, other)| {
+        one != other && (one == ("*", "*") || one.1 == other.1 && (one.0 == "*" || other.0 == "*"))
+    });
     let shown: Vec<String> = resources.iter().map(|name| auth::go::quote(name).to_string()).collect();
     let mut say = |why: &str| {
         wrong.push(format!("{path}: Invalid value: [{}]: {why}", shown.join(",")));
     };
     if is_doubled {
-        say("resources in the same list must not be repeated");
+        say("the same resource cannot be specified multiple times");
     }
     if is_masked {
         say(
@@ -130,25 +136,26 @@ fn check_overlap(path: &str, resources: &[String], wrong: &mut Vec<String>) {
     }
 }
 
+/// Names of what is stored and has no resource.
+const WITHOUT_RESOURCE: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
+
 fn wrong_name(name: &str) -> Option<&'static str> {
-    let group = name.split_once('.').map(|(_, group)| group);
-    if name == "*" {
-        return Some(
-            "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources",
-        );
-    }
-    if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-        return Some("resource name should not contain capital letters");
-    }
-    if group == Some("extensions") {
-        return Some("'extensions' group has been removed and cannot be used for encryption");
-    }
-    if group.is_some_and(|group| group.starts_with("events.")) {
-        return Some(
-            "'*.events' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file",
-        );
-    }
-    None
+    let (resource, group) = parts(name);
+    Some(match group {
+        _ if name.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            "resource name should not contain capital letters"
+        }
+        _ if name == "*" => {
+            "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"
+        }
+        _ if WITHOUT_RESOURCE.contains(&name) => "resources which do not have REST API/s cannot be encrypted",
+        group if group.starts_with("events.") => {
+            "'*.events' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file"
+        }
+        "extensions" => "'extensions' group has been removed and cannot be used for encryption",
+        "*" if resource != "*" => "encrypting the same resource across groups is not supported",
+        _ => return None,
+    })
 }
 
 fn read_provider(mark: &str, path: &str, provider: &Value, wrong: &mut Vec<String>) -> Option<Provider> {
