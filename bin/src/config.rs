@@ -28,7 +28,7 @@ use crate::encryption::EncryptionConfig;
 use crate::etcd::EtcdConfig;
 use crate::extension::ExtensionConfig;
 use crate::files;
-use crate::flags::{Durability, Flags, LogFormat, Profile};
+use crate::flags::{Durability, Flags, LogFormat, NamedFiles, Profile};
 use crate::issuers::opening;
 use crate::nodes;
 use crate::pki::Name;
@@ -83,6 +83,8 @@ pub struct Config {
     pub extensions: ExtensionConfig,
     /// What is done to requests before anything is known of them but their head.
     pub edge: api::state::edge::Settings,
+    /// Certificates for clients that ask for their names.
+    pub named_certificates: Vec<NamedFiles>,
     /// How stored values are encrypted, if any are.
     pub encryption: Option<EncryptionConfig>,
     /// Whether files of logs are served.
@@ -199,6 +201,10 @@ impl Config {
             bail!("kubernetes service port range {} doesn't contain {port}", flags.service_node_port_range);
         }
         let fairness = flags.fairness.settings().map_err(|why| anyhow!(why))?;
+        let named_certificates = flags.tls.tls_sni_cert_key.clone();
+        for files in &named_certificates {
+            files.read()?;
+        }
         let tls = flags.tls.settings().map_err(|why| anyhow!(why))?;
         let edge = flags.edge.settings().map_err(|why| anyhow!(why))?;
         let audit = AuditConfig::from_flags(flags.naming, &flags.audit, &flags.audit_webhook)?;
@@ -243,6 +249,7 @@ impl Config {
             fairness,
             extensions,
             edge,
+            named_certificates,
             encryption,
             serves_log_files: flags.edge.enable_logs_handler,
             disabled_metrics: flags.metrics.disabled_metrics.into_iter().collect(),

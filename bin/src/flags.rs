@@ -45,7 +45,7 @@ pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;
 pub use own_service::{NoReconciler, OwnServiceFlags};
 pub use secrecy::SecrecyFlags;
-pub use tls::TlsFlags;
+pub use tls::{NamedFiles, TlsFlags};
 
 use self::forms::{boolean, ip};
 use crate::cli::args::Command;

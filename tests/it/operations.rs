@@ -302,3 +302,31 @@ async fn a_beta_version_is_another_name_of_the_stable_one() {
                   resource=\"ipaddresses\",subresource=\"\",version=\"v1beta1\"} 1";
     assert!(page.lines().any(|line| line == series), "{series}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_end_by_chance_after_an_answer_so_that_clients_find_other_servers() {
+    let server = Server::start(flags(&["--goaway-chance=0.02"])).await;
+    let client = server.client();
+    let mut ended = 0;
+    for _ in 0..20 {
+        let stream = client.connect_http2().await.unwrap();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        for _ in 0..200 {
+            let request = hyper::Request::get("https://server/livez").body(String::new()).unwrap();
+            match sender.send_request(request).await {
+                Ok(answer) => assert_eq!(answer.status(), 200),
+                Err(error) => {
+                    // The connection was given up between two requests; none that was taken fails.
+                    assert!(error.is_closed() || error.is_canceled(), "{error}");
+                    ended += 1;
+                    break;
+                }
+            }
+        }
+        connection.abort();
+    }
+    assert!(ended > 10, "of 20 connections with 200 requests each {ended} ended, and 98 % should");
+}

@@ -123,7 +123,6 @@ const REFUSED: &[Refusal] = &[
         why: "tokens are signed with --service-account-signing-key-file",
         flags: &["service-account-signing-endpoint"],
     },
-    Refusal { why: "the server has one certificate; see --tls-cert-file", flags: &["tls-sni-cert-key"] },
 ];
 
 impl Form {

@@ -56,7 +56,9 @@ impl fmt::Debug for Secrecy {
 impl Secrecy {
     /// With these rules, for the built-in types of `registry` and those that are made.
     pub fn new(rules: Vec<Rule>, registry: &Registry, naming: &Naming) -> Secrecy {
-        let groups = registry.resources().filter_map(|resource| {
+        // Those that are kept as a type of another group are named by that.
+        let own = registry.resources().filter(|resource| resource.is_stored_form());
+        let groups = own.filter_map(|resource| {
             let prefix = &resource.storage.as_ref()?.key_prefix;
             let group = prefix.split('/').nth(1)?;
             Some((group.to_owned(), resource.group.clone()))
