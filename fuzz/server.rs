@@ -115,6 +115,7 @@ impl Server {
             fairness: Default::default(),
             extensions: Default::default(),
             edge: Default::default(),
+            log_files: None,
             flags: Vec::new(),
             tracer: None,
             nodes: Nodes::new(Default::default()).expect("there are no certificates to read"),

@@ -454,6 +454,7 @@ impl Emitter<'_> {
         }
         for (name, text) in [
             ("replacement", &behavior.replacement),
+            ("removed", &behavior.removed),
             ("delete_warning", &behavior.delete_warning),
             ("hashed_version", &behavior.hashed_version),
         ] {

@@ -174,6 +174,7 @@ pub struct Behavior {
     pub refusals: Vec<(String, String)>,
     pub delete_warning: String,
     pub replacement: String,
+    pub removed: String,
     pub hashed_version: String,
 }
 

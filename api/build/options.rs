@@ -145,6 +145,7 @@ pub fn behavior(option: &DynamicMessage) -> Behavior {
         refusals: refusals.iter().map(|refusal| (text(refusal, "path"), text(refusal, "detail"))).collect(),
         delete_warning: text(option, "delete_warning"),
         replacement: text(option, "replacement"),
+        removed: text(option, "removed"),
         hashed_version: text(option, "hashed_version"),
     }
 }

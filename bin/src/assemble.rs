@@ -17,6 +17,7 @@ use anyhow::{Context, anyhow};
 use api::objects::store::Ledger;
 use api::state::policy::EngineAccounts;
 use api::state::replica::{Broken, Replica};
+use api::state::secrecy::Secrecy;
 use api::wire::metrics::Metrics;
 use api::wire::server::{Lifecycle, Limits, Stage};
 use api::wire::traces::{Tracer, export};
@@ -28,7 +29,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
 use crate::credentials::{Credentials, PKI_DIR};
+use crate::encryption::EncryptionConfig;
 use crate::flags::Durability;
+use crate::log_files;
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
 use crate::{audit, etcd, files, host, logging, notify, tokens, upgrade};
@@ -50,11 +53,14 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
 
     files::private_dir(&config.data_dir)?;
     config::remember_profile(&config.data_dir, config.naming)?;
+    let secrecy = config.encryption.as_ref().map(EncryptionConfig::enforce).transpose()?;
+    let open_store = |dir: &Path, role| open_store(&config, dir, role, secrecy.clone());
     let (engine, replica) = match &config.etcd {
-        None => (open_store(&config, &config.data_dir.join("log"), Role::Leader)?, None),
+        None => (open_store(&config.data_dir.join("log"), Role::Leader)?, None),
         Some(etcd) => {
-            let open = |dir: &Path| open_store(&config, dir, Role::Follower);
-            let opened = etcd.open(&config.data_dir, config.naming, &config.ranges.ports, open);
+            let open = |dir: &Path| open_store(dir, Role::Follower);
+            let opened =
+                etcd.open(&config.data_dir, config.naming, &config.ranges.ports, secrecy.clone(), open);
             let (engine, replica) = unless_stopped(&lifecycle, opened).await?;
             (engine, Some(replica))
         }
@@ -205,7 +211,12 @@ async fn broken(replica: Option<&Replica>) -> Broken {
 }
 
 /// Opens a store in a directory.
-fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine> {
+fn open_store(
+    config: &Config,
+    dir: &Path,
+    role: Role,
+    secrecy: Option<Arc<Secrecy>>,
+) -> anyhow::Result<Engine> {
     let durability = match config.durability {
         Durability::Sync => engine::Durability::Sync,
         Durability::Relaxed => engine::Durability::Relaxed,
@@ -215,6 +226,7 @@ fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine>
         history_retention: config.history_retention,
         bloom_scheme: api::types::bloom::SCHEME,
         role,
+        seal: secrecy.map(|secrecy| secrecy as Arc<dyn engine::Seal>),
         ..engine::Options::new(dir)
     })?)
 }
@@ -263,6 +275,7 @@ fn api_of(
         fairness: config.fairness,
         edge: config.edge.clone(),
         flags: config.flags.clone(),
+        log_files: config.serves_log_files.then(|| Arc::new(log_files::Directory::default()) as _),
         tracer,
         extensions: config.extensions.settings.clone(),
         nodes: config.nodes.clone(),

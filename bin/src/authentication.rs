@@ -190,11 +190,14 @@ impl TokenConfig {
         }
         for issuer in &issuers {
             if issuer.is_empty() {
-                bail!("--service-account-issuer must not be empty");
+                bail!("service-account-issuer should not be an empty string");
+            }
+            if issuers.iter().filter(|other| *other == issuer).count() > 1 {
+                bail!("service-account-issuer {issuer:?} is already specified");
             }
             // As kube-apiserver: an issuer with a colon must be a URL.
             if issuer.split_once(':').is_some_and(|(scheme, _)| !is_scheme(scheme)) {
-                bail!("--service-account-issuer {issuer:?} contained a ':' but was not a valid URL");
+                bail!("service-account-issuer {issuer:?} contained a ':' but was not a valid URL");
             }
         }
         let mut audiences = std::mem::take(&mut flags.api_audiences);
@@ -218,7 +221,7 @@ impl TokenConfig {
         }
         let limit = flags.service_account_max_token_expiration;
         if !limit.is_zero() && !(TOKEN_LIFETIME_MAX.0..=TOKEN_LIFETIME_MAX.1).contains(&limit) {
-            bail!("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
+            bail!("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
         }
         let lifetime_max = (!limit.is_zero()).then_some(limit);
         let extends = flags.service_account_extend_token_expiration;

@@ -24,10 +24,11 @@ use auth::authn::webhook::Reviewer;
 use crate::audit::AuditConfig;
 use crate::authentication::AuthenticationConfig;
 use crate::authorization::AuthorizationConfig;
+use crate::encryption::EncryptionConfig;
 use crate::etcd::EtcdConfig;
 use crate::extension::ExtensionConfig;
 use crate::files;
-use crate::flags::{Durability, Flags, LogFormat, Profile};
+use crate::flags::{Durability, Flags, LogFormat, NamedFiles, Profile};
 use crate::issuers::opening;
 use crate::nodes;
 use crate::pki::Name;
@@ -82,6 +83,12 @@ pub struct Config {
     pub extensions: ExtensionConfig,
     /// What is done to requests before anything is known of them but their head.
     pub edge: api::state::edge::Settings,
+    /// Certificates for clients that ask for their names.
+    pub named_certificates: Vec<NamedFiles>,
+    /// How stored values are encrypted, if any are.
+    pub encryption: Option<EncryptionConfig>,
+    /// Whether files of logs are served.
+    pub serves_log_files: bool,
     /// How nodes, pods and services are reached.
     pub nodes: api::state::connect::Nodes,
     /// Families of metrics that are not shown.
@@ -160,12 +167,12 @@ impl Config {
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
-            (Some(_), None) => bail!("--tls-cert-file needs --tls-private-key-file"),
-            (None, Some(_)) => bail!("--tls-private-key-file needs --tls-cert-file"),
+            (Some(_), None) => bail!("missing filename for serving cert"),
+            (None, Some(_)) => bail!("missing filename for serving cert"),
         };
         if let Some(files) = &tls_files {
-            let chain = read("--tls-cert-file", &files.certificate)?;
-            let key = read("--tls-private-key-file", &files.key)?;
+            let open = |path: &Path| fs::read(path).map_err(|error| opening(path, &error));
+            let (chain, key) = (open(&files.certificate)?, open(&files.key)?);
             ServingCertificate::from_pem(&chain, &key)
                 .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
         }
@@ -175,8 +182,11 @@ impl Config {
         let types = Registry::new(flags.naming);
         let enablement =
             Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
+        let is_shared = flags.fairness.enable_priority_and_fairness;
+        check_flow_control(is_shared, &flags.runtime_config, flags.naming)?;
         check_hidden_metrics(flags.metrics.show_hidden_metrics_for_version.as_deref())?;
-        flags.secrecy.check()?;
+        flags.secrecy.check_egress(flags.naming)?;
+        let encryption = flags.secrecy.encryption(flags.naming)?;
         let traces = flags.secrecy.tracing_config_file.as_deref();
         let traces = traces.map(|path| TracingConfig::read(path, flags.naming)).transpose()?;
         let allowed_labels = Arc::new(flags.metrics.allowed()?);
@@ -185,7 +195,16 @@ impl Config {
         let features =
             Features::parse(&flags.feature_gates.join(","), releases).map_err(|why| anyhow!(why))?;
         let own_service = flags.own_service.settings()?;
+        if let Some(port) = own_service.node_port
+            && !flags.service_node_port_range.contains(port.into())
+        {
+            bail!("kubernetes service port range {} doesn't contain {port}", flags.service_node_port_range);
+        }
         let fairness = flags.fairness.settings().map_err(|why| anyhow!(why))?;
+        let named_certificates = flags.tls.tls_sni_cert_key.clone();
+        for files in &named_certificates {
+            files.read()?;
+        }
         let tls = flags.tls.settings().map_err(|why| anyhow!(why))?;
         let edge = flags.edge.settings().map_err(|why| anyhow!(why))?;
         let audit = AuditConfig::from_flags(flags.naming, &flags.audit, &flags.audit_webhook)?;
@@ -230,6 +249,9 @@ impl Config {
             fairness,
             extensions,
             edge,
+            named_certificates,
+            encryption,
+            serves_log_files: flags.edge.enable_logs_handler,
             disabled_metrics: flags.metrics.disabled_metrics.into_iter().collect(),
             allowed_labels,
             traces,
@@ -334,6 +356,25 @@ pub fn named(path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
 /// File that records the naming profile of a store.
 pub const PROFILE_FILE: &str = "profile";
 
+/// Flow control needs the types that it is configured by.
+fn check_flow_control(is_shared: bool, wishes: &[String], naming: Profile) -> anyhow::Result<()> {
+    if !is_shared {
+        return Ok(());
+    }
+    let wishes: Vec<&str> = wishes.iter().flat_map(|text| text.split(',')).map(str::trim).collect();
+    let own = naming.api_version("flowcontrol.apiserver", true, "v1");
+    for key in [&*own, "api/ga", "api/all"] {
+        let is = |value: &str| wishes.iter().any(|wish| *wish == format!("{key}={value}"));
+        if is("false") {
+            bail!("--runtime-config={key}=false conflicts with --enable-priority-and-fairness=true");
+        }
+        if is("true") {
+            break;
+        }
+    }
+    Ok(())
+}
+
 /// Refuses a store of another naming profile: its keys and objects contain other names.
 /// Metrics stay hidden for one release before they go, so only those of the previous one can be asked for.
 fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
@@ -432,10 +473,10 @@ mod tests {
                 "--admission-control-config-file=DIR/no-file",
                 Err(format!("failed to apply admission: failed to read plugin config: none: {missing}")),
             ),
-            ("--tls-cert-file=DIR/crt", Err("--tls-cert-file needs --tls-private-key-file".to_owned())),
+            ("--tls-cert-file=DIR/crt", Err("missing filename for serving cert".to_owned())),
             (
                 "--tls-private-key-file=DIR/key",
-                Err("--tls-private-key-file needs --tls-cert-file".to_owned()),
+                Err("missing filename for serving cert".to_owned()),
             ),
             (
                 "--tls-cert-file=DIR/none --tls-private-key-file=DIR/key",
@@ -481,7 +522,7 @@ mod tests {
             ),
             (
                 "--service-account-max-token-expiration=5m",
-                Err("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds".to_owned()),
+                Err("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds".to_owned()),
             ),
             (
                 "--service-cluster-ip-range=10.0.0.0/24,10.1.0.0/24",

@@ -12,6 +12,7 @@ use api::wire::metrics::Metrics;
 use api::wire::server::ServingCertificate;
 
 use crate::config::Config;
+use crate::flags::NamedFiles;
 use crate::kubeconfig::Connection;
 use crate::pki::{self, Name, Pki};
 use crate::reload::{self, Watched};
@@ -60,6 +61,8 @@ impl Credentials {
     pub fn prepare(config: &Config, address: SocketAddr) -> anyhow::Result<Self> {
         let Texts { chain, key, ca, vouching, .. } = texts(config, address)?;
         let serving = ServingCertificate::from_pem(&chain, &key).context("cannot serve the certificate")?;
+        let named: anyhow::Result<Vec<_>> = config.named_certificates.iter().map(NamedFiles::read).collect();
+        serving.replace_named(named?);
         let file = config.authentication.client_ca.as_ref();
         let client_cas = joined(&ca, file.map(|file| file.bytes.as_slice()));
         Ok(Credentials {
@@ -91,7 +94,30 @@ impl Credentials {
         if let Ok(texts) = texts(&self.config, self.address) {
             texts.watch(metrics);
         }
-        self.follow_serving(metrics).await;
+        tokio::join!(self.follow_serving(metrics), self.follow_named());
+    }
+
+    /// Reads the certificates for names again when their files change.
+    async fn follow_named(&self) {
+        let files = &self.config.named_certificates;
+        let paths = files.iter().flat_map(|files| [files.certificate.clone(), files.key.clone()]);
+        let mut watched = Watched::new(paths.collect());
+        while !files.is_empty() {
+            tokio::time::sleep(reload::INTERVAL).await;
+            if watched.changed().is_none() {
+                continue;
+            }
+            match files.iter().map(NamedFiles::read).collect::<anyhow::Result<Vec<_>>>() {
+                Ok(named) => {
+                    self.serving.replace_named(named);
+                    tracing::info!("certificates for names reloaded");
+                }
+                Err(error) => {
+                    let error = format!("{error:#}");
+                    tracing::warn!(error, "still using the old certificates for names");
+                }
+            }
+        }
     }
 
     async fn follow_serving(&self, metrics: &Metrics) {

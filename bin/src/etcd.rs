@@ -12,6 +12,7 @@ use ::etcd::{Client, Config as ClientConfig, Endpoint, Tls};
 use anyhow::{Context, anyhow, bail};
 use api::state::allocation::Ports;
 use api::state::replica::{Continuation, Replica};
+use api::state::secrecy::Secrecy;
 use api::values::naming::Naming;
 use engine::Engine;
 
@@ -60,6 +61,14 @@ impl EtcdConfig {
     pub fn from_flags(flags: &EtcdFlags) -> anyhow::Result<Option<EtcdConfig>> {
         let urls: Vec<&str> =
             flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
+        let types = ["application/json", MEDIA_TYPE, "application/yaml"];
+        if !types.contains(&flags.storage_media_type.as_str()) {
+            bail!(
+                "--storage-media-type {:?} invalid, allowed values: {}",
+                flags.storage_media_type,
+                types.join(", ")
+            );
+        }
         check_overrides(&flags.etcd_servers_overrides, !urls.is_empty())?;
         if urls.is_empty() {
             return Ok(None);
@@ -116,6 +125,7 @@ impl EtcdConfig {
         data_dir: &Path,
         naming: &'static Naming,
         ports: &Ports,
+        secrecy: Option<Arc<Secrecy>>,
         open: impl Fn(&Path) -> anyhow::Result<Engine>,
     ) -> anyhow::Result<(Engine, Arc<Replica>)> {
         let config = ClientConfig {
@@ -126,7 +136,11 @@ impl EtcdConfig {
         let client = Client::new(config);
         let (dir, cluster_file) = (data_dir.join(COPY_DIR), data_dir.join(CLUSTER_FILE));
         let mut engine = open(&dir)?;
-        let mut replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
+        let new_replica = |engine: &Engine| {
+            let replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
+            replica.with_secrecy(secrecy.clone())
+        };
+        let mut replica = new_replica(&engine);
         let continuation = self.asked(|| replica.continuation()).await?;
         let cluster = format!("{:016x} {}\n", client.cluster(), self.prefix);
         let known = files::read_if_there(&cluster_file)?;
@@ -146,7 +160,7 @@ impl EtcdConfig {
             drop(engine);
             std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
             engine = open(&dir)?;
-            replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
+            replica = new_replica(&engine);
         }
         files::write_private(&cluster_file, cluster.as_bytes())?;
         if engine.revision() == engine::Revision::ZERO {

@@ -45,7 +45,7 @@ pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;
 pub use own_service::{NoReconciler, OwnServiceFlags};
 pub use secrecy::SecrecyFlags;
-pub use tls::TlsFlags;
+pub use tls::{NamedFiles, TlsFlags};
 
 use self::forms::{boolean, ip};
 use crate::cli::args::Command;
@@ -333,6 +333,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     if arguments.get(1).is_some_and(|first| first.to_string_lossy().starts_with('-')) {
         arguments = upstream::settle(arguments).map_err(Stop::Refuse)?;
     }
+    let arguments = without_empty_paths(arguments);
     let line = CommandLine::try_parse_from(&arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Print(error.to_string()),
         _ => Stop::Refuse(one_line(&error, &arguments)),
@@ -341,6 +342,28 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
         None => Invocation::Serve(Box::new(line.flags), shown(&arguments)),
         Some(command) => Invocation::Run(command),
     })
+}
+
+/// The arguments without flags that name the file "": that is what there is without them.
+fn without_empty_paths(arguments: Vec<OsString>) -> Vec<OsString> {
+    let command = CommandLine::command();
+    let is_path = |name: &str| {
+        let is_of = |argument: &&clap::Arg| {
+            argument.get_long() == Some(name)
+                || argument.get_all_aliases().is_some_and(|all| all.contains(&name))
+        };
+        let found = command.get_arguments().find(is_of);
+        found.is_some_and(|argument| {
+            argument.get_value_parser().type_id() == clap::builder::ValueParser::path_buf().type_id()
+        })
+    };
+    let mut names_follow = true;
+    let is_kept = |argument: &OsString| {
+        names_follow &= argument != "--";
+        let name = argument.to_str().and_then(|text| text.strip_prefix("--")?.strip_suffix('='));
+        !names_follow || !name.is_some_and(is_path)
+    };
+    arguments.into_iter().filter(is_kept).collect()
 }
 
 /// All flags with their values, for people who ask the server; by name.
@@ -451,7 +474,16 @@ fn first_line(text: &str) -> String {
 }
 
 fn networks(text: &str) -> Result<Networks, String> {
-    Ranges::parse_networks(text).map(Networks)
+    Ranges::parse_networks(text).map(Networks).map_err(|why| {
+        // What kube-apiserver says does not name the text.
+        match why.strip_prefix("invalid CIDR address: ") {
+            Some(wrong) if text.split(',').next() == Some(wrong) => {
+                "service-cluster-ip-range[0] is not a valid cidr".to_owned()
+            }
+            Some(_) => "service-cluster-ip-range[1] is not an ip net".to_owned(),
+            None => why,
+        }
+    })
 }
 
 fn profile(text: &str) -> Result<Profile, String> {
@@ -594,11 +626,8 @@ mod tests {
                 "--durability=maybe",
                 "invalid argument \"maybe\" for \"--durability\" flag: must be sync or relaxed",
             ),
-            ("--log-format=xml", "invalid argument \"xml\" for \"--log-format\" flag: must be text or json"),
-            (
-                "--service-cluster-ip-range=10.0.0.0",
-                "invalid argument \"10.0.0.0\" for \"--service-cluster-ip-range\" flag: invalid CIDR address: 10.0.0.0",
-            ),
+            ("--log-format=xml", "format: Invalid value: \"xml\": Unsupported log format"),
+            ("--service-cluster-ip-range=10.0.0.0", "service-cluster-ip-range[0] is not a valid cidr"),
             (
                 "--service-node-port-range=9-1",
                 "invalid argument \"9-1\" for \"--service-node-port-range\" flag: end port cannot be less than start port: 9-1",

@@ -31,6 +31,7 @@ use crate::log::{Keeper, Log};
 use crate::queue::{ApplyAnswer, CommitAnswer, Proposal, Queue};
 use crate::record::{EventKind, NewRecord};
 use crate::sabotage;
+use crate::seal;
 use crate::snapshot::{Entry, Root};
 use crate::status::StoreStatus;
 use crate::steps::{self, MaintenanceStep};
@@ -234,6 +235,13 @@ impl Sequencer {
             }
         };
         let revision = self.revision.next();
+        let state = match self.sealed(&key, state, revision) {
+            Ok(state) => state,
+            Err(error) => {
+                let outcome = Outcome::Error(CommitError::Damaged(error));
+                return self.pending.push(Pending::Commit { answer, outcome });
+            }
+        };
         if let Err(refusal) = self.make_room(state.record(&key, &draft, revision, false).record_len()) {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
@@ -276,6 +284,7 @@ impl Sequencer {
             let draft = decide::draft(change.clone(), current, Some(*created));
             let draft = draft.unwrap_or_else(|Conflict| unreachable!("the batch was checked for that"));
             let state = self.stored(key, &draft).map_err(ApplyError::Damaged)?;
+            let state = self.sealed(key, state, *revision).map_err(ApplyError::Damaged)?;
             len += state.record(key, &draft, *revision, false).record_len();
             drafts.push((draft, state));
         }
@@ -321,12 +330,28 @@ impl Sequencer {
         }
     }
 
+    /// A state in the form in which it is stored.
+    fn sealed(&self, key: &Bytes, state: Stored, revision: Revision) -> Result<Stored, ReadError> {
+        let Some(seal) = self.log.current().seal() else { return Ok(state) };
+        let sealed = seal::sealed(seal, key, &state.value, state.stamp.as_ref(), revision)
+            .map_err(|why| ReadError::Sealed { key: key.clone(), why })?;
+        Ok(match sealed {
+            Some(value) => Stored { value, stamp: None, ..state },
+            None => state,
+        })
+    }
+
     /// The state of `current`, which may be of the batch in the making.
     fn stored_state(&self, key: &Bytes, current: Version) -> Result<Stored, ReadError> {
         let root = self.hub.root();
         let (head, record) = if current.revision > root.revision {
             let (head, bytes) = self.records.record(current.offset(), current.len(), &self.log);
-            (head, head.record(Bytes::copy_from_slice(bytes)))
+            let record = head.record(Bytes::copy_from_slice(bytes));
+            match self.log.current().seal() {
+                None => (head, record),
+                Some(seal) => seal::opened(seal, head, record)
+                    .map_err(|why| ReadError::Sealed { key: key.clone(), why })?,
+            }
         } else {
             let damaged = || ReadError::Damaged { key: key.clone(), revision: current.revision };
             root.entry(key.clone(), current).ok_or_else(damaged)?.read_with_head()?

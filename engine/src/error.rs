@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use crate::io::is_disk_full;
+use crate::seal::SealError;
 use crate::snapshot::Entry;
 use crate::types::Revision;
 
@@ -263,6 +264,14 @@ pub enum ReadError {
         key: Bytes,
         /// The revision of the damaged state.
         revision: Revision,
+    },
+    /// The value cannot be sealed or opened.
+    #[error("stored state of {:?} cannot be transformed: {why}", String::from_utf8_lossy(key))]
+    Sealed {
+        /// The key.
+        key: Bytes,
+        /// Why.
+        why: SealError,
     },
 }
 

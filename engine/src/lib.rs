@@ -38,6 +38,7 @@ mod reclaim;
 mod record;
 mod recovery;
 mod sabotage;
+mod seal;
 mod segment;
 mod snapshot;
 mod stages;
@@ -76,6 +77,7 @@ use crate::log::{Keeper, Log, Numbers};
 use crate::maintenance::{Maintenance, Progress, Requests, Tools};
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
+pub use crate::seal::{Opened, Seal, SealError};
 pub use crate::snapshot::{Entry, Filtered, Scan, Snapshot};
 use crate::stages::Stages;
 use crate::status::StoreStatus;
@@ -159,6 +161,9 @@ impl Engine {
         let found = recovery::recover(&*storage, segment_bytes, options.bloom_scheme, numbering)?;
         // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
+        if let Some(seal) = &options.seal {
+            found.root.segments.all().iter().for_each(|segment| segment.seal_with(seal));
+        }
         let checkpointed = found.checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
         let stages = Stages::at_opening(&found.root, checkpointed, durability);
         let status = Arc::new(StoreStatus::new(stages, found.time_ms));

@@ -68,6 +68,8 @@ pub struct Record {
     pub attributes: Bytes,
     /// The value as it was written, with the revision stamped in.
     pub value: Bytes,
+    /// It would be sealed in another way if it were written now.
+    pub outdated: bool,
 }
 
 /// The fixed fields of a record, within their limits.
@@ -196,7 +198,7 @@ impl Head {
         let key = bytes.split_to(self.key_len);
         let attributes = bytes.split_to(self.attributes_len);
         bytes.truncate(self.value_len);
-        Record { key, attributes, value: bytes }
+        Record { key, attributes, value: bytes, outdated: false }
     }
 }
 
@@ -320,7 +322,7 @@ fn digits(n: u64) -> usize {
     n.checked_ilog10().unwrap_or(0) as usize + 1
 }
 
-fn decimal(mut n: u64, buffer: &mut [u8; STAMP_BYTES_MAX]) -> &[u8] {
+pub(crate) fn decimal(mut n: u64, buffer: &mut [u8; STAMP_BYTES_MAX]) -> &[u8] {
     let mut at = buffer.len();
     loop {
         at -= 1;

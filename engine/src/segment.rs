@@ -6,8 +6,8 @@
 //! any byte of a batch is written.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, MutexGuard};
@@ -16,6 +16,7 @@ use crate::header::{Header, HeaderError, Note, Numbering, RECORDS_START};
 use crate::history::{Place, Version};
 use crate::io::File;
 use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
+use crate::seal::Seal;
 use crate::types::Revision;
 
 /// Zeros written at a time. The next commit syncs them with its own bytes, and waits for them if it comes while they are
@@ -40,6 +41,8 @@ pub(crate) struct Segment {
     live: AtomicU64,
     /// What was noted last. Held while a note is written.
     note: Mutex<Note>,
+    /// How values in it are opened; the segments of a store have the same.
+    seal: OnceLock<Arc<dyn Seal>>,
 }
 
 /// Where a record is.
@@ -115,7 +118,26 @@ impl Segment {
             filling: Mutex::new(()),
             live: AtomicU64::new(0),
             note: Mutex::new(note),
+            seal: OnceLock::new(),
         }
+    }
+
+    /// Values in it are opened so from now on.
+    pub fn seal_with(&self, seal: &Arc<dyn Seal>) {
+        // The first one stays.
+        let _ = self.seal.set(seal.clone());
+    }
+
+    /// Values in it are opened as those of `other`.
+    pub fn seal_as(&self, other: &Segment) {
+        if let Some(seal) = other.seal() {
+            self.seal_with(seal);
+        }
+    }
+
+    /// How values in it are opened, if they may be sealed.
+    pub fn seal(&self) -> Option<&Arc<dyn Seal>> {
+        self.seal.get()
     }
 
     /// What was noted last.

@@ -14,6 +14,7 @@ use crate::history::Version;
 use crate::index::{self, Cursor, Tree};
 use crate::log::Segments;
 use crate::record::{Head, Record};
+use crate::seal;
 use crate::segment::Segment;
 use crate::types::{KeyRange, Revision};
 
@@ -196,7 +197,8 @@ impl Entry {
         self.version.len()
     }
 
-    /// The state itself, checked against its checksum. Copies nothing; may wait for the disk.
+    /// The state itself, checked against its checksum. Copies nothing, except where the value was sealed; may wait for
+    /// the disk.
     pub fn read(&self) -> Result<Record, ReadError> {
         self.read_with_head().map(|(_, record)| record)
     }
@@ -215,7 +217,12 @@ impl Entry {
         if !head.body_is_sound(&bytes) {
             return Err(self.damaged());
         }
-        Ok((head, head.record(bytes)))
+        let record = head.record(bytes);
+        match self.segment.seal() {
+            None => Ok((head, record)),
+            Some(seal) => seal::opened(seal, head, record)
+                .map_err(|why| ReadError::Sealed { key: self.key.clone(), why }),
+        }
     }
 
     /// The record's bytes with its head, which is sound and the right one; the rest is not checked yet.

@@ -6,11 +6,13 @@ use std::fmt;
 use std::num::ParseIntError;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::bloom::BloomScheme;
+use crate::seal::Seal;
 use crate::snapshot::Entry;
 
 /// Longest key, in bytes. A name of 253 bytes in a namespace of 63 under a group and resource of 253 each fits
@@ -61,6 +63,8 @@ pub struct Options {
     pub bloom_scheme: BloomScheme,
     /// Where revisions come from.
     pub role: Role,
+    /// How values are sealed and opened, if any are.
+    pub seal: Option<Arc<dyn Seal>>,
 }
 
 impl Options {
@@ -73,6 +77,7 @@ impl Options {
             history_retention: Duration::MAX,
             bloom_scheme: BloomScheme::default(),
             role: Role::Leader,
+            seal: None,
         }
     }
 }

@@ -17,6 +17,7 @@ mod delete_options;
 mod deletes;
 mod docs;
 mod encodings;
+mod encryption;
 mod etcd;
 mod evictions;
 mod extension_servers;

@@ -200,3 +200,55 @@ async fn families_have_the_kind_the_labels_and_the_bounds_that_dashboards_know()
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(compared >= 50, "{compared} families are compared");
 }
+
+/// Families whose series exist from their first number on: what makes them is tested where it happens.
+const WITH_FIRST_NUMBER: &[&str] = &[
+    "aggregator_unavailable_apiservice",
+    "apiserver_admission_webhook_",
+    "apiserver_audit_",
+    "apiserver_flowcontrol_",
+    "apiserver_impersonation_attempts_",
+    "apiserver_init_events_total",
+    "apiserver_request_terminations_total",
+    "apiserver_requested_deprecated_apis",
+    "apiserver_watch_list_duration_seconds",
+    "etcd_bookmark_total",
+    "etcd_request_errors_total",
+    "pod_security_",
+    "rest_client_request",
+];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let path = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(client.post(path, &json!({"metadata": {"name": "a"}})).await.status, 201);
+    assert_eq!(client.get(path).await.status, 200);
+    let mut watch = client.watch(&format!("{path}?watch=1")).await;
+    watch.expect().await;
+    let page = client.get("/metrics").await.text();
+    let shown = families(&page);
+    let docs = include_str!("../../docs/api/operations.md");
+    let table = docs.split("| missing families | what stands in |").nth(1).expect("there is a table");
+    let missing: Vec<&str> = table
+        .lines()
+        .skip(2)
+        .take_while(|line| line.starts_with('|'))
+        .filter_map(|line| line.split('|').nth(1))
+        .flat_map(|names| names.split('`').skip(1).step_by(2))
+        .collect();
+    let is_missing = |name: &str| {
+        missing
+            .iter()
+            .any(|known| known.strip_suffix('*').map_or(*known == name, |begin| name.starts_with(begin)))
+    };
+    let reference = include_str!("../fixtures/families.txt").lines().filter(|line| !line.starts_with('#'));
+    for name in reference.map(|line| line.split(' ').next().unwrap()) {
+        let comes_later = WITH_FIRST_NUMBER.iter().any(|begin| name.starts_with(begin));
+        assert!(
+            shown.contains_key(name) || comes_later || is_missing(name),
+            "{name} is neither shown nor said"
+        );
+    }
+}

@@ -260,3 +260,73 @@ async fn the_service_manager_hears_of_the_start_and_the_end() {
     assert_eq!(hear().await, "STOPPING=1\n");
     assert_eq!(child.wait().await.unwrap().code(), Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_logs_are_served_if_the_operator_wants_it() {
+    let server = Server::start(flags(&["--enable-logs-handler=true"])).await;
+    let client = server.client();
+    for (path, accept, want) in [
+        ("/logs/", "*/*", 200),
+        ("/logs/none-such", "*/*", 404),
+        ("/logs/../../../etc/passwd", "*/*", 404),
+        ("/logs/none-such", "application/json", 406),
+    ] {
+        let reply = client.send("GET", path, &[("accept", accept)], b"").await;
+        assert_eq!(reply.status, want, "{path} {accept}: {}", reply.text());
+    }
+    assert_eq!(client.anonymous().get("/logs/").await.status, 403);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_beta_version_is_another_name_of_the_stable_one() {
+    let beta = "/apis/networking.k8s.io/v1beta1/ipaddresses";
+    let usual = Server::start_upstream().await;
+    assert_eq!(usual.client().get(beta).await.status, 404, "off unless it is turned on");
+    let server = Server::start(Options {
+        flags: vec!["--runtime-config=networking.k8s.io/v1beta1=true".to_owned()],
+        ..Options::default()
+    })
+    .await;
+    let client = server.client();
+    let address = json!({"metadata": {"name": "10.1.2.3"},
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "a"}}});
+    let made = client.post(beta, &address).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let warning = made.header_all("warning").join("");
+    assert!(warning.contains("is deprecated in v1.34+, unavailable in v1.37+"), "{warning}");
+    assert_eq!(made.json()["apiVersion"], "networking.k8s.io/v1beta1");
+    let stable = client.get("/apis/networking.k8s.io/v1/ipaddresses/10.1.2.3").await.json();
+    assert_eq!((&stable["apiVersion"], &stable["spec"]), (&json!("networking.k8s.io/v1"), &address["spec"]));
+    let page = client.get("/metrics").await.text();
+    let series = "apiserver_requested_deprecated_apis{group=\"networking.k8s.io\",removed_release=\"1.37\",\
+                  resource=\"ipaddresses\",subresource=\"\",version=\"v1beta1\"} 1";
+    assert!(page.lines().any(|line| line == series), "{series}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_end_by_chance_after_an_answer_so_that_clients_find_other_servers() {
+    let server = Server::start(flags(&["--goaway-chance=0.02"])).await;
+    let client = server.client();
+    let mut ended = 0;
+    for _ in 0..20 {
+        let stream = client.connect_http2().await.unwrap();
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let (mut sender, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();
+        let connection = tokio::spawn(connection);
+        for _ in 0..200 {
+            let request = hyper::Request::get("https://server/livez").body(String::new()).unwrap();
+            match sender.send_request(request).await {
+                Ok(answer) => assert_eq!(answer.status(), 200),
+                Err(error) => {
+                    // The connection was given up between two requests; none that was taken fails.
+                    assert!(error.is_closed() || error.is_canceled(), "{error}");
+                    ended += 1;
+                    break;
+                }
+            }
+        }
+        connection.abort();
+    }
+    assert!(ended > 10, "of 20 connections with 200 requests each {ended} ended, and 98 % should");
+}

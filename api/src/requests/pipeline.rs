@@ -210,7 +210,7 @@ impl<'c> Exchange<'c> {
         self.is_anonymous = !matches!(authenticated, Ok(Authenticated::User(_)));
         match authenticated {
             Ok(Authenticated::User(user) | Authenticated::Anonymous(user)) => {
-                metrics.authentication.record("success", took);
+                metrics.authenticated("success", took);
                 metrics.users.count(&[shown_user(&user.name)]);
                 if let Some(left) = self.connection.time_left() {
                     metrics.client_certificates.record(&[], left.as_secs());
@@ -218,7 +218,7 @@ impl<'c> Exchange<'c> {
                 Ok(self.user.insert(user).clone())
             }
             Err(error) => {
-                metrics.authentication.record("error", took);
+                metrics.authenticated("error", took);
                 tracing::debug!(%error, "authentication failed");
                 let refusal = self.answer(&Status::unauthorized());
                 if let Some(trail) = self.info.as_ref().and_then(|info| self.trail_of(None, info)) {
@@ -234,7 +234,14 @@ impl<'c> Exchange<'c> {
         let wanted = impersonation::wanted(&self.head.headers).map_err(|status| self.answer(&status))?;
         let Some(wanted) = wanted else { return Ok(user) };
         let attributes = attributes_of(&user, info);
+        let began = Instant::now();
         let decided = self.context.authorizer().impersonate(&attributes, &wanted).await;
+        let (decision, mode) = match &decided {
+            Ok(acting) => ("allowed", acting.constraint.unwrap_or("legacy")),
+            Err(_) => ("denied", ""),
+        };
+        self.context.metrics().impersonations.count(&[decision, mode]);
+        self.context.metrics().impersonation_durations.time(&[decision, mode], began.elapsed());
         let acting = decided.map_err(|refused| {
             let subject = Subject { group: &refused.group, kind: &refused.resource, name: &refused.name };
             self.forbid(&Status::forbidden(subject, &refused.message))
@@ -352,7 +359,7 @@ impl<'c> Exchange<'c> {
             Err(denied) if denied.is_final => "denied",
             Err(_) => "no-opinion",
         };
-        metrics.authorization.record(result, took);
+        metrics.authorized(result, took);
         match &decided {
             Ok(proof) => self.annotate_decision("allow", proof.reason()),
             Err(denied) => self.annotate_decision("forbid", &denied.reason),

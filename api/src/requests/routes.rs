@@ -9,6 +9,7 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,6 +32,7 @@ use crate::state::backup;
 use crate::state::extension::{Extension, proxy};
 use crate::state::fairness;
 use crate::state::health;
+use crate::state::log_files;
 use crate::state::zpages;
 use crate::types::features::Feature;
 use crate::types::schema::registry::{Registry, Resource};
@@ -208,15 +210,23 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
         // Custom types do not say when they will be removed.
-        let removed = "";
+        let removed = resource.table.behavior.removed;
         let labels = [&*resource.group, removed, &resource.table.plural, &info.subresource, &info.version];
         context.metrics().deprecated.set(&labels, 1);
         if let Some(trail) = trail {
             trail.annotate(context.naming().own("deprecated"), true.to_string());
+            if !removed.is_empty() {
+                trail.annotate(context.naming().own("removed-release"), removed.to_owned());
+            }
         }
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
+    let began = Instant::now();
     let result = run(&mut call, &body).await;
+    if matches!(info.verb, Verb::Create | Verb::Update | Verb::Patch) {
+        let labels = [shown_validation(query.first("fieldValidation"))];
+        context.metrics().field_validations.time(&labels, began.elapsed());
+    }
     drop((inflight, charges, body));
     let warnings = std::mem::take(&mut call.warnings);
     let mut response = match result {
@@ -351,6 +361,11 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     }
     if let Some(response) = fairness::respond(context.fairness(), path) {
         return Ok(response);
+    }
+    if let Some(files) = context.log_files()
+        && let Some(answer) = log_files::respond_to(files, &head.method, path, &head.headers).await
+    {
+        return answer;
     }
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let pages = zpages::Sources {
@@ -510,12 +525,26 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     Ok(())
 }
 
+/// What becomes of unknown fields, as it is counted.
+fn shown_validation(asked: Option<&str>) -> &'static str {
+    match asked {
+        None | Some("") => "",
+        Some("Ignore") => "Ignore",
+        Some("Warn") => "Warn",
+        Some("Strict") => "Strict",
+        Some(_) => "invalid",
+    }
+}
+
 fn deprecation(resource: &Resource) -> String {
     let table = &resource.table;
     if table.message.custom {
         return table.deprecated.clone().into_owned();
     }
     let mut text = format!("{} {} is deprecated in v{}+", resource.api_version, table.kind, table.deprecated);
+    if !table.behavior.removed.is_empty() {
+        let _ = write!(text, ", unavailable in v{}+", table.behavior.removed);
+    }
     if !table.behavior.replacement.is_empty() {
         text.push_str("; use ");
         text.push_str(table.behavior.replacement);

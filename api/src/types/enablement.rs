@@ -1,4 +1,4 @@
-//! Which of the built-in types are served: all, but for those that `--runtime-config` turns off
+//! Which of the built-in types are served: those of stable versions, but for what `--runtime-config` turns on and off
 //! (docs/api/operations.md#runtime-config).
 //!
 //! What is turned off keeps its place in the store and in the server's own work; only requests do not find it.
@@ -57,7 +57,8 @@ impl Enablement {
         if !unknown.is_empty() {
             return Err(format!("unknown api groups {}", unknown.join(",")));
         }
-        let mut is_on: Vec<_> = registry.resources().map(|resource| (resource, true)).collect();
+        let mut is_on: Vec<_> =
+            registry.resources().map(|resource| (resource, stage(&resource.version) == Some(""))).collect();
         for (name, is_meant) in STAGES {
             let Some(value) = wishes.get(name) else { continue };
             let wanted = match *value {

@@ -27,6 +27,7 @@ use crate::state::edge;
 use crate::state::extension::{self, Extensions};
 use crate::state::fairness::{self, Fairness};
 use crate::state::health;
+use crate::state::log_files::LogFiles;
 use crate::state::policy::EnginePolicy;
 use crate::state::tokens::Tokens;
 use crate::types::enablement::Enablement;
@@ -38,6 +39,7 @@ use crate::values::naming::Naming;
 use crate::values::status::{Reason, Status, Subject};
 use crate::wire::metrics::Metrics;
 use crate::wire::negotiate::{Formats, Objects};
+use crate::wire::outgoing;
 use crate::wire::server::Lifecycle;
 use crate::wire::traces::Tracer;
 use crate::writes::admission::{self, namespace_lifecycle::Creations};
@@ -126,6 +128,7 @@ pub struct Context {
     extensions: Extensions,
     edge: edge::Settings,
     flags: Vec<(String, String)>,
+    log_files: Option<Arc<dyn LogFiles>>,
     tracer: Option<Tracer>,
     nodes: Nodes,
     started: Instant,
@@ -177,6 +180,8 @@ pub struct Parts {
     pub edge: edge::Settings,
     /// The flags of the process, for people who ask.
     pub flags: Vec<(String, String)>,
+    /// Files of logs that are served.
+    pub log_files: Option<Arc<dyn LogFiles>>,
     /// Which requests are traced, if any are.
     pub tracer: Option<Tracer>,
     /// How nodes, pods and services are reached.
@@ -189,6 +194,7 @@ impl Context {
     /// # Errors
     /// The engine was closed meanwhile.
     pub fn assemble(parts: Parts, modules: Vec<Module>) -> Result<Self, engine::TailError> {
+        outgoing::count_in(&parts.metrics);
         let Parts { naming, engine, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
         let event_ttl = Some(limits.event_ttl).filter(|ttl| !ttl.is_zero());
         let registry = Registry::with_event_ttl(naming, event_ttl);
@@ -241,6 +247,7 @@ impl Context {
             extensions: Extensions::new(parts.extensions),
             edge: parts.edge,
             flags: parts.flags,
+            log_files: parts.log_files,
             tracer: parts.tracer,
             nodes: parts.nodes,
             metrics: parts.metrics.clone(),
@@ -481,6 +488,11 @@ impl Context {
     /// Shows what extension servers serve in the discovery documents.
     pub fn show_foreign(&self) {
         self.types.show(self.extensions.foreign());
+    }
+
+    /// Files of logs that are served.
+    pub fn log_files(&self) -> Option<&Arc<dyn LogFiles>> {
+        self.log_files.as_ref()
     }
 
     /// The flags of the process, for people who ask.

@@ -50,7 +50,11 @@ impl AuditConfig {
         let Some(path) = given(&flags.audit_policy_file) else { return Ok(None) };
         let shown = path.display();
         let text = std::fs::read(&path).map_err(|error| {
-            anyhow!("loading audit policy file: failed to read file path {:?}: {error}", shown.to_string())
+            anyhow!(
+                "loading audit policy file: failed to read file path {:?}: {}",
+                shown.to_string(),
+                crate::issuers::opening(&path, &error)
+            )
         })?;
         let policy = Policy::parse(&text, naming)
             .map_err(|why| anyhow!("loading audit policy file: {why}: from file {shown}"))?;

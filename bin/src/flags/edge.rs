@@ -36,6 +36,11 @@ pub struct EdgeFlags {
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub shutdown_send_retry_after: bool,
+
+    /// Serve the files of /var/log below /logs, to who may see that path.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+    pub enable_logs_handler: bool,
 }
 
 impl EdgeFlags {
@@ -60,12 +65,11 @@ impl EdgeFlags {
 /// A pattern that is sure to match whole hosts.
 fn origin(text: &str) -> Result<Pattern, String> {
     let has = |marks: [&str; 2]| marks.iter().any(|mark| text.contains(mark));
-    let wrong = match regex::Regex::new(&translate(text)) {
-        Err(error) => Some(format!("error parsing regexp: {}", one_line(&error.to_string()))),
-        Ok(_) if !has(["^", "//"]) || !has(["$", ":"]) => {
-            Some("regular expression does not pin to start/end of host in the origin header".to_owned())
-        }
-        Ok(_) => None,
+    let wrong = if !has(["^", "//"]) || !has(["$", ":"]) {
+        Some("regular expression does not pin to start/end of host in the origin header".to_owned())
+    } else {
+        let compiled = regex::Regex::new(&translate(text));
+        compiled.err().map(|error| format!("error parsing regexp: {}", one_line(&error.to_string())))
     };
     match wrong {
         None => Ok(Pattern::new(text.to_owned())),
@@ -109,6 +113,7 @@ mod tests {
             strict_transport_security_directives: owned(directives),
             goaway_chance,
             shutdown_send_retry_after: false,
+            enable_logs_handler: false,
         }
         .settings()
     }

@@ -33,11 +33,9 @@ impl FairnessFlags {
         let writing = bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight)?;
         let is_shared = self.enable_priority_and_fairness;
         if is_shared && reading + writing == 0 {
-            return Err(
-                "--max-requests-inflight and --max-mutating-requests-inflight cannot both be 0 with \
-                 --enable-priority-and-fairness"
-                    .to_owned(),
-            );
+            return Err("invalid configuration: MaxRequestsInFlight=0 and MaxMutatingRequestsInFlight=0; they must add \
+                        up to something positive"
+                .to_owned());
         }
         Ok(Settings { is_shared, reading, writing })
     }
@@ -64,6 +62,6 @@ mod tests {
             settings(true, 0, -1).unwrap_err(),
             "--max-mutating-requests-inflight can not be negative value"
         );
-        assert!(settings(true, 0, 0).unwrap_err().contains("cannot both be 0"));
+        assert!(settings(true, 0, 0).unwrap_err().contains("must add up to something positive"));
     }
 }

@@ -41,8 +41,31 @@ pub fn boolean(text: &str) -> Result<bool, String> {
     }
 }
 
+/// What kube-apiserver says of values below zero, which have the form of the flag but are checked later.
+const NEGATIVE: &[(&str, &str)] = &[
+    ("--livez-grace-period", "--livez-grace-period can not be a negative value"),
+    ("--min-request-timeout", "--min-request-timeout can not be negative value"),
+    ("--request-timeout", "--request-timeout can not be negative value"),
+    ("--shutdown-delay-duration", "--shutdown-delay-duration can not be negative value"),
+    (
+        "--shutdown-watch-termination-grace-period",
+        "shutdown-watch-termination-grace-period, if provided, can not be a negative value",
+    ),
+];
+
 /// What is said of a value that does not have its form.
 pub fn invalid(flag: &str, value: &str, why: &str) -> String {
+    let is_negative = value.starts_with('-')
+        && (why.ends_with("must not be negative") || why.ends_with("value out of range"));
+    if is_negative && let Some((_, text)) = NEGATIVE.iter().find(|(name, _)| *name == flag) {
+        return (*text).to_owned();
+    }
+    if why.starts_with("service-cluster-ip-range[") {
+        return why.to_owned();
+    }
+    if flag == "--log-format" {
+        return format!("format: Invalid value: {}: Unsupported log format", quote(value));
+    }
     // The only flag here that has a short form.
     let shown = if flag == "--v" { "-v, --v" } else { flag };
     format!("invalid argument {} for {} flag: {why}", quote(value), quote(shown))
@@ -51,6 +74,38 @@ pub fn invalid(flag: &str, value: &str, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_below_zero_are_said_as_upstream_says_them() {
+        for (flag, value, why, want) in [
+            (
+                "--request-timeout",
+                "-1s",
+                "must not be negative",
+                "--request-timeout can not be negative value",
+            ),
+            (
+                "--min-request-timeout",
+                "-1",
+                "strconv.ParseInt: parsing \"-1\": value out of range",
+                "--min-request-timeout can not be negative value",
+            ),
+            (
+                "--request-timeout",
+                "x",
+                "time: invalid duration \"x\"",
+                "invalid argument \"x\" for \"--request-timeout\" flag: time: invalid duration \"x\"",
+            ),
+            (
+                "--log-format",
+                "xml",
+                "must be text or json",
+                "format: Invalid value: \"xml\": Unsupported log format",
+            ),
+        ] {
+            assert_eq!(invalid(flag, value, why), want);
+        }
+    }
 
     #[test]
     fn numbers_are_read_within_the_range_of_their_type() {

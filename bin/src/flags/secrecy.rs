@@ -2,51 +2,56 @@
 
 use std::path::PathBuf;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
+use api::values::naming::Naming;
 use clap::Args;
 
 use super::forms;
-use crate::issuers::opening;
+use crate::egress;
+use crate::encryption::EncryptionConfig;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct SecrecyFlags {
+    /// Through which proxies other servers are reached (EgressSelectorConfiguration); only direct connections are made.
+    #[arg(long, value_name = "FILE")]
+    pub egress_selector_config_file: Option<PathBuf>,
+
     /// Where traces of requests go, by the OpenTelemetry protocol over gRPC, and how many are traced (TracingConfiguration).
     #[arg(long, value_name = "FILE")]
     pub tracing_config_file: Option<PathBuf>,
 
-    /// Not supported: objects are not encrypted in the store. A file that is named ends the start.
+    /// Which values are encrypted where they are stored, and with which keys (EncryptionConfiguration).
     #[arg(long, value_name = "FILE")]
     pub encryption_provider_config: Option<PathBuf>,
 
-    /// Only together with --encryption-provider-config.
+    /// Read --encryption-provider-config again when it changes.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub encryption_provider_config_automatic_reload: bool,
 }
 
 impl SecrecyFlags {
-    /// Refuses what the server does not do, by name.
+    /// That connections to other servers are wanted as they are made: directly.
     ///
     /// # Errors
-    /// Encryption is asked for.
-    pub fn check(&self) -> anyhow::Result<()> {
-        let Some(path) = &self.encryption_provider_config else {
-            if self.encryption_provider_config_automatic_reload {
-                bail!(
-                    "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
-                );
-            }
-            return Ok(());
-        };
-        std::fs::read(path).map_err(|error| {
-            anyhow!(
-                "error while parsing file: error while loading file: error reading encryption provider configuration file \
-                 {}: {}",
-                auth::go::quote(&path.to_string_lossy()),
-                opening(path, &error)
-            )
-        })?;
-        bail!("--encryption-provider-config is not supported: objects are not encrypted in the store")
+    /// The file is missing or wrong, or wants proxies.
+    pub fn check_egress(&self, naming: &'static Naming) -> anyhow::Result<()> {
+        self.egress_selector_config_file.as_deref().map_or(Ok(()), |path| egress::check(path, naming))
+    }
+
+    /// How stored values are encrypted, if they are.
+    ///
+    /// # Errors
+    /// The file is missing or wrong.
+    pub fn encryption(&self, naming: &'static Naming) -> anyhow::Result<Option<EncryptionConfig>> {
+        let is_reloaded = self.encryption_provider_config_automatic_reload;
+        match &self.encryption_provider_config {
+            Some(path) => EncryptionConfig::read(path, is_reloaded, naming).map(Some),
+            None if is_reloaded => bail!(
+                "--encryption-provider-config-automatic-reload must be set with --encryption-provider-config"
+            ),
+            None => Ok(None),
+        }
     }
 }

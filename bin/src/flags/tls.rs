@@ -1,9 +1,12 @@
 //! Flags of TLS.
 
-use api::wire::server::TlsSettings;
+use std::path::{Path, PathBuf};
+
+use api::wire::server::{NamedCertificate, TlsSettings};
 use clap::Args;
 
 use super::forms;
+use crate::issuers::opening;
 
 /// Cipher suites that may be named: those of Go's library. Weak ones among them are never offered.
 const KNOWN_SUITES: &[&str] = &[
@@ -55,6 +58,51 @@ pub struct TlsFlags {
     /// Groups for the exchange of keys that are offered, as the numbers of IANA separated by commas.
     #[arg(long, value_name = "NUMBERS", value_delimiter = ',', value_parser = forms::integer::<u16>)]
     pub tls_curve_preferences: Vec<u16>,
+
+    /// A certificate and its key (PEM), CERT,KEY or CERT,KEY:NAMES, for clients that ask for one of these names or of those
+    /// in the certificate; *.example.com stands for any first label. Repeatable; the files are read again.
+    #[arg(long, value_name = "FILES", value_parser = named_files)]
+    pub tls_sni_cert_key: Vec<NamedFiles>,
+}
+
+/// The files of a certificate for some names.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct NamedFiles {
+    /// The chain.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The names; none: those in the certificate.
+    pub names: Vec<String>,
+}
+
+impl NamedFiles {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// They cannot be read, or do not fit each other.
+    pub fn read(&self) -> anyhow::Result<NamedCertificate> {
+        let open = |path: &Path| std::fs::read(path).map_err(|error| opening(path, &error));
+        let read = || -> anyhow::Result<NamedCertificate> {
+            let (chain, key) = (open(&self.certificate)?, open(&self.key)?);
+            Ok(NamedCertificate::from_pem(&chain, &key, self.names.clone())?)
+        };
+        read().map_err(|error| anyhow::anyhow!("failed to load SNI cert and key: {error:#}"))
+    }
+}
+
+fn named_files(text: &str) -> Result<NamedFiles, String> {
+    let (files, names) = text.split_once(':').unwrap_or((text, ""));
+    let (certificate, key) = match files.split(',').map(str::trim).collect::<Vec<_>>()[..] {
+        [certificate, key] if !certificate.is_empty() && !key.is_empty() => (certificate, key),
+        _ => return Err("expected comma separated certificate and key file paths".to_owned()),
+    };
+    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+    Ok(NamedFiles {
+        certificate: certificate.into(),
+        key: key.into(),
+        names: names.map(str::to_owned).collect(),
+    })
 }
 
 impl TlsFlags {
@@ -111,8 +159,27 @@ mod tests {
                 tls_cipher_suites: suites.iter().map(|name| (*name).to_owned()).collect(),
                 tls_min_version: version.to_owned(),
                 tls_curve_preferences: groups.to_vec(),
+                tls_sni_cert_key: Vec::new(),
             };
             assert_eq!(flags.settings().err().unwrap_or_default(), want, "{suites:?} {version} {groups:?}");
+        }
+    }
+
+    #[test]
+    fn certificates_for_names_are_two_files() {
+        let files = |names: &[&str]| NamedFiles {
+            certificate: "a.crt".into(),
+            key: "a.key".into(),
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        for (text, want) in [
+            ("a.crt,a.key", Some(files(&[]))),
+            ("a.crt, a.key:*.example.com,b", Some(files(&["*.example.com", "b"]))),
+            ("a.crt", None),
+            ("a.crt,", None),
+            ("a,b,c", None),
+        ] {
+            assert_eq!(named_files(text).ok(), want, "{text}");
         }
     }
 }

@@ -2,7 +2,8 @@
 //! line once their value has the right form, the others are refused with a reason (docs/flags.md).
 
 use std::ffi::OsString;
-use std::time::Duration;
+
+use auth::go::duration as go;
 
 use super::forms::{boolean, integer, invalid};
 use crate::duration;
@@ -17,6 +18,8 @@ enum Form {
     /// A duration that is not zero.
     Period,
     Text,
+    /// The name of a kind of store.
+    Backend,
     /// `resource#size`, separated by commas.
     CacheSizes,
 }
@@ -82,7 +85,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
             ("etcd-count-metric-poll-period", Form::Duration),
             ("etcd-db-metric-poll-interval", Form::Duration),
             ("lease-reuse-duration-seconds", Form::Integer),
-            ("storage-backend", Form::Text),
+            ("storage-backend", Form::Backend),
             ("storage-initialization-timeout", Form::Duration),
         ],
     },
@@ -111,15 +114,15 @@ const WITHOUT_EFFECT: &[Treatment] = &[
     },
 ];
 
+/// The one flag that is refused unless its value is what it is without it.
+const RATE: &str = "max-connection-bytes-per-sec";
+
 const REFUSED: &[Refusal] = &[
-    Refusal { why: "connections are not slowed down", flags: &["max-connection-bytes-per-sec"] },
-    Refusal { why: "connections are made directly", flags: &["egress-selector-config-file"] },
-    Refusal { why: "files of logs are not served", flags: &["enable-logs-handler"] },
+    Refusal { why: "connections are not slowed down", flags: &[RATE] },
     Refusal {
         why: "tokens are signed with --service-account-signing-key-file",
         flags: &["service-account-signing-endpoint"],
     },
-    Refusal { why: "the server has one certificate; see --tls-cert-file", flags: &["tls-sni-cert-key"] },
 ];
 
 impl Form {
@@ -128,13 +131,20 @@ impl Form {
             Form::Bool => boolean(value).map(drop),
             Form::Integer => integer::<i64>(value).map(drop),
             Form::Duration => duration::parse(value).map(drop),
-            Form::Period => match duration::parse(value)? {
-                Duration::ZERO => {
-                    Err("flushFrequency: Invalid value: \"0s\": Must be greater than zero".to_owned())
+            Form::Period => match go::parse(value).map_err(|error| error.to_string())? {
+                nanos if nanos > 0 => Ok(()),
+                nanos => {
+                    let shown = if nanos == 0 { "0s" } else { value };
+                    Err(format!("flushFrequency: Invalid value: {shown:?}: Must be greater than zero"))
                 }
-                _ => Ok(()),
             },
             Form::Text => Ok(()),
+            Form::Backend if matches!(value, "" | "etcd3") => Ok(()),
+            Form::Backend => {
+                Err("--storage-backend invalid, allowed values: etcd3. If not specified, it will default to \
+                                  'etcd3'"
+                    .to_owned())
+            }
             Form::CacheSizes => {
                 let sizes = value.split(',').filter(|size| !size.is_empty());
                 let wrong = sizes
@@ -181,6 +191,9 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             }
             continue;
         }
+        if name == RATE && value.is_some_and(|value| integer::<i64>(value) == Ok(0)) {
+            continue; // no limit, as without the flag
+        }
         if let Some(why) = refusal(name) {
             return Err(format!("--{name} is not supported: {why}"));
         }
@@ -198,7 +211,7 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
         };
         form.check(&value).map_err(|why| match form {
             // Upstream looks at these after the command line was read.
-            Form::CacheSizes => why,
+            Form::Backend | Form::CacheSizes => why,
             Form::Period if why.starts_with("flushFrequency") => why,
             _ => invalid(&format!("--{name}"), &value, &why),
         })?;
@@ -260,6 +273,12 @@ mod tests {
                 Err("flushFrequency: Invalid value: \"0s\": Must be greater than zero"),
             ),
             ("--storage-backend", Err("flag needs an argument: --storage-backend")),
+            (
+                "--storage-backend=etcd2",
+                Err(
+                    "--storage-backend invalid, allowed values: etcd3. If not specified, it will default to 'etcd3'",
+                ),
+            ),
             ("--version=false --v=1", Ok("--v=1")),
             ("--version=1", Ok("--version")),
             (
@@ -268,9 +287,14 @@ mod tests {
                     "invalid argument \"x\" for \"--version\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
                 ),
             ),
+            ("--max-connection-bytes-per-sec=0", Ok("")),
             (
-                "--egress-selector-config-file=x",
-                Err("--egress-selector-config-file is not supported: connections are made directly"),
+                "--max-connection-bytes-per-sec=5",
+                Err("--max-connection-bytes-per-sec is not supported: connections are not slowed down"),
+            ),
+            (
+                "--log-flush-frequency=-1s",
+                Err("flushFrequency: Invalid value: \"-1s\": Must be greater than zero"),
             ),
         ] {
             let want = want.map(str::to_owned).map_err(str::to_owned);
@@ -298,8 +322,6 @@ mod tests {
             };
             let name = name.trim_matches('`');
             let does = match (read.contains(name), without_effect(name), refusal(name)) {
-                // Read only to say more precisely what is wrong.
-                (true, None, None) if name.starts_with("encryption-provider-config") => "refused",
                 (true, None, None) => "supported",
                 (false, Some(_), None) => "no effect",
                 (false, None, Some(_)) => "refused",

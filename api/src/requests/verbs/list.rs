@@ -128,6 +128,8 @@ impl Page {
         if options.limit > 0 && !is_any {
             page.limit(options.limit, &prefix, &meta_version).await?;
         }
+        let labels = [&*call.resource.group, &*call.resource.table.plural];
+        call.api.metrics().lists.count(&labels);
         Ok(page)
     }
 

@@ -35,7 +35,7 @@ use crate::types::schema::registry::Resource;
 use crate::values::memory::Charge;
 use crate::values::status::{Reason, Status};
 use crate::wire::metrics::Metrics;
-use crate::wire::metrics::family::Histogram;
+use crate::wire::metrics::family::{Histogram, micros};
 use crate::wire::negotiate::Encoding;
 use crate::wire::response::Response;
 use crate::wire::server::websocket::{Form, Upgrade};
@@ -129,7 +129,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         }),
         retired: call.api.retired(call.resource).map(|retired| Box::pin(retired) as Ends),
         is_last: false,
-        counts: Counts::of(call.api.metrics(), call.resource, &call.info.version),
+        counts: Counts::of(call.api.metrics(), call.resource, &call.info.version, scope_of(call)),
         metrics: call.api.metrics().clone(),
         chunk_bytes: CHUNK_BYTES,
         buffer: Vec::new(),
@@ -201,22 +201,56 @@ async fn or_never(ends: Option<&mut Ends>) {
     }
 }
 
+/// How much of a type is watched, as it is counted.
+fn scope_of(call: &Call<'_>) -> &'static str {
+    match (call.info.name.is_empty(), call.info.namespace.is_empty()) {
+        (false, _) => "resource",
+        (true, false) => "namespace",
+        (true, true) => "cluster",
+    }
+}
+
 /// What is counted of the events of one watch.
 struct Counts {
     events: Option<Arc<AtomicU64>>,
     sizes: Option<Arc<Histogram>>,
+    initial: Option<Arc<AtomicU64>>,
+    changes: Option<Arc<AtomicU64>>,
+    bookmarks: Option<Arc<AtomicU64>>,
+    /// Until the list that the watch begins with is sent.
+    lists: Option<(Arc<Histogram>, Instant)>,
+}
+
+fn count(counter: Option<&Arc<AtomicU64>>) {
+    if let Some(counter) = counter {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 impl Counts {
-    fn of(metrics: &Metrics, resource: &Resource, version: &str) -> Counts {
-        let labels = [&*resource.group, &*resource.table.plural, version];
-        Counts { events: metrics.watch_events.of(&labels), sizes: metrics.watch_event_sizes.of(&labels) }
+    fn of(metrics: &Metrics, resource: &Resource, version: &str, scope: &str) -> Counts {
+        let (group, plural) = (&*resource.group, &*resource.table.plural);
+        let (labels, stored) = ([group, plural, version], [group, plural]);
+        let lists = metrics.watch_lists.of(&[group, plural, scope, version]);
+        Counts {
+            events: metrics.watch_events.of(&labels),
+            sizes: metrics.watch_event_sizes.of(&labels),
+            initial: metrics.initial_events.of(&stored),
+            changes: metrics.store_events.of(&stored),
+            bookmarks: metrics.bookmarks.of(&stored),
+            lists: lists.map(|lists| (lists, Instant::now())),
+        }
+    }
+
+    /// The list that the watch began with is sent.
+    fn listed(&mut self) {
+        if let Some((lists, began)) = self.lists.take() {
+            lists.record(micros(began.elapsed()));
+        }
     }
 
     fn event(&self, bytes: usize) {
-        if let Some(events) = &self.events {
-            events.fetch_add(1, Ordering::Relaxed);
-        }
+        count(self.events.as_ref());
         if let Some(sizes) = &self.sizes {
             sizes.record(bytes as u64);
         }
@@ -338,7 +372,9 @@ impl State {
         {
             let Some(found) = objects.next(Need::Objects(u64::MAX)).await? else {
                 self.initial_objects = None;
+                self.counts.listed();
                 if self.initial_marker {
+                    count(self.counts.bookmarks.as_ref());
                     self.renderer.bookmark(self.initial_revision, true, &mut self.buffer);
                 }
                 break;
@@ -360,6 +396,7 @@ impl State {
         let before = self.buffer.len();
         self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
         self.counts.event(self.buffer.len() - before);
+        count(self.counts.initial.as_ref());
         Ok(())
     }
 
@@ -436,6 +473,7 @@ impl State {
         if self.schedule.is_over(now) {
             self.ended = true;
         } else if self.schedule.take_bookmark(now) && progress > self.start_revision {
+            count(self.counts.bookmarks.as_ref());
             self.renderer.bookmark(progress, false, &mut self.buffer);
             self.sent_revision = self.sent_revision.max(progress);
         }
@@ -505,6 +543,7 @@ impl State {
 
     fn told(&mut self, event: &Event) {
         self.metrics.watch_events_sent.add(1);
+        count(self.counts.changes.as_ref());
         self.sent_revision = event.revision;
     }
 }

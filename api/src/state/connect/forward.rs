@@ -195,18 +195,42 @@ pub fn passed_on(opened: Opened, inflates: bool) -> Response {
     response
 }
 
-/// The text of compressed chunks, chunk by chunk.
+/// Compressed bytes that are inflated at a time: deflate makes at most 1032 bytes of one, so at most 64 KiB of these.
+const INFLATED_AT_ONCE_BYTES: usize = 64;
+
+/// Text that is collected before it is passed on.
+const INFLATED_BYTES: usize = 32 * 1024;
+
+/// The text of compressed chunks in pieces of at most [`INFLATED_BYTES`] and what one more step makes, however small the
+/// chunk was that they were compressed to: the next piece is made once the client has taken the last one.
 fn inflated(
     chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
 ) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
-    let decoder = GzDecoder::new(Vec::new());
-    chunks.scan(decoder, |decoder, chunk| {
-        let text = chunk.and_then(|chunk| {
-            decoder.write_all(&chunk).and_then(|()| decoder.flush()).map_err(|_| Aborted)?;
-            Ok(Bytes::from(std::mem::take(decoder.get_mut())))
-        });
-        std::future::ready(Some(text))
+    let state = (chunks.boxed(), GzDecoder::new(Vec::new()), Bytes::new());
+    futures_util::stream::try_unfold(state, |(mut chunks, mut decoder, mut rest)| async move {
+        loop {
+            if rest.is_empty() {
+                match chunks.next().await.transpose()? {
+                    Some(chunk) => rest = chunk,
+                    None => return Ok(None),
+                }
+            }
+            inflate(&mut decoder, &mut rest).map_err(|_| Aborted)?;
+            if !decoder.get_ref().is_empty() {
+                let text = Bytes::from(std::mem::take(decoder.get_mut()));
+                return Ok(Some((text, (chunks, decoder, rest))));
+            }
+        }
     })
+}
+
+/// Inflates the beginning of `rest` until there is a piece of text, or all of it.
+fn inflate(decoder: &mut GzDecoder<Vec<u8>>, rest: &mut Bytes) -> std::io::Result<()> {
+    while !rest.is_empty() && decoder.get_ref().len() < INFLATED_BYTES {
+        let step = rest.split_to(rest.len().min(INFLATED_AT_ONCE_BYTES));
+        decoder.write_all(&step)?;
+    }
+    if rest.is_empty() { decoder.flush() } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -215,6 +239,25 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
+
+    #[tokio::test]
+    async fn no_chunk_is_inflated_as_a_whole() {
+        const TEXT_BYTES: usize = 64 << 20;
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&vec![0; TEXT_BYTES]).unwrap();
+        let bomb = Bytes::from(encoder.finish().unwrap());
+        assert!(bomb.len() < TEXT_BYTES / 900, "{}", bomb.len());
+        let pieces = inflated(futures_util::stream::iter([Ok(bomb)]));
+        let (total, longest) = pieces
+            .fold((0, 0), |(total, longest): (usize, usize), piece| {
+                let len = piece.unwrap().len();
+                std::future::ready((total + len, longest.max(len)))
+            })
+            .await;
+        assert_eq!(total, TEXT_BYTES);
+        // A step may find the decoder's own buffer full.
+        assert!(longest <= INFLATED_BYTES + INFLATED_AT_ONCE_BYTES * 1032 + 32 * 1024, "{longest}");
+    }
 
     #[tokio::test]
     async fn compressed_answers_are_inflated_as_they_come() {

@@ -5,10 +5,13 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Fairness;
+use super::demand::Observed;
 use super::seats::Why;
-use crate::wire::metrics::buckets::SEATS_US;
+use crate::wire::metrics::buckets::{
+    DEMAND_MILLIS, ESTIMATES, FILLED_MILLIS, KINDS_MILLIS, QUEUES, SEATED_MILLIS, SEATS_US,
+};
 use crate::wire::metrics::family::{
-    Counters, Definition, Gauges, Histogram, Histograms, labels_text, micros,
+    Counters, Definition, Family, Gauges, Histogram, Histograms, labels_text, micros,
 };
 use crate::wire::metrics::page::{Kind, Page, Stability};
 
@@ -20,8 +23,15 @@ pub(super) struct Families {
     waiting: Gauges,
     executing: Gauges,
     seats: Gauges,
+    waiting_seats: Gauges,
     waits: Histograms,
     executions: Histograms,
+    estimates: Histograms,
+    lengths: Histograms,
+    demands: Histograms,
+    filled: Histograms,
+    seated: Histograms,
+    kinds: Histograms,
 }
 
 /// What is counted of one flow schema at its level.
@@ -32,6 +42,9 @@ pub(super) struct Meter {
     waiting: Option<Arc<AtomicI64>>,
     executing: Option<Arc<AtomicI64>>,
     seats: Option<Arc<AtomicI64>>,
+    waiting_seats: Option<Arc<AtomicI64>>,
+    estimates: Option<Arc<Histogram>>,
+    lengths: Option<Arc<Histogram>>,
     /// By whether the request ran.
     waits: [Option<Arc<Histogram>>; 2],
     executions: Option<Arc<Histogram>>,
@@ -50,8 +63,10 @@ const fn definition(
 
 impl Default for Families {
     fn default() -> Self {
-        use Stability::{Alpha, Beta};
+        use Stability::{Alpha, Beta, Own};
         const FLOW: &[&str] = &["flow_schema", "priority_level"];
+        const LEVEL: &[&str] = &["priority_level"];
+        const PHASE: &[&str] = &["phase", "priority_level"];
         let gauges = |name, help| Gauges::new(definition(name, Beta, FLOW, help));
         let (dispatched, rejected) = ("Requests that ran.", "Requests that were refused.");
         Families {
@@ -70,6 +85,66 @@ impl Default for Families {
             waiting: gauges("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait."),
             executing: gauges("apiserver_flowcontrol_current_executing_requests", "Requests that run."),
             seats: gauges("apiserver_flowcontrol_current_executing_seats", "Seats of the requests that run."),
+            waiting_seats: Gauges::new(definition(
+                "apiserver_flowcontrol_current_inqueue_seats",
+                Alpha,
+                FLOW,
+                "Seats that waiting requests are going to take.",
+            )),
+            estimates: Histograms::of_sizes(
+                definition(
+                    "apiserver_flowcontrol_work_estimated_seats",
+                    Alpha,
+                    FLOW,
+                    "Seats that requests take.",
+                ),
+                ESTIMATES,
+            ),
+            lengths: Histograms::of_sizes(
+                definition(
+                    "apiserver_flowcontrol_request_queue_length_after_enqueue",
+                    Alpha,
+                    FLOW,
+                    "Requests in the queue of one that waits, itself included.",
+                ),
+                QUEUES,
+            ),
+            demands: Histograms::of_shares(
+                definition(
+                    "apiserver_flowcontrol_demand_seats",
+                    Own,
+                    LEVEL,
+                    "Seats that a level wants as parts of its own, once in a period.",
+                ),
+                DEMAND_MILLIS,
+            ),
+            filled: Histograms::of_shares(
+                definition(
+                    "apiserver_flowcontrol_priority_level_request_utilization",
+                    Own,
+                    PHASE,
+                    "Requests of a level as parts of what it has room for, once in a period.",
+                ),
+                FILLED_MILLIS,
+            ),
+            seated: Histograms::of_shares(
+                definition(
+                    "apiserver_flowcontrol_priority_level_seat_utilization",
+                    Own,
+                    PHASE,
+                    "Seats in use as parts of those of a level, once in a period.",
+                ),
+                SEATED_MILLIS,
+            ),
+            kinds: Histograms::of_shares(
+                definition(
+                    "apiserver_flowcontrol_read_vs_write_current_requests",
+                    Own,
+                    &["phase", "request_kind"],
+                    "Requests that read and write as parts of how many may, once in a period.",
+                ),
+                KINDS_MILLIS,
+            ),
             waits: Histograms::of_durations(
                 definition(
                     "apiserver_flowcontrol_request_wait_duration_seconds",
@@ -92,7 +167,57 @@ impl Default for Families {
     }
 }
 
+/// What a level has to do at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    pub executing: u32,
+    pub waiting: u32,
+    pub in_use: u32,
+    pub limit: u32,
+    /// Requests that its queues have room for.
+    pub room: u64,
+}
+
+/// `part` of `whole`, in thousandths.
+fn millis(part: u64, whole: u64) -> u64 {
+    (part * 1_000).checked_div(whole).unwrap_or_default()
+}
+
 impl Families {
+    fn all(&self) -> [&dyn Family; 14] {
+        [
+            &self.dispatched,
+            &self.rejected,
+            &self.waiting,
+            &self.waiting_seats,
+            &self.executing,
+            &self.seats,
+            &self.waits,
+            &self.executions,
+            &self.estimates,
+            &self.lengths,
+            &self.demands,
+            &self.filled,
+            &self.seated,
+            &self.kinds,
+        ]
+    }
+
+    /// Counts what a level has to do, and the seats that it wanted on average, of so many of its own.
+    pub(super) fn sample(&self, level: &str, load: Load, wanted: f64, nominal: f64) {
+        let share = if nominal > 0.0 { wanted / nominal * 1e3 } else { 0.0 };
+        self.demands.record(&[level], share as u64);
+        let (limit, room) = (u64::from(load.limit), load.room);
+        self.filled.record(&["executing", level], millis(load.executing.into(), limit));
+        self.filled.record(&["waiting", level], millis(load.waiting.into(), room));
+        self.seated.record(&["executing", level], millis(load.in_use.into(), limit));
+    }
+
+    /// Counts how many requests of a kind wait, of so many that may run.
+    pub(super) fn sample_kind(&self, kind: &str, waiting: u64, bound: u64) {
+        self.kinds.record(&["waiting", kind], millis(waiting, bound));
+    }
+
     /// The meter of a flow schema at a level.
     pub(super) fn meter(&self, schema: &str, level: &str) -> Meter {
         let labels = [schema, level];
@@ -102,6 +227,9 @@ impl Families {
             waiting: self.waiting.of(&labels),
             executing: self.executing.of(&labels),
             seats: self.seats.of(&labels),
+            waiting_seats: self.waiting_seats.of(&labels),
+            estimates: self.estimates.of(&labels),
+            lengths: self.lengths.of(&labels),
             waits: ["false", "true"].map(|execute| self.waits.of(&[execute, schema, level])),
             executions: self.executions.of(&[schema, level, "regular"]),
         }
@@ -117,7 +245,10 @@ pub(super) struct Running {
 }
 
 /// A request that waits, as it is counted until this is dropped.
-pub(super) struct Waiting<'m>(&'m Meter);
+pub(super) struct Waiting<'m> {
+    meter: &'m Meter,
+    seats: u32,
+}
 
 fn add<T>(number: Option<&Arc<AtomicI64>>, more: T)
 where
@@ -129,10 +260,21 @@ where
 }
 
 impl Meter {
-    /// A request begins to wait.
-    pub(super) fn waits(&self) -> Waiting<'_> {
+    /// A request that is going to take so many seats begins to wait.
+    pub(super) fn waits(&self, seats: u32) -> Waiting<'_> {
+        if let Some(estimates) = &self.estimates {
+            estimates.record(seats.into());
+        }
         add(self.waiting.as_ref(), 1);
-        Waiting(self)
+        add(self.waiting_seats.as_ref(), seats);
+        Waiting { meter: self, seats }
+    }
+
+    /// It is in a queue that has so many requests.
+    pub(super) fn queued(&self, length: usize) {
+        if let Some(lengths) = &self.lengths {
+            lengths.record(length as u64);
+        }
     }
 
     /// A request that waited so long runs from now on.
@@ -164,7 +306,8 @@ impl Meter {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        add(self.0.waiting.as_ref(), -1);
+        add(self.meter.waiting.as_ref(), -1);
+        add(self.meter.waiting_seats.as_ref(), -i64::from(self.seats));
     }
 }
 
@@ -182,14 +325,7 @@ impl Drop for Running {
 impl Fairness {
     /// Writes the families of flow control.
     pub fn write(&self, page: &mut Page<'_>) {
-        let Families { dispatched, rejected, waiting, executing, seats, waits, executions } = &self.families;
-        dispatched.write(page);
-        rejected.write(page);
-        for gauges in [waiting, executing, seats] {
-            gauges.write(page);
-        }
-        waits.write(page);
-        executions.write(page);
+        self.families.all().into_iter().for_each(|family| family.write(page));
         let help = "Requests that wait, and that read or write.";
         let name = "apiserver_current_inqueue_requests";
         let mut inqueue = page.family(&definition(name, Stability::Alpha, &[], help), Kind::Gauge);
@@ -239,6 +375,35 @@ impl Fairness {
             Alpha,
             "Seats that a level wants, over many periods.",
             &|level, _| smoothed.get(level).copied().unwrap_or_default(),
+        );
+        let wanted = |level: &str| plan.levels.get(level).map(|planned| *planned.observed.lock());
+        for (name, help, value) in [
+            (
+                "apiserver_flowcontrol_demand_seats_average",
+                "Seats that a level wanted in the last period, on average.",
+                (|observed| observed.average) as fn(Observed) -> f64,
+            ),
+            (
+                "apiserver_flowcontrol_demand_seats_stdev",
+                "Standard deviation of the seats that a level wanted in the last period.",
+                |observed| observed.deviation,
+            ),
+            (
+                "apiserver_flowcontrol_demand_seats_high_watermark",
+                "Most seats that a level wanted at once in the last period.",
+                |observed| observed.highest,
+            ),
+        ] {
+            of_levels(name, Alpha, help, &|level, _| wanted(level).map(value).unwrap_or_default());
+        }
+        of_levels(
+            "apiserver_flowcontrol_target_seats",
+            Alpha,
+            "Seats that a level should have: what it wants, and no less than it keeps.",
+            &|level, planned| {
+                let smoothed = smoothed.get(level).copied().unwrap_or_default();
+                planned.entitled.least.max(smoothed)
+            },
         );
     }
 }

@@ -27,7 +27,7 @@ use auth::{Attributes, identity};
 use http::HeaderValue;
 use parking_lot::Mutex;
 
-use self::demand::Entitlement;
+use self::demand::{Entitlement, Observed};
 use self::matching::Schema;
 use self::meter::{Families, Meter, Running};
 use self::seats::{Entrant, Level, Manner, Queuing, Refused};
@@ -111,6 +111,8 @@ struct Planned {
     level: Arc<Level>,
     entitled: Entitlement,
     is_limited: bool,
+    /// What it wanted in the last period.
+    observed: Mutex<Observed>,
 }
 
 /// What became of a request that wanted to run.
@@ -216,9 +218,9 @@ impl Fairness {
         };
         let began = Instant::now();
         let entered = {
-            let _waiting = meter.waits();
+            let _waiting = meter.waits(seats);
             let _counted = Counted::in_(&self.waiting[usize::from(is_write(attributes))]);
-            level.enter(entrant).await
+            level.enter(entrant, |length| meter.queued(length)).await
         };
         let permit = match entered {
             Ok(seat) => {
@@ -269,7 +271,8 @@ impl Fairness {
             level.set_manner(spec.manner);
             uids.insert(&*spec.name, (&*spec.uid, spec.seats_max(entitled.nominal)));
             let is_limited = spec.manner != Manner::Exempt;
-            plan.levels.insert(spec.name.clone(), Planned { level, entitled, is_limited });
+            let observed = Mutex::default();
+            plan.levels.insert(spec.name.clone(), Planned { level, entitled, is_limited, observed });
         }
         for object in schemas {
             let schema = Schema::read(object);
@@ -301,6 +304,14 @@ impl Fairness {
             let before = smoothed.entry(name.clone()).or_default();
             *before = demand::smooth(*before, &observed);
             highest.insert(name.clone(), observed.highest);
+            *planned.observed.lock() = observed;
+            let load = planned.level.load();
+            self.families.sample(name, load, observed.average, planned.entitled.nominal);
+        }
+        let kinds = [("readOnly", self.settings.reading), ("mutating", self.settings.writing)];
+        for ((kind, bound), waiting) in kinds.into_iter().zip(&self.waiting) {
+            let waiting = u64::try_from(waiting.load(Ordering::Relaxed)).unwrap_or_default();
+            self.families.sample_kind(kind, waiting, bound.into());
         }
         let total = f64::from(self.settings.reading + self.settings.writing);
         divide(&plan, &smoothed, total, |name| highest.get(name).copied().unwrap_or_default());

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::demand::{Demand, Observed};
+use super::meter::Load;
 use super::retry_after::RetryAfter;
 
 /// What a request is assumed to take before it was seen.
@@ -228,13 +229,33 @@ impl Level {
         self.state.lock().demand.take(Instant::now())
     }
 
-    /// Waits for seats.
+    /// What it has to do now.
+    pub fn load(&self) -> Load {
+        let state = self.state.lock();
+        let room = match state.manner {
+            Manner::Queue(queuing) => (queuing.queues as u64).saturating_mul(queuing.length as u64),
+            Manner::Exempt | Manner::Reject => 0,
+        };
+        Load {
+            executing: state.executing,
+            waiting: u32::try_from(state.waiting).unwrap_or(u32::MAX),
+            in_use: state.in_use,
+            limit: state.limit,
+            room,
+        }
+    }
+
+    /// Waits for seats; `queued` is told the length of the queue in which it waits.
     ///
     /// # Errors
     /// There are none, now or in time.
-    pub async fn enter(self: &Arc<Level>, entrant: Entrant<'_>) -> Result<Seat, Refused> {
+    pub async fn enter(
+        self: &Arc<Level>,
+        entrant: Entrant<'_>,
+        queued: impl FnOnce(usize),
+    ) -> Result<Seat, Refused> {
         let arrived = Instant::now();
-        let (mut granted, mut queued) = {
+        let (mut granted, mut place) = {
             let mut state = self.state.lock();
             state.pass_time(arrived);
             let queuing = match state.manner {
@@ -256,6 +277,7 @@ impl Level {
             }
             let (grant, granted) = oneshot::channel();
             let id = state.enqueue(queue, &entrant, arrived, grant);
+            queued(state.queues[queue].waiting.len());
             // The queue may have been passed over while the first one had no room.
             self.serve(&mut state);
             (granted, Queued { level: self, queue, id, why: None })
@@ -266,8 +288,8 @@ impl Level {
             Ok(Err(_)) | Err(_) => match granted.try_recv() {
                 Ok(seat) => Ok(seat),
                 Err(_) => {
-                    queued.why = Some(Why::TimeOut);
-                    drop(queued);
+                    place.why = Some(Why::TimeOut);
+                    drop(place);
                     Err(self.state.lock().refused(Why::TimeOut, Instant::now()))
                 }
             },

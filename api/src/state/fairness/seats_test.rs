@@ -22,7 +22,7 @@ fn entrant(flow: &'static str, seats: u32) -> Entrant<'static> {
 /// A request that waits in a task of its own.
 fn wait(level: &Arc<Level>, entrant: Entrant<'static>) -> tokio::task::JoinHandle<Result<Seat, Refused>> {
     let level = level.clone();
-    tokio::spawn(async move { level.enter(entrant).await })
+    tokio::spawn(async move { level.enter(entrant, |_| ()).await })
 }
 
 /// Until this many wait.
@@ -35,19 +35,22 @@ async fn until_waiting(level: &Level, count: usize) {
 #[tokio::test]
 async fn a_level_without_queues_refuses_what_it_has_no_seat_for() {
     let level = level(Manner::Reject, 2);
-    let held = [level.enter(entrant("a", 1)).await.unwrap(), level.enter(entrant("a", 1)).await.unwrap()];
-    let refused = level.enter(entrant("a", 1)).await.unwrap_err();
+    let held = [
+        level.enter(entrant("a", 1), |_| ()).await.unwrap(),
+        level.enter(entrant("a", 1), |_| ()).await.unwrap(),
+    ];
+    let refused = level.enter(entrant("a", 1), |_| ()).await.unwrap_err();
     assert_eq!((refused.why, refused.retry_after_s), (Why::NoSeat, 1));
     drop(held);
-    level.enter(entrant("a", 1)).await.unwrap();
+    level.enter(entrant("a", 1), |_| ()).await.unwrap();
 }
 
 #[tokio::test]
 async fn an_idle_level_serves_one_however_few_seats_it_has() {
     for seats in [1, 7] {
         let level = level(queuing(1, 1, 1), 0);
-        let held = level.enter(entrant("a", seats)).await.unwrap();
-        assert!(level.enter(Entrant { patience: SHORT, ..entrant("a", 1) }).await.is_err());
+        let held = level.enter(entrant("a", seats), |_| ()).await.unwrap();
+        assert!(level.enter(Entrant { patience: SHORT, ..entrant("a", 1) }, |_| ()).await.is_err());
         drop(held);
     }
 }
@@ -57,7 +60,7 @@ async fn an_exempt_level_serves_everyone() {
     let level = level(Manner::Exempt, 0);
     let mut held = Vec::new();
     for _ in 0..100 {
-        held.push(level.enter(entrant("a", 1)).await.unwrap());
+        held.push(level.enter(entrant("a", 1), |_| ()).await.unwrap());
     }
     assert_eq!(level.report().executing, 100);
 }
@@ -65,10 +68,10 @@ async fn an_exempt_level_serves_everyone() {
 #[tokio::test]
 async fn a_full_queue_refuses_and_a_waiting_request_is_served_when_a_seat_is_free() {
     let level = level(queuing(1, 1, 1), 1);
-    let held = level.enter(entrant("a", 1)).await.unwrap();
+    let held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
     let waiting = wait(&level, entrant("a", 1));
     until_waiting(&level, 1).await;
-    assert_eq!(level.enter(entrant("a", 1)).await.unwrap_err().why, Why::QueueFull);
+    assert_eq!(level.enter(entrant("a", 1), |_| ()).await.unwrap_err().why, Why::QueueFull);
     drop(held);
     drop(waiting.await.unwrap().unwrap());
     let report = level.report();
@@ -79,8 +82,8 @@ async fn a_full_queue_refuses_and_a_waiting_request_is_served_when_a_seat_is_fre
 #[tokio::test]
 async fn a_request_waits_no_longer_than_its_patience() {
     let level = level(queuing(4, 2, 10), 1);
-    let held = level.enter(entrant("a", 1)).await.unwrap();
-    let refused = level.enter(Entrant { patience: SHORT, ..entrant("b", 1) }).await.unwrap_err();
+    let held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
+    let refused = level.enter(Entrant { patience: SHORT, ..entrant("b", 1) }, |_| ()).await.unwrap_err();
     assert_eq!(refused.why, Why::TimeOut);
     assert_eq!((level.report().waiting, level.report().counts.timed_out), (0, 1));
     drop(held);
@@ -89,7 +92,7 @@ async fn a_request_waits_no_longer_than_its_patience() {
 #[tokio::test]
 async fn a_client_that_goes_away_leaves_the_queue() {
     let level = level(queuing(1, 1, 10), 1);
-    let held = level.enter(entrant("a", 1)).await.unwrap();
+    let held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
     let gone = wait(&level, entrant("a", 1));
     until_waiting(&level, 1).await;
     let next = wait(&level, entrant("a", 1));
@@ -104,7 +107,7 @@ async fn a_client_that_goes_away_leaves_the_queue() {
 #[tokio::test]
 async fn a_wide_request_that_leaves_lets_those_behind_it_pass() {
     let level = level(queuing(1, 1, 10), 3);
-    let _held = level.enter(entrant("a", 1)).await.unwrap();
+    let _held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
     let wide = wait(&level, entrant("a", 3));
     until_waiting(&level, 1).await;
     let narrow = wait(&level, entrant("a", 1));
@@ -116,7 +119,7 @@ async fn a_wide_request_that_leaves_lets_those_behind_it_pass() {
 #[tokio::test]
 async fn flows_take_turns_however_many_requests_one_of_them_has() {
     let level = level(queuing(64, 1, 100), 1);
-    let held = level.enter(entrant("third", 1)).await.unwrap();
+    let held = level.enter(entrant("third", 1), |_| ()).await.unwrap();
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = Vec::new();
     for (count, flow) in [(20, "greedy"), (1, "modest")] {
@@ -126,7 +129,7 @@ async fn flows_take_turns_however_many_requests_one_of_them_has() {
             tasks.push(tokio::spawn({
                 let level = level.clone();
                 async move {
-                    let seat = level.enter(entrant(flow, 1)).await.unwrap();
+                    let seat = level.enter(entrant(flow, 1), |_| ()).await.unwrap();
                     order.lock().push(flow);
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     drop(seat);
@@ -146,12 +149,12 @@ async fn flows_take_turns_however_many_requests_one_of_them_has() {
 #[tokio::test]
 async fn fewer_queues_lose_nobody() {
     let level = level(queuing(64, 1, 100), 1);
-    let held = level.enter(entrant("a", 1)).await.unwrap();
+    let held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
     let mut waiting = Vec::new();
     for (count, flow) in ["b", "c", "d", "e", "f", "g"].into_iter().enumerate() {
         waiting.push(tokio::spawn({
             let level = level.clone();
-            async move { level.enter(entrant(flow, 1)).await.map(drop) }
+            async move { level.enter(entrant(flow, 1), |_| ()).await.map(drop) }
         }));
         until_waiting(&level, count + 1).await;
     }

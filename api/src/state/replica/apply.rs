@@ -131,12 +131,20 @@ pub(super) fn by_revision(events: &[Event]) -> BTreeMap<Revision, Vec<&Event>> {
 impl Replica {
     /// The engine's key and state of an object; `None` for what is none, or cannot be read.
     fn payload(&self, place: &Place, kv: &KeyValue) -> Option<(Bytes, Payload)> {
+        let opened = self.opened(&kv.key, &kv.value);
+        let value = match &opened {
+            Ok(value) => value,
+            Err(error) => {
+                self.hidden(kv, error);
+                return None;
+            }
+        };
         let (key, payload) = match place {
             Place::Other => return None,
-            Place::Builtin(resource, key) => (key, self.values.decode(resource, &kv.value)),
+            Place::Builtin(resource, key) => (key, self.values.decode(resource, value)),
             Place::Custom(key) => {
                 let served = self.types.get().map(|types| types.now());
-                (key, self.values.decode_custom(served.as_deref(), &kv.value))
+                (key, self.values.decode_custom(served.as_deref(), value))
             }
         };
         match payload {

@@ -52,6 +52,12 @@ impl Replica {
                     None => self.values.encode_custom(payload),
                 };
                 let value = value.map_err(|error: ValueError| Status::internal(error))?;
+                let value = match &self.secrecy {
+                    Some(secrecy) => {
+                        secrecy.seal_outside(&key, &etcd_key, value).map_err(Status::internal)?
+                    }
+                    None => value,
+                };
                 (Request::Put(PutRequest { key: etcd_key.clone(), value, lease: 0 }), payload.ttl)
             }
         };
@@ -108,7 +114,9 @@ impl Replica {
         // The newest one: if it is not the expected one, the transaction finds that out.
         let request = RangeRequest { key: etcd_key.clone(), ..RangeRequest::default() };
         let found = self.client.range(&request).await.map_err(|error| self.unanswered(&error))?;
-        Ok(found.kvs.into_iter().next().map(|kv| kv.value))
+        let found = found.kvs.into_iter().next();
+        let opened = found.map(|kv| self.opened(etcd_key, &kv.value)).transpose();
+        Ok(opened.map_err(Status::internal)?)
     }
 
     /// Sends a transaction, with a lease where the state has a time to live.

@@ -27,7 +27,8 @@ pub mod values;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use engine::{Engine, Revision};
+use bytes::Bytes;
+use engine::{Engine, Revision, SealError};
 use etcd::Client;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -37,6 +38,7 @@ use self::keys::Keys;
 use self::lease::Leases;
 use self::values::Values;
 use crate::state::allocation::Ports;
+use crate::state::secrecy::Secrecy;
 use crate::types::schema::registry::Registry;
 use crate::types::served::Types;
 use crate::values::naming::Naming;
@@ -56,6 +58,8 @@ pub struct Replica {
     keys: Keys,
     values: Values,
     naming: &'static Naming,
+    /// How values are encrypted, if any are.
+    secrecy: Option<Arc<Secrecy>>,
     /// The range of node ports, as it is written.
     ports: String,
     /// The types that are served, once they are.
@@ -92,6 +96,7 @@ impl Replica {
             keys: Keys::new(&registry, prefix),
             values: Values::new(registry, naming),
             naming,
+            secrecy: None,
             ports: ports.to_string(),
             types: OnceLock::new(),
             barrier: Barrier::default(),
@@ -101,6 +106,17 @@ impl Replica {
             trouble: Mutex::default(),
             health: Mutex::new(Ok(())),
         }
+    }
+
+    /// With values that are encrypted so.
+    pub fn with_secrecy(self, secrecy: Option<Arc<Secrecy>>) -> Replica {
+        Replica { secrecy, ..self }
+    }
+
+    /// A value of etcd as it was before it was encrypted.
+    fn opened(&self, etcd_key: &[u8], value: &Bytes) -> Result<Bytes, SealError> {
+        let Some(secrecy) = &self.secrecy else { return Ok(value.clone()) };
+        Ok(secrecy.opened(etcd_key, value)?.map_or_else(|| value.clone(), Bytes::from))
     }
 
     /// Tells which types are served: custom objects are taken over in their form from now on.

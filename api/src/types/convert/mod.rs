@@ -3,6 +3,7 @@
 //! ```text
 //! autoscaling/v1 HorizontalPodAutoscaler ──to_stored──► autoscaling/v2 HorizontalPodAutoscaler
 //! events v1 Event                        ◄─to_served──  core/v1 Event
+//! networking/v1beta1 IPAddress           ◄───same────►  networking/v1 IPAddress
 //! ```
 //!
 //! An object is stored in one version and served in each; values without a field in a version are kept in annotations,
@@ -39,6 +40,9 @@ const EVENT: Conversion = Conversion {
     to_served: |event, _| events::from_core(event),
     to_stored: |event, _| events::to_core(event),
 };
+
+/// Versions whose types have the same members.
+const SAME: Conversion = Conversion { to_served: |object, _| object, to_stored: |object, _| object };
 
 /// How a served version and the stored one differ.
 enum Step<'r> {

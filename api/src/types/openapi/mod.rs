@@ -394,7 +394,7 @@ fn empty(code: StatusCode) -> Response<Bytes> {
 }
 
 /// A moment as HTTP writes it: `Sat, 21 Nov 2026 04:16:37 GMT`.
-fn http_date(at: Timestamp) -> HeaderValue {
+pub fn http_date(at: Timestamp) -> HeaderValue {
     let text = at.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("Thu, 01 Jan 1970 00:00:00 GMT"))
 }

@@ -279,7 +279,7 @@ impl<'a> Maker<'_, 'a> {
             let id = format!("delete{version}Collection{scope}{kind}");
             let description = format!("delete collection of {kind}");
             let mut delete = self.operation("deletecollection", &self.gvk, id, description);
-            delete.parameters = cloned(&parameter::DELETE_COLLECTION);
+            delete.parameters = cloned(parameter::DELETE_COLLECTION);
             delete.body = Some(self.delete_options());
             let status = self.definitions.meta("Status");
             delete.responses.insert(0, (200, Content::Schema(status, Media::Object)));
@@ -299,7 +299,7 @@ impl<'a> Maker<'_, 'a> {
     fn list(&self, id: String, list: &str) -> Operation {
         let description = format!("list or watch objects of kind {}", self.resource.table.kind);
         let mut operation = self.operation("list", &self.gvk, id, description);
-        operation.parameters = cloned(&parameter::LIST);
+        operation.parameters = cloned(parameter::LIST);
         operation.responses.insert(0, (200, Content::Schema(list.to_owned(), Media::List)));
         operation
     }
@@ -312,7 +312,7 @@ impl<'a> Maker<'_, 'a> {
         if resource.can("delete") {
             let description = format!("delete {}", article(&kind));
             let mut delete = self.operation("delete", &gvk, format!("delete{suffix}"), description);
-            delete.parameters = cloned(&parameter::DELETE);
+            delete.parameters = cloned(parameter::DELETE);
             delete.body = Some(self.delete_options());
             let answer =
                 if resource.table.delete_returns_object { object } else { self.definitions.meta("Status") };
@@ -350,7 +350,7 @@ impl<'a> Maker<'_, 'a> {
                 (format!("patch{suffix}"), format!("change parts of the specified {what}"));
             let mut patch = self.operation("patch", gvk, id, description);
             self.write(&mut patch, schema, &[200, 201]);
-            patch.parameters = cloned(&parameter::PATCH);
+            patch.parameters = cloned(parameter::PATCH);
             let strategic = !self.resource.table.message.custom;
             let schema = self.definitions.patch();
             patch.body = Some(Body { schema, media: Media::Patch { strategic }, required: true });
@@ -361,7 +361,7 @@ impl<'a> Maker<'_, 'a> {
 
     /// Makes `operation` one that takes and answers `schema`.
     fn write(&self, operation: &mut Operation, schema: &str, codes: &[u16]) {
-        operation.parameters = cloned(&parameter::WRITE);
+        operation.parameters = cloned(parameter::WRITE);
         operation.body = Some(Body { schema: schema.to_owned(), media: Media::Object, required: true });
         let content = Content::Schema(schema.to_owned(), Media::Object);
         operation.responses.splice(0..0, codes.iter().map(|code| (*code, content.clone())));
@@ -493,7 +493,7 @@ impl<'a> Maker<'_, 'a> {
             } else if path.contains("{namespace}") {
                 parameters.extend(self.path_parameters(false));
             }
-            parameters.extend(cloned(&parameter::LIST));
+            parameters.extend(cloned(parameter::LIST));
             self.push(path, parameters, vec![(Method::Get, watch)]);
         }
     }

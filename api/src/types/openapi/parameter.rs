@@ -18,9 +18,17 @@ pub(super) struct Parameter {
     pub shared: bool,
 }
 
-const fn query(name: &'static str, kind: &'static str, description: &'static str) -> Parameter {
-    let (name, description) = (Cow::Borrowed(name), Cow::Borrowed(description));
-    Parameter { name, location: "query", kind, description, shared: true }
+/// Query parameters that v2 writes once: their type, their name and their description.
+macro_rules! queries {
+    ($($(#[$doc:meta])* $visibility:vis $name:ident: $kind:ident $text:literal = $description:literal;)*) => {
+        $($(#[$doc])* $visibility static $name: Parameter = Parameter {
+            name: Cow::Borrowed($text),
+            location: "query",
+            kind: stringify!($kind),
+            description: Cow::Borrowed($description),
+            shared: true,
+        };)*
+    };
 }
 
 /// The one parameter that clients look for: not shared.
@@ -41,87 +49,55 @@ pub(super) fn path(name: &'static str, description: impl Into<Text>) -> Paramete
     Parameter { name: name.into(), location: "path", kind: "string", description, shared: false }
 }
 
-/// On every path.
-pub(super) static PRETTY: Parameter =
-    query("pretty", "string", "`true` asks for indented output, whatever the client is.");
-
-static LABEL_SELECTOR: Parameter =
-    query("labelSelector", "string", "Only objects whose labels match this selector.");
-static FIELD_SELECTOR: Parameter =
-    query("fieldSelector", "string", "Only objects whose fields match this selector.");
-static WATCH: Parameter = query(
-    "watch",
-    "boolean",
-    "Answers with a stream of changes from `resourceVersion` on instead of a list.",
-);
-static BOOKMARKS: Parameter = query(
-    "allowWatchBookmarks",
-    "boolean",
-    "A watch may also send BOOKMARK events, which say up to which resourceVersion everything was seen.",
-);
-static INITIAL_EVENTS: Parameter = query(
-    "sendInitialEvents",
-    "boolean",
-    "A watch begins with an event for each object there is, then a bookmark that marks the end of them. Needs \
-     `resourceVersionMatch=NotOlderThan`.",
-);
-static RESOURCE_VERSION: Parameter = query(
-    "resourceVersion",
-    "string",
-    "Which state to answer from; `resourceVersionMatch` says how it is meant. Unset means the latest.",
-);
-static RESOURCE_VERSION_MATCH: Parameter = query(
-    "resourceVersionMatch",
-    "string",
-    "How `resourceVersion` is meant: `Exact`, or `NotOlderThan` for any state at least as new.",
-);
-static LIMIT: Parameter = query(
-    "limit",
-    "integer",
-    "Most objects to answer with at once. If there are more, the answer has a `continue` token for the next \
-     ones. All parts of a list show the same state.",
-);
-static CONTINUE: Parameter = query(
-    "continue",
-    "string",
-    "Token of the previous part of a list, sent with otherwise equal parameters. An expired one is answered \
-     410 with a token that goes on at the latest state.",
-);
-static TIMEOUT: Parameter =
-    query("timeoutSeconds", "integer", "Ends the list or watch after this many seconds, whatever happens.");
-static DRY_RUN: Parameter =
-    query("dryRun", "string", "`All` goes through every step of the request but stores nothing.");
-static FIELD_MANAGER: Parameter = query(
-    "fieldManager",
-    "string",
-    "Name under which this request owns the fields it sets: at most 128 printable characters. Apply needs it.",
-);
-static FORCE: Parameter =
-    query("force", "boolean", "An apply takes over fields that others own instead of reporting conflicts.");
-static GRACE_PERIOD: Parameter = query(
-    "gracePeriodSeconds",
-    "integer",
-    "Seconds before the object is gone; 0 removes it at once. Unset means the default of the type.",
-);
-static IGNORE_READ_ERROR: Parameter = query(
-    "ignoreStoreReadErrorWithClusterBreakingPotential",
-    "boolean",
-    "Deletes an object that cannot be read any more, without what normally precedes a deletion.",
-);
-static ORPHAN_DEPENDENTS: Parameter = query(
-    "orphanDependents",
-    "boolean",
-    "Deprecated in favour of `propagationPolicy`: whether dependents stay. Only one of the two may be set.",
-);
-static PROPAGATION: Parameter = query(
-    "propagationPolicy",
-    "string",
-    "What becomes of dependents: `Orphan` leaves them, `Background` deletes them afterwards, `Foreground` \
-     deletes them first.",
-);
+queries! {
+    /// On every path.
+    pub(super) PRETTY: string "pretty" =
+        "`true` asks for indented output, whatever the client is.";
+    LABEL_SELECTOR: string "labelSelector" =
+        "Only objects whose labels match this selector.";
+    FIELD_SELECTOR: string "fieldSelector" =
+        "Only objects whose fields match this selector.";
+    WATCH: boolean "watch" =
+        "Answers with a stream of changes from `resourceVersion` on instead of a list.";
+    BOOKMARKS: boolean "allowWatchBookmarks" =
+        "A watch may also send BOOKMARK events, which say up to which resourceVersion everything was \
+         seen.";
+    INITIAL_EVENTS: boolean "sendInitialEvents" =
+        "A watch begins with an event for each object there is, then a bookmark that marks the end of \
+         them. Needs `resourceVersionMatch=NotOlderThan`.";
+    RESOURCE_VERSION: string "resourceVersion" =
+        "Which state to answer from; `resourceVersionMatch` says how it is meant. Unset means the latest.";
+    RESOURCE_VERSION_MATCH: string "resourceVersionMatch" =
+        "How `resourceVersion` is meant: `Exact`, or `NotOlderThan` for any state at least as new.";
+    LIMIT: integer "limit" =
+        "Most objects to answer with at once. If there are more, the answer has a `continue` token for \
+         the next ones. All parts of a list show the same state.";
+    CONTINUE: string "continue" =
+        "Token of the previous part of a list, sent with otherwise equal parameters. An expired one is \
+         answered 410 with a token that goes on at the latest state.";
+    TIMEOUT: integer "timeoutSeconds" =
+        "Ends the list or watch after this many seconds, whatever happens.";
+    DRY_RUN: string "dryRun" =
+        "`All` goes through every step of the request but stores nothing.";
+    FIELD_MANAGER: string "fieldManager" =
+        "Name under which this request owns the fields it sets: at most 128 printable characters. Apply \
+         needs it.";
+    FORCE: boolean "force" =
+        "An apply takes over fields that others own instead of reporting conflicts.";
+    GRACE_PERIOD: integer "gracePeriodSeconds" =
+        "Seconds before the object is gone; 0 removes it at once. Unset means the default of the type.";
+    IGNORE_READ_ERROR: boolean "ignoreStoreReadErrorWithClusterBreakingPotential" =
+        "Deletes an object that cannot be read any more, without what normally precedes a deletion.";
+    ORPHAN_DEPENDENTS: boolean "orphanDependents" =
+        "Deprecated in favour of `propagationPolicy`: whether dependents stay. Only one of the two may be \
+         set.";
+    PROPAGATION: string "propagationPolicy" =
+        "What becomes of dependents: `Orphan` leaves them, `Background` deletes them afterwards, \
+         `Foreground` deletes them first.";
+}
 
 /// GET of a collection, and the watch paths.
-pub(super) static LIST: [&Parameter; 10] = [
+pub(super) static LIST: &[&Parameter] = &[
     &BOOKMARKS,
     &CONTINUE,
     &FIELD_SELECTOR,
@@ -134,14 +110,14 @@ pub(super) static LIST: [&Parameter; 10] = [
     &WATCH,
 ];
 /// POST and PUT.
-pub(super) static WRITE: [&Parameter; 3] = [&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION];
+pub(super) static WRITE: &[&Parameter] = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION];
 /// PATCH.
-pub(super) static PATCH: [&Parameter; 4] = [&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION, &FORCE];
+pub(super) static PATCH: &[&Parameter] = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION, &FORCE];
 /// DELETE of an object.
-pub(super) static DELETE: [&Parameter; 5] =
-    [&DRY_RUN, &GRACE_PERIOD, &IGNORE_READ_ERROR, &ORPHAN_DEPENDENTS, &PROPAGATION];
+pub(super) static DELETE: &[&Parameter] =
+    &[&DRY_RUN, &GRACE_PERIOD, &IGNORE_READ_ERROR, &ORPHAN_DEPENDENTS, &PROPAGATION];
 /// DELETE of a collection.
-pub(super) static DELETE_COLLECTION: [&Parameter; 13] = [
+pub(super) static DELETE_COLLECTION: &[&Parameter] = &[
     &CONTINUE,
     &DRY_RUN,
     &FIELD_SELECTOR,
@@ -159,7 +135,7 @@ pub(super) static DELETE_COLLECTION: [&Parameter; 13] = [
 
 /// Everything that v2 writes once, each name once.
 pub(super) fn shared() -> impl Iterator<Item = &'static Parameter> {
-    let all = [&LIST[..], &WRITE, &PATCH, &DELETE, &DELETE_COLLECTION, &[&PRETTY]].concat();
+    let all = [LIST, WRITE, PATCH, DELETE, DELETE_COLLECTION, &[&PRETTY]].concat();
     let mut shared: Vec<&Parameter> = all.into_iter().filter(|parameter| parameter.shared).collect();
     shared.sort_by(|a, b| a.name.cmp(&b.name));
     shared.dedup_by(|a, b| a.name == b.name);

@@ -42,6 +42,8 @@ pub struct Behavior {
     pub delete_warning: &'static str,
     /// What to use in place of a deprecated version; empty where nothing is said.
     pub replacement: &'static str,
+    /// Release that no longer has a deprecated version; empty where nothing is said.
+    pub removed: &'static str,
     /// The version that discovery's hash of the stored form names, where it is not the stored one; otherwise empty.
     pub hashed_version: &'static str,
 }
@@ -65,6 +67,7 @@ impl Behavior {
         metadata_again: false,
         delete_warning: "",
         replacement: "",
+        removed: "",
         hashed_version: "",
     };
 }

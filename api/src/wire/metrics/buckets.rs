@@ -1,198 +1,228 @@
 //! Bounds of histograms, as dashboards know them.
+//!
+//! Each bound is given once, as it is written; the number that values are compared with is worked out at compile time.
 
 use super::family::Bound;
 
+/// Histograms of durations count microseconds and are written in seconds.
+const MICROS: u64 = 1_000_000;
+/// Histograms of sizes and numbers are written as they count.
+const ONE: u64 = 1;
+/// Histograms of shares count thousandths.
+const MILLIS: u64 = 1_000;
+
+/// The bounds that are written so, in units of which `unit` are one of the metric's. What is smaller than a unit is 0.
+const fn bounds<const N: usize>(unit: u64, shown: [&'static str; N]) -> [Bound; N] {
+    let mut made = [(0, ""); N];
+    let mut index = 0;
+    while index < N {
+        made[index] = (scaled(shown[index], unit), shown[index]);
+        assert!(index == 0 || made[index - 1].0 <= made[index].0, "bounds ascend");
+        index += 1;
+    }
+    made
+}
+
+/// A decimal number with an optional exponent, `1.05e+06`, times `unit`, rounded down.
+const fn scaled(shown: &str, unit: u64) -> u64 {
+    let bytes = shown.as_bytes();
+    let (mut digits, mut exponent, mut index, mut is_fraction) = (0_u128, 0_i32, 0, false);
+    while index < bytes.len() && bytes[index] != b'e' {
+        match bytes[index] {
+            b'.' => is_fraction = true,
+            digit @ b'0'..=b'9' => {
+                digits = digits * 10 + (digit - b'0') as u128;
+                exponent -= is_fraction as i32;
+            }
+            _ => panic!("a bound has digits"),
+        }
+        index += 1;
+    }
+    if index < bytes.len() {
+        let is_negative = bytes[index + 1] == b'-';
+        let (mut power, mut at) = (0, index + 2);
+        while at < bytes.len() {
+            power = power * 10 + (bytes[at] - b'0') as i32;
+            at += 1;
+        }
+        exponent += if is_negative { -power } else { power };
+    }
+    let mut value = digits * unit as u128;
+    while exponent > 0 {
+        value *= 10;
+        exponent -= 1;
+    }
+    while exponent < 0 {
+        value /= 10;
+        exponent += 1;
+    }
+    assert!(value <= u64::MAX as u128, "a bound fits");
+    value as u64
+}
+
 /// Durations of requests and of accesses to the store, in microseconds.
-pub const REQUESTS_US: &[Bound] = &[
-    (5_000, "0.005"),
-    (25_000, "0.025"),
-    (50_000, "0.05"),
-    (100_000, "0.1"),
-    (200_000, "0.2"),
-    (400_000, "0.4"),
-    (600_000, "0.6"),
-    (800_000, "0.8"),
-    (1_000_000, "1"),
-    (1_250_000, "1.25"),
-    (1_500_000, "1.5"),
-    (2_000_000, "2"),
-    (3_000_000, "3"),
-    (4_000_000, "4"),
-    (5_000_000, "5"),
-    (6_000_000, "6"),
-    (8_000_000, "8"),
-    (10_000_000, "10"),
-    (15_000_000, "15"),
-    (20_000_000, "20"),
-    (30_000_000, "30"),
-    (45_000_000, "45"),
-    (60_000_000, "60"),
-];
+pub const REQUESTS_US: &[Bound] = &bounds(
+    MICROS,
+    [
+        "0.005", "0.025", "0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1", "1.25", "1.5", "2", "3", "4", "5",
+        "6", "8", "10", "15", "20", "30", "45", "60",
+    ],
+);
 
 /// Durations of requests as service level indicators count them: the same from 50 ms on.
 pub const INDICATORS_US: &[Bound] = REQUESTS_US.split_at(2).1;
 
 /// Sizes of answers, in bytes.
-pub const ANSWERS_BYTES: &[Bound] = &[
-    (1_000, "1000"),
-    (10_000, "10000"),
-    (100_000, "100000"),
-    (1_000_000, "1e+06"),
-    (10_000_000, "1e+07"),
-    (100_000_000, "1e+08"),
-    (1_000_000_000, "1e+09"),
-];
+pub const ANSWERS_BYTES: &[Bound] =
+    &bounds(ONE, ["1000", "10000", "100000", "1e+06", "1e+07", "1e+08", "1e+09"]);
 
 /// Sizes of watch events, in bytes.
-pub const EVENTS_BYTES: &[Bound] = &[
-    (1_024, "1024"),
-    (2_048, "2048"),
-    (4_096, "4096"),
-    (8_192, "8192"),
-    (16_384, "16384"),
-    (32_768, "32768"),
-    (65_536, "65536"),
-    (131_072, "131072"),
-];
+pub const EVENTS_BYTES: &[Bound] =
+    &bounds(ONE, ["1024", "2048", "4096", "8192", "16384", "32768", "65536", "131072"]);
 
 /// Sizes of request bodies, in bytes.
-pub const BODIES_BYTES: &[Bound] = &[
-    (50_000, "50000"),
-    (150_000, "150000"),
-    (250_000, "250000"),
-    (350_000, "350000"),
-    (450_000, "450000"),
-    (550_000, "550000"),
-    (650_000, "650000"),
-    (750_000, "750000"),
-    (850_000, "850000"),
-    (950_000, "950000"),
-    (1_050_000, "1.05e+06"),
-    (1_150_000, "1.15e+06"),
-    (1_250_000, "1.25e+06"),
-    (1_350_000, "1.35e+06"),
-    (1_450_000, "1.45e+06"),
-    (1_550_000, "1.55e+06"),
-    (1_650_000, "1.65e+06"),
-    (1_750_000, "1.75e+06"),
-    (1_850_000, "1.85e+06"),
-    (1_950_000, "1.95e+06"),
-    (2_050_000, "2.05e+06"),
-    (2_150_000, "2.15e+06"),
-    (2_250_000, "2.25e+06"),
-    (2_350_000, "2.35e+06"),
-    (2_450_000, "2.45e+06"),
-    (2_550_000, "2.55e+06"),
-    (2_650_000, "2.65e+06"),
-    (2_750_000, "2.75e+06"),
-    (2_850_000, "2.85e+06"),
-    (2_950_000, "2.95e+06"),
-    (3_050_000, "3.05e+06"),
-];
+pub const BODIES_BYTES: &[Bound] = &bounds(
+    ONE,
+    [
+        "50000", "150000", "250000", "350000", "450000", "550000", "650000", "750000", "850000", "950000",
+        "1.05e+06", "1.15e+06", "1.25e+06", "1.35e+06", "1.45e+06", "1.55e+06", "1.65e+06", "1.75e+06",
+        "1.85e+06", "1.95e+06", "2.05e+06", "2.15e+06", "2.25e+06", "2.35e+06", "2.45e+06", "2.55e+06",
+        "2.65e+06", "2.75e+06", "2.85e+06", "2.95e+06", "3.05e+06",
+    ],
+);
 
 /// Durations of authentication and authorization, in microseconds.
-pub const IDENTITY_US: &[Bound] = &[
-    (1_000, "0.001"),
-    (2_000, "0.002"),
-    (4_000, "0.004"),
-    (8_000, "0.008"),
-    (16_000, "0.016"),
-    (32_000, "0.032"),
-    (64_000, "0.064"),
-    (128_000, "0.128"),
-    (256_000, "0.256"),
-    (512_000, "0.512"),
-    (1_024_000, "1.024"),
-    (2_048_000, "2.048"),
-    (4_096_000, "4.096"),
-    (8_192_000, "8.192"),
-    (16_384_000, "16.384"),
-];
+pub const IDENTITY_US: &[Bound] = &bounds(
+    MICROS,
+    [
+        "0.001", "0.002", "0.004", "0.008", "0.016", "0.032", "0.064", "0.128", "0.256", "0.512", "1.024",
+        "2.048", "4.096", "8.192", "16.384",
+    ],
+);
 
 /// Durations of admission, in microseconds.
-pub const ADMISSION_US: &[Bound] = &[
-    (5_000, "0.005"),
-    (25_000, "0.025"),
-    (100_000, "0.1"),
-    (500_000, "0.5"),
-    (1_000_000, "1"),
-    (2_500_000, "2.5"),
-];
+pub const ADMISSION_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5"]);
 
 /// Durations of calls of admission webhooks, in microseconds.
-pub const WEBHOOKS_US: &[Bound] = &[
-    (5_000, "0.005"),
-    (25_000, "0.025"),
-    (100_000, "0.1"),
-    (500_000, "0.5"),
-    (1_000_000, "1"),
-    (2_500_000, "2.5"),
-    (10_000_000, "10"),
-    (25_000_000, "25"),
-];
+pub const WEBHOOKS_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5", "10", "25"]);
 
 /// Durations of the stages of a request, in microseconds.
-pub const STAGES_US: &[Bound] = &[
-    (100, "0.0001"),
-    (300, "0.0003"),
-    (1_000, "0.001"),
-    (3_000, "0.003"),
-    (10_000, "0.01"),
-    (30_000, "0.03"),
-    (100_000, "0.1"),
-    (300_000, "0.3"),
-    (1_000_000, "1"),
-    (5_000_000, "5"),
-    (10_000_000, "10"),
-    (15_000_000, "15"),
-    (30_000_000, "30"),
-];
+pub const STAGES_US: &[Bound] = &bounds(
+    MICROS,
+    ["0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "5", "10", "15", "30"],
+);
 
 /// How long requests wait for seats and hold them, in microseconds.
-pub const SEATS_US: &[Bound] = &[
-    (0, "0"),
-    (5_000, "0.005"),
-    (20_000, "0.02"),
-    (50_000, "0.05"),
-    (100_000, "0.1"),
-    (200_000, "0.2"),
-    (500_000, "0.5"),
-    (1_000_000, "1"),
-    (2_000_000, "2"),
-    (5_000_000, "5"),
-    (10_000_000, "10"),
-    (15_000_000, "15"),
-    (30_000_000, "30"),
-];
+pub const SEATS_US: &[Bound] =
+    &bounds(MICROS, ["0", "0.005", "0.02", "0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "15", "30"]);
 
 /// Times that are left to client certificates, in seconds.
-pub const LIFETIMES_S: &[Bound] = &[
-    (0, "0"),
-    (1_800, "1800"),
-    (3_600, "3600"),
-    (7_200, "7200"),
-    (21_600, "21600"),
-    (43_200, "43200"),
-    (86_400, "86400"),
-    (172_800, "172800"),
-    (345_600, "345600"),
-    (604_800, "604800"),
-    (2_592_000, "2.592e+06"),
-    (7_776_000, "7.776e+06"),
-    (15_552_000, "1.5552e+07"),
-    (31_104_000, "3.1104e+07"),
-];
+pub const LIFETIMES_S: &[Bound] = &bounds(
+    ONE,
+    [
+        "0",
+        "1800",
+        "3600",
+        "7200",
+        "21600",
+        "43200",
+        "86400",
+        "172800",
+        "345600",
+        "604800",
+        "2.592e+06",
+        "7.776e+06",
+        "1.5552e+07",
+        "3.1104e+07",
+    ],
+);
 
 /// Durations of comparisons, in microseconds.
-pub const COMPARISONS_US: &[Bound] = &[
-    (100, "0.0001"),
-    (300, "0.0003"),
-    (1_000, "0.001"),
-    (3_000, "0.003"),
-    (10_000, "0.01"),
-    (30_000, "0.03"),
-    (100_000, "0.1"),
-    (300_000, "0.3"),
-    (1_000_000, "1"),
-    (5_000_000, "5"),
-];
+pub const COMPARISONS_US: &[Bound] =
+    &bounds(MICROS, ["0.0001", "0.0003", "0.001", "0.003", "0.01", "0.03", "0.1", "0.3", "1", "5"]);
+
+/// Durations of writes by what becomes of unknown fields: those of requests from 50 ms on.
+pub const VALIDATIONS_US: &[Bound] = INDICATORS_US;
+
+/// Times until watches that begin with a list have sent it, in microseconds.
+pub const WATCH_LISTS_US: &[Bound] = &bounds(
+    MICROS,
+    ["0.05", "0.1", "0.2", "0.4", "0.6", "0.8", "1", "2", "4", "6", "8", "10", "15", "20", "30", "45", "60"],
+);
+
+/// Durations of calls of other servers, in microseconds.
+pub const CALLS_US: &[Bound] =
+    &bounds(MICROS, ["0.005", "0.025", "0.1", "0.25", "0.5", "1", "2", "4", "8", "15", "30", "60"]);
+
+/// Sizes of what other servers are sent and answer, in bytes.
+pub const MESSAGES_BYTES: &[Bound] = &bounds(
+    ONE,
+    [
+        "64",
+        "256",
+        "512",
+        "1024",
+        "4096",
+        "16384",
+        "65536",
+        "262144",
+        "1.048576e+06",
+        "4.194304e+06",
+        "1.6777216e+07",
+    ],
+);
+
+/// Seats that a level wants, in thousandths of its own.
+pub const DEMAND_MILLIS: &[Bound] =
+    &bounds(MILLIS, ["0.2", "0.4", "0.6", "0.8", "1", "1.2", "1.4", "1.7", "2", "2.8", "4", "6"]);
+
+/// Requests of a level, in thousandths of what it holds.
+pub const FILLED_MILLIS: &[Bound] =
+    &bounds(MILLIS, ["0", "0.001", "0.003", "0.01", "0.03", "0.1", "0.25", "0.5", "0.75", "1"]);
+
+/// Seats of a level in use, in thousandths of its own.
+pub const SEATED_MILLIS: &[Bound] = &bounds(
+    MILLIS,
+    ["0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "0.99", "1"],
+);
+
+/// Requests that read or write, in thousandths of how many may.
+pub const KINDS_MILLIS: &[Bound] = &bounds(
+    MILLIS,
+    [
+        "0", "0.001", "0.01", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "0.95", "0.99",
+        "1",
+    ],
+);
+
+/// Lengths of queues.
+pub const QUEUES: &[Bound] = &bounds(ONE, ["0", "10", "25", "50", "100", "250", "500", "1000"]);
+
+/// Watches that a write is sent to.
+pub const WATCHERS: &[Bound] = &bounds(ONE, ["0", "1", "10", "100", "1000", "10000"]);
+
+/// Seats of a request.
+pub const ESTIMATES: &[Bound] = &bounds(ONE, ["1", "2", "4", "8", "16", "32", "64", "100"]);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_what_they_are_written_as() {
+        for (shown, unit, value) in [
+            ("0.005", MICROS, 5_000),
+            ("1.25", MICROS, 1_250_000),
+            ("60", MICROS, 60_000_000),
+            ("1.05e+06", ONE, 1_050_000),
+            ("1e+09", ONE, 1_000_000_000),
+            ("1e-08", MICROS, 0),
+            ("9.999999999999999e-06", MICROS, 9),
+            ("0.2", MILLIS, 200),
+            ("0", MICROS, 0),
+        ] {
+            assert_eq!(scaled(shown, unit), value, "{shown}");
+        }
+        assert_eq!(INDICATORS_US.first(), Some(&(50_000, "0.05")));
+    }
+}

@@ -106,6 +106,15 @@ impl<T> Series<T> {
     }
 }
 
+/// What every family can do.
+pub trait Family: fmt::Debug + Sync {
+    /// Writes its head and its numbers.
+    fn write(&self, page: &mut Page<'_>);
+
+    /// Forgets what was counted. What is going on stays.
+    fn reset(&self);
+}
+
 /// Labels as they are written between braces.
 pub fn labels_text<'l>(labels: impl Iterator<Item = (&'l str, &'l str)>) -> String {
     let mut text = String::new();
@@ -133,6 +142,39 @@ impl Display for Escaped<'_> {
     }
 }
 
+/// One number that only grows, for who counts very often.
+#[derive(Debug)]
+pub struct Counter {
+    definition: Definition,
+    count: AtomicU64,
+}
+
+impl Counter {
+    /// Nothing so far.
+    pub fn new(definition: Definition) -> Counter {
+        Counter { definition, count: AtomicU64::new(0) }
+    }
+
+    /// Counts `more`.
+    pub fn add(&self, more: u64) {
+        self.count.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// How much was counted since the start of the process.
+    pub fn value(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+impl Family for Counter {
+    fn write(&self, page: &mut Page<'_>) {
+        page.family(&self.definition, Kind::Counter).number("", self.value());
+    }
+
+    /// Numbers of this server alone go on growing.
+    fn reset(&self) {}
+}
+
 /// Numbers that only grow.
 #[derive(Debug)]
 pub struct Counters(Series<AtomicU64>);
@@ -145,8 +187,13 @@ impl Counters {
 
     /// Counts one.
     pub fn count(&self, values: &[&str]) {
+        self.add(values, 1);
+    }
+
+    /// Counts `more`.
+    pub fn add(&self, values: &[&str], more: u64) {
         if let Some(series) = self.of(values) {
-            series.fetch_add(1, Ordering::Relaxed);
+            series.fetch_add(more, Ordering::Relaxed);
         }
     }
 
@@ -154,9 +201,10 @@ impl Counters {
     pub fn of(&self, values: &[&str]) -> Option<Arc<AtomicU64>> {
         self.0.of(values, AtomicU64::default)
     }
+}
 
-    /// Writes the family.
-    pub fn write(&self, page: &mut Page<'_>) {
+impl Family for Counters {
+    fn write(&self, page: &mut Page<'_>) {
         let definition = &self.0.definition;
         let mut head = page.family(definition, Kind::Counter);
         let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -166,7 +214,7 @@ impl Counters {
         }
     }
 
-    pub(super) fn reset(&self) {
+    fn reset(&self) {
         self.0.reset(|count| count.store(0, Ordering::Relaxed));
     }
 }
@@ -210,11 +258,21 @@ impl Gauges {
         }
     }
 
-    /// Writes the family.
-    pub fn write(&self, page: &mut Page<'_>) {
+    /// Adds to a number.
+    pub fn add(&self, values: &[&str], more: i64) {
+        if let Some(series) = self.of(values) {
+            series.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Family for Gauges {
+    fn write(&self, page: &mut Page<'_>) {
         let mut head = page.family(&self.0.definition, Kind::Gauge);
         self.0.each(|_| true, |labels, value| head.number(labels, value.load(Ordering::Relaxed)));
     }
+
+    fn reset(&self) {}
 }
 
 /// Histograms of one unit.
@@ -237,6 +295,11 @@ impl Histograms {
         Histograms { series: Series::new(definition), bounds, unit: 1.0 }
     }
 
+    /// Shares of a whole, counted in thousandths.
+    pub fn of_shares(definition: Definition, bounds: &'static [Bound]) -> Histograms {
+        Histograms { series: Series::new(definition), bounds, unit: 1e3 }
+    }
+
     /// Counts a value.
     pub fn record(&self, values: &[&str], value: u64) {
         if let Some(series) = self.of(values) {
@@ -253,9 +316,10 @@ impl Histograms {
     pub fn of(&self, values: &[&str]) -> Option<Arc<Histogram>> {
         self.series.of(values, || Histogram::new(self.bounds))
     }
+}
 
-    /// Writes the family.
-    pub fn write(&self, page: &mut Page<'_>) {
+impl Family for Histograms {
+    fn write(&self, page: &mut Page<'_>) {
         let definition = &self.series.definition;
         let mut head = page.family(definition, Kind::Histogram);
         let counts = |histogram: &Histogram| histogram.totals().last().is_some_and(|(_, total)| total != 0);
@@ -271,7 +335,7 @@ impl Histograms {
         }
     }
 
-    pub(super) fn reset(&self) {
+    fn reset(&self) {
         self.series.reset(|histogram| {
             histogram
                 .counts

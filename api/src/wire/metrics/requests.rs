@@ -18,7 +18,7 @@ use http::StatusCode;
 use parking_lot::{Mutex, RwLock};
 
 use super::buckets::{ANSWERS_BYTES, BODIES_BYTES, INDICATORS_US, REQUESTS_US};
-use super::family::{Definition, Histogram, Histograms, micros};
+use super::family::{Definition, Family, Histogram, Histograms, micros};
 use super::page::{Kind, Page, Stability};
 use crate::wire::server::body::Observer;
 

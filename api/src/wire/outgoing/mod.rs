@@ -18,7 +18,7 @@ mod proxy;
 mod redirect;
 
 use std::io::{self, Read};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use base64::Engine;
@@ -43,6 +43,7 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_rustls::TlsConnector;
 
+use crate::wire::metrics::Metrics;
 use crate::wire::traces;
 
 pub use answer::Review;
@@ -302,8 +303,28 @@ where
     request.headers_mut().entry(HOST).or_insert(authority);
     traces::propagate(request.headers_mut());
     request.headers_mut().extend(endpoint.identity.clone());
-    let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
+    let (method, began) = (request.method().clone(), std::time::Instant::now());
+    let answered = sender.send_request(request).await;
+    counted(endpoint, &method, answered.as_ref().ok().map(Response::status), began);
+    let response = answered.map_err(|error| Failure::exchange(&error))?;
     Ok(Opened { response, connection })
+}
+
+/// Where calls are counted, once it is known.
+static COUNTED: OnceLock<Arc<Metrics>> = OnceLock::new();
+
+/// Counts all calls of the process from now on. The first to ask gets them.
+pub fn count_in(metrics: &Arc<Metrics>) {
+    let _ = COUNTED.set(metrics.clone());
+}
+
+fn counted(endpoint: &Endpoint, method: &Method, code: Option<StatusCode>, began: std::time::Instant) {
+    let Some(metrics) = COUNTED.get() else { return };
+    let (host, port) = &endpoint.address;
+    let host = format!("{host}:{port}");
+    let code = code.map_or_else(|| "<error>".to_owned(), |code| code.as_u16().to_string());
+    metrics.outgoing.requests.count(&[&code, &host, method.as_str()]);
+    metrics.outgoing.durations.time(&[&host, method.as_str()], began.elapsed());
 }
 
 /// Gets the endpoint's URL with these headers, all of it within `timeout`; says what came, whatever its code.
@@ -436,8 +457,10 @@ async fn exchange(
         .body(Full::new(body))
         .map_err(|error| Failure::Other(error.to_string()))?;
     traces::propagate(request.headers_mut());
-    let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
-    read(response).await
+    let began = std::time::Instant::now();
+    let answered = sender.send_request(request).await;
+    counted(endpoint, method, answered.as_ref().ok().map(Response::status), began);
+    read(answered.map_err(|error| Failure::exchange(&error))?).await
 }
 
 /// A connection; its task ends with this, when the call is over or given up.

@@ -35,7 +35,7 @@ pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body, read_charg
 pub use connection::{Incoming, panic_response};
 pub use lifecycle::{InFlight, Lifecycle, Shutdown, Stage};
 pub use serve::{Drained, serve};
-pub use tls::{CertificateError, ServingCertificate, Tls, TlsSettings, server_config};
+pub use tls::{CertificateError, NamedCertificate, ServingCertificate, Tls, TlsSettings, server_config};
 
 /// A request as it comes off the connection; its body is read through [`read_body`].
 pub type Request = http::Request<Incoming>;

@@ -11,11 +11,12 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use rustls::client::danger::HandshakeSignatureValid;
+use rustls::client::verify_server_name;
 use rustls::crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
 use rustls::version::{TLS12, TLS13};
@@ -58,8 +59,42 @@ pub enum CertificateError {
     Mismatch(#[source] rustls::Error),
 }
 
-/// The certificate shown to clients; replacing it takes effect with the next handshake.
-pub struct ServingCertificate(ArcSwap<CertifiedKey>);
+/// The certificates shown to clients; replacing them takes effect with the next handshake.
+pub struct ServingCertificate {
+    usual: ArcSwap<CertifiedKey>,
+    /// For clients that ask for a name, in this order.
+    named: ArcSwap<Vec<NamedCertificate>>,
+}
+
+/// A certificate for clients that ask for one of its names.
+pub struct NamedCertificate {
+    /// `a.example.com`, or `*.example.com` for any first label; empty: the names in the certificate.
+    names: Vec<String>,
+    key: Arc<CertifiedKey>,
+}
+
+impl NamedCertificate {
+    /// From PEM text, for these names or else those in the certificate.
+    ///
+    /// # Errors
+    /// See [`CertificateError`].
+    pub fn from_pem(chain: &[u8], key: &[u8], names: Vec<String>) -> Result<Self, CertificateError> {
+        Ok(NamedCertificate { names, key: Arc::new(certified_key(chain, key)?) })
+    }
+
+    fn is_for(&self, name: &str) -> bool {
+        if !self.names.is_empty() {
+            let below = name.split_once('.').map(|(_, rest)| rest);
+            return self.names.iter().any(|known| match known.strip_prefix("*.") {
+                Some(rest) => below.is_some_and(|below| below.eq_ignore_ascii_case(rest)),
+                None => known.eq_ignore_ascii_case(name),
+            });
+        }
+        let parsed = self.key.end_entity_cert().ok().and_then(|cert| ParsedCertificate::try_from(cert).ok());
+        let asked = ServerName::try_from(name).ok();
+        parsed.zip(asked).is_some_and(|(cert, asked)| verify_server_name(&cert, &asked).is_ok())
+    }
+}
 
 impl ServingCertificate {
     /// From PEM text: the chain with the server's own certificate first, and its key.
@@ -67,7 +102,8 @@ impl ServingCertificate {
     /// # Errors
     /// See [`CertificateError`].
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
-        Ok(ServingCertificate(ArcSwap::from_pointee(certified_key(chain, key)?)))
+        let usual = ArcSwap::from_pointee(certified_key(chain, key)?);
+        Ok(ServingCertificate { usual, named: ArcSwap::default() })
     }
 
     /// Shows this one from now on.
@@ -75,8 +111,13 @@ impl ServingCertificate {
     /// # Errors
     /// See [`CertificateError`]; the old one stays.
     pub fn replace(&self, chain: &[u8], key: &[u8]) -> Result<(), CertificateError> {
-        self.0.store(Arc::new(certified_key(chain, key)?));
+        self.usual.store(Arc::new(certified_key(chain, key)?));
         Ok(())
+    }
+
+    /// Shows these to clients that ask for their names from now on, the first that fits.
+    pub fn replace_named(&self, named: Vec<NamedCertificate>) {
+        self.named.store(Arc::new(named));
     }
 }
 
@@ -98,8 +139,11 @@ impl fmt::Debug for ServingCertificate {
 }
 
 impl ResolvesServerCert for ServingCertificate {
-    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.load_full())
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let named = self.named.load();
+        let asked = hello.server_name().filter(|_| !named.is_empty());
+        let found = asked.and_then(|name| named.iter().find(|certificate| certificate.is_for(name)));
+        Some(found.map_or_else(|| self.usual.load_full(), |certificate| certificate.key.clone()))
     }
 }
 

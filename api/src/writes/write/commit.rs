@@ -73,11 +73,14 @@ pub(super) fn completes_deletion(resource: &Resource, new: &Object, old: &Object
         && !namespace_content
 }
 
-/// Whether the payload, stamped with the stored revision, is what is stored.
+/// Whether the payload, stamped with the stored revision, is what is stored, and encrypted as it would be now.
 pub(super) fn is_same(payload: &Payload, stored: &Record) -> bool {
     let value = &stored.value;
     let at = payload.stamp_at.unwrap_or(0) as usize;
     let digits = value.len().checked_sub(payload.value.len());
     let (Some(digits), Some(head)) = (digits, value.get(..at)) else { return false };
-    digits > 0 && head == &payload.value[..at] && value.get(at + digits..) == payload.value.get(at..)
+    digits > 0
+        && !stored.outdated
+        && head == &payload.value[..at]
+        && value.get(at + digits..) == payload.value.get(at..)
 }

@@ -85,6 +85,7 @@ impl Server {
             features: Features::default(),
             edge: Default::default(),
             flags: Vec::new(),
+            log_files: None,
             tracer: None,
             own_service: Default::default(),
             collects_garbage: true,

@@ -30,6 +30,7 @@ use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
+use crate::wire::metrics::Metrics;
 
 /// Workloads by group and plural, with the path of the template that their pods are made from.
 const WORKLOADS: &[(&str, &str, &[&str])] = &[
@@ -114,12 +115,15 @@ impl PodSecurity {
         let mut annotate = |name: &str, value: String| {
             review.annotations.push((level::label(naming, name), value));
         };
+        let counts = Counts::of(&self.lookup, record);
         if self.exempts_namespace(record.namespace) {
             annotate("exempt", "namespace".to_owned());
+            counts.exempted();
             return Ok(());
         }
         if self.config.exempt.users.contains(&record.user.name) {
             annotate("exempt", "user".to_owned());
+            counts.exempted();
             return Ok(());
         }
         let Some(of_namespace) = self.policies.get(&self.lookup, "", record.namespace)? else {
@@ -144,6 +148,7 @@ impl PodSecurity {
         }
         if self.exempts_class(pod.spec) {
             annotate("exempt", "runtimeClass".to_owned());
+            counts.exempted();
             return Ok(());
         }
         if !errors.is_empty() {
@@ -151,8 +156,11 @@ impl PodSecurity {
             let lines = if lines.len() == 1 { lines.join("") } else { format!("[{}]", lines.join(", ")) };
             annotate("error", format!("Failed to parse policy: {lines}"));
         }
-        let would = |level: level::LevelVersion| {
+        let would = |mode, level: level::LevelVersion| {
             let violations = evaluate(level, pod);
+            if level.level != Level::Privileged {
+                counts.evaluated(mode, level, violations.is_empty());
+            }
             (!violations.is_empty())
                 .then(|| format!("violate PodSecurity \"{level}\": {}", details(&violations)))
         };
@@ -160,18 +168,19 @@ impl PodSecurity {
         if enforces {
             annotate("enforce-policy", policy.enforce.to_string());
             let violations = evaluate(policy.enforce, pod);
+            counts.evaluated("enforce", policy.enforce, violations.is_empty());
             if !violations.is_empty() {
                 let why = format!("violates PodSecurity \"{}\": {}", policy.enforce, details(&violations));
                 refusal = Some(record.forbidden(&why));
             }
         }
-        if let Some(would) = would(policy.audit) {
+        if let Some(would) = would("audit", policy.audit) {
             annotate("audit-violations", format!("would {would}"));
         }
         if let Some(refusal) = refusal {
             return Err(refusal);
         }
-        if let Some(would) = would(policy.warn) {
+        if let Some(would) = would("warn", policy.warn) {
             review.warnings.push(format!("would {would}"));
         }
         Ok(())
@@ -204,6 +213,37 @@ impl Plugin for PodSecurity {
         } else {
             self.pods(record, review).into()
         }
+    }
+}
+
+/// Where the outcomes for one write are counted.
+struct Counts<'w> {
+    metrics: &'w Metrics,
+    operation: &'static str,
+    resource: &'static str,
+    subresource: &'w str,
+}
+
+impl<'w> Counts<'w> {
+    fn of(lookup: &'w Lookup, record: &'w Record<'_, &Object>) -> Counts<'w> {
+        Counts {
+            metrics: &lookup.metrics,
+            operation: if record.old.is_none() { "create" } else { "update" },
+            resource: if record.resource.is_of("", "pods") { "pod" } else { "controller" },
+            subresource: record.subresource,
+        }
+    }
+
+    fn exempted(&self) {
+        let labels = [self.operation, self.resource, self.subresource];
+        self.metrics.pod_security_exemptions.count(&labels);
+    }
+
+    fn evaluated(&self, mode: &str, level: level::LevelVersion, is_allowed: bool) {
+        let (decision, shown) = (if is_allowed { "allow" } else { "deny" }, level.to_string());
+        let (level, version) = shown.split_once(':').unwrap_or((&shown, "latest"));
+        let labels = [decision, mode, "", level, version, self.operation, self.resource, self.subresource];
+        self.metrics.pod_security.count(&labels);
     }
 }
 

@@ -1,0 +1,231 @@
+//! `/logs`: files of the machine's log directory, where the operator has them served
+//! (docs/api/operations.md#files-of-logs).
+//!
+//! The route takes no part in content negotiation: it is there for clients that take anything. Knows no file system: what
+//! is below the directory is said by [`LogFiles`], which is given cleaned relative paths only.
+
+use std::io::{ErrorKind, Read};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LAST_MODIFIED, LOCATION};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use jiff::Timestamp;
+
+use crate::types::openapi::http_date;
+use crate::values::status::Status;
+use crate::wire::response::{Response, respond, respond_text};
+use crate::wire::server::{Aborted, Body};
+
+/// The path of the directory.
+const PATH: &str = "/logs";
+
+/// Bytes of a file that are read at a time.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// Most names of a directory that are listed.
+const NAMES_MAX: usize = 10_000;
+
+/// Longest name of a file.
+const NAME_BYTES_MAX: usize = 255;
+
+/// What is at a path.
+pub enum Found {
+    /// Names, those of directories with a slash behind them.
+    Directory(Vec<String>),
+    /// A file, as it is at the moment.
+    File {
+        /// Bytes that it has.
+        len: u64,
+        /// When it was written last.
+        modified: SystemTime,
+        /// Its bytes.
+        content: Box<dyn Read + Send>,
+    },
+}
+
+/// The directory of logs.
+pub trait LogFiles: Send + Sync {
+    /// What is at a path below it; at most `names_max` names of a directory. May block.
+    ///
+    /// # Errors
+    /// There is nothing, or it cannot be read.
+    fn open(&self, path: &str, names_max: usize) -> std::io::Result<Found>;
+}
+
+/// Answers a path; `None` if it is not below the directory's.
+pub async fn respond_to(
+    files: &Arc<dyn LogFiles>,
+    method: &Method,
+    path: &str,
+    headers: &HeaderMap,
+) -> Option<Result<Response, Status>> {
+    let rest = path.strip_prefix(PATH)?;
+    if !rest.is_empty() && !rest.starts_with('/') {
+        return None;
+    }
+    Some(if method != Method::GET {
+        Err(Status::method_not_allowed())
+    } else if accepts_anything(headers) {
+        Ok(serve(files.clone(), path.to_owned(), rest).await)
+    } else {
+        Err(Status::no_such_representation(""))
+    })
+}
+
+fn accepts_anything(headers: &HeaderMap) -> bool {
+    let mut clauses = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).peekable();
+    clauses.peek().is_none()
+        || clauses
+            .flat_map(|value| value.split(','))
+            .any(|clause| clause.split(';').next().is_some_and(|kind| kind.trim() == "*/*"))
+}
+
+/// A path without empty parts and steps upwards; `None` if it leaves its directory.
+fn cleaned(path: &str) -> Option<String> {
+    let mut parts = Vec::new();
+    for part in path.split('/').filter(|part| !matches!(*part, "" | ".")) {
+        match part {
+            ".." => drop(parts.pop()?),
+            part if part.contains('\0') || part.len() > NAME_BYTES_MAX => return None,
+            part => parts.push(part),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+async fn serve(files: Arc<dyn LogFiles>, path: String, below: &str) -> Response {
+    let Some(relative) = cleaned(below) else { return not_found() };
+    let opened = tokio::task::spawn_blocking(move || files.open(&relative, NAMES_MAX)).await;
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(_) => return respond_text(StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error\n"),
+    };
+    match opened {
+        // Names of a directory are relative to it.
+        Ok(Found::Directory(_)) if !path.ends_with('/') => {
+            let mut response = respond_text(StatusCode::MOVED_PERMANENTLY, "");
+            let last = format!("{}/", path.rsplit('/').next().unwrap_or_default());
+            if let Ok(location) = HeaderValue::from_str(&last) {
+                response.headers_mut().insert(LOCATION, location);
+            }
+            response
+        }
+        Ok(Found::Directory(names)) => respond(StatusCode::OK, "text/html; charset=utf-8", listing(&names)),
+        Ok(Found::File { len, modified, content }) => file(len, modified, content),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            respond_text(StatusCode::FORBIDDEN, "403 Forbidden\n")
+        }
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => not_found(),
+        Err(_) => respond_text(StatusCode::INTERNAL_SERVER_ERROR, "500 Internal Server Error\n"),
+    }
+}
+
+fn not_found() -> Response {
+    respond_text(StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+fn listing(names: &[String]) -> String {
+    let mut text =
+        "<!doctype html>\n<meta name=\"viewport\" content=\"width=device-width\">\n<pre>\n".to_owned();
+    for name in names {
+        let link = percent_encoding::utf8_percent_encode(name, LINK);
+        text.push_str(&format!("<a href=\"{link}\">{}</a>\n", escaped(name)));
+    }
+    text.push_str("</pre>\n");
+    text
+}
+
+/// What stays as it is in a link.
+const LINK: &percent_encoding::AsciiSet =
+    &percent_encoding::NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+fn escaped(name: &str) -> String {
+    name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;")
+}
+
+/// The bytes that the file has now; what is appended meanwhile is not part of the answer.
+fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>) -> Response {
+    let chunks = futures_util::stream::try_unfold((content, len), |(mut content, rest)| async move {
+        if rest == 0 {
+            return Ok(None);
+        }
+        let read = tokio::task::spawn_blocking(move || {
+            let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(rest).unwrap_or(CHUNK_BYTES))];
+            let count = content.read(&mut chunk)?;
+            chunk.truncate(count);
+            std::io::Result::Ok((chunk, content))
+        });
+        match read.await {
+            // A file that became shorter: the announced length cannot be kept.
+            Ok(Ok((chunk, _))) if chunk.is_empty() => Err(Aborted),
+            Ok(Ok((chunk, content))) => {
+                let left = rest - chunk.len() as u64;
+                Ok(Some((Bytes::from(chunk), (content, left))))
+            }
+            Ok(Err(_)) | Err(_) => Err(Aborted),
+        }
+    });
+    let mut response = http::Response::new(if len == 0 { Body::empty() } else { Body::stream(chunks) });
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+    if let Ok(modified) = Timestamp::try_from(modified) {
+        headers.insert(LAST_MODIFIED, http_date(modified));
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Cursor;
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    struct Two;
+
+    impl LogFiles for Two {
+        fn open(&self, path: &str, _: usize) -> std::io::Result<Found> {
+            match path {
+                "" => Ok(Found::Directory(vec!["a&b.log".to_owned(), "sub/".to_owned()])),
+                "a&b.log" => Ok(Found::File {
+                    len: 3,
+                    modified: UNIX_EPOCH,
+                    content: Box::new(Cursor::new(b"onetwo".to_vec())),
+                }),
+                _ => Err(ErrorKind::NotFound.into()),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn files_are_served_to_clients_that_take_anything() {
+        let files: Arc<dyn LogFiles> = Arc::new(Two);
+        for (path, accept, want) in [
+            ("/logs/", "*/*", Some(200)),
+            ("/logs", "*/*", Some(301)),
+            ("/logs/a&b.log", "text/html, */*;q=0.8", Some(200)),
+            ("/logs/./sub/../a&b.log", "*/*", Some(200)),
+            ("/logs/../../etc/shadow", "*/*", Some(404)),
+            ("/logs/none", "*/*", Some(404)),
+            ("/logs/none", "application/json", Some(406)),
+            ("/logsx", "*/*", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            let answer = respond_to(&files, &Method::GET, path, &headers).await;
+            let code = answer.map(|answer| match answer {
+                Ok(response) => response.status().as_u16(),
+                Err(status) => status.code.as_u16(),
+            });
+            assert_eq!(code, want, "{path} {accept}");
+        }
+        let response = file(3, UNIX_EPOCH, Box::new(Cursor::new(b"onetwo".to_vec())));
+        assert_eq!(response.headers()[LAST_MODIFIED], "Thu, 01 Jan 1970 00:00:00 GMT");
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+        assert_eq!(body, "one");
+        assert!(listing(&["a&b.log".to_owned()]).contains("<a href=\"a%26b.log\">a&amp;b.log</a>\n"));
+    }
+}

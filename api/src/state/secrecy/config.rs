@@ -1,0 +1,278 @@
+//! The file of `--encryption-provider-config`: an `EncryptionConfiguration`, checked in the words of the reference server
+//! (docs/api/encryption.md#configuration).
+//!
+//! Secrets are never part of what is said of the file.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::provider::{Key, Method};
+use super::{Provider, Rule};
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::wire::codec::yaml;
+
+const KIND: &str = "EncryptionConfiguration";
+
+/// How a provider without keys, and one that is asked over a socket, are named.
+const IDENTITY: &str = "identity";
+const KMS: &str = "kms";
+
+/// Most rules, keys and names of a file: more is a mistake, and each is asked for each value.
+const RULES_MAX: usize = 1000;
+
+/// What is wrong with a file, on one line.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Wrong {
+    /// It is no configuration.
+    Form(String),
+    /// It cannot be put into force.
+    Content(String),
+}
+
+/// The rules of a file.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read(bytes: &[u8], naming: &Naming) -> Result<Vec<Rule>, Wrong> {
+    let document = yaml::parse(bytes).map_err(|error| Wrong::Form(error.to_string()))?.value;
+    let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
+    let group = naming.group("apiserver.config", true);
+    if kind != KIND || version != format!("{group}/v1") {
+        return Err(Wrong::Form(format!(
+            "no kind {} is registered for version {} in scheme {:?}",
+            auth::go::quote(kind),
+            auth::go::quote(version),
+            naming.own("apiserver/pkg/server/options/encryptionconfig/config.go:79"),
+        )));
+    }
+    let mut wrong = Vec::new();
+    let rules = list(&document, "resources");
+    if rules.is_empty() {
+        wrong.push("resources: Required value: at least one resources is required".to_owned());
+    }
+    if rules.len() > RULES_MAX {
+        let count = rules.len();
+        return Err(Wrong::Content(format!(
+            "resources: Too many: {count}: must have at most {RULES_MAX} items"
+        )));
+    }
+    let mark = mark(naming);
+    let rules = rules
+        .iter()
+        .enumerate()
+        .map(|(at, rule)| read_rule(&mark, &format!("resources[{at}]"), rule, &mut wrong));
+    let rules: Vec<Rule> = rules.collect();
+    match &wrong[..] {
+        [] => Ok(rules),
+        [one] => Err(Wrong::Content(one.clone())),
+        several => Err(Wrong::Content(format!("[{}]", several.join(", ")))),
+    }
+}
+
+/// What encrypted values begin with.
+pub fn mark(naming: &Naming) -> String {
+    let word = naming.own("").split('.').next().unwrap_or_default().to_owned();
+    format!("{word}:enc:")
+}
+
+fn list<'v>(value: &'v Value, member: &str) -> &'v [Value] {
+    value.get(member).and_then(Value::as_array).unwrap_or_default()
+}
+
+fn read_rule(mark: &str, path: &str, rule: &Value, wrong: &mut Vec<String>) -> Rule {
+    let resources: Vec<String> =
+        list(rule, "resources").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+    let at = format!("{path}.resources");
+    if resources.is_empty() {
+        wrong.push(format!("{at}: Required value: at least one {at} is required"));
+    }
+    check_overlap(&at, &resources, wrong);
+    for (index, name) in resources.iter().enumerate() {
+        if let Some(why) = wrong_name(name) {
+            wrong.push(format!("{at}[{index}]: Invalid value: {}: {why}", auth::go::quote(name)));
+        }
+    }
+    let providers = list(rule, "providers");
+    let at = format!("{path}.providers");
+    if providers.is_empty() {
+        wrong.push(format!("{at}: Required value: at least one {at} is required"));
+    }
+    let providers = providers.iter().enumerate();
+    let providers = providers
+        .filter_map(|(index, provider)| read_provider(mark, &format!("{at}[{index}]"), provider, wrong));
+    Rule { providers: providers.collect(), resources }
+}
+
+/// Resource and group of a name; the group of a name without a dot is the core group.
+fn parts(name: &str) -> (&str, &str) {
+    name.split_once('.').unwrap_or((name, ""))
+}
+
+/// Names of one rule that are covered by others of it.
+fn check_overlap(path: &str, resources: &[String], wrong: &mut Vec<String>) {
+    let pairs = || {
+        let all = resources.iter().map(|name| parts(name)).enumerate();
+        all.clone().flat_map(move |(i, one)| {
+            all.clone().filter(move |(j, _)| i != *j).map(move |(_, other)| (one, other))
+        })
+    };
+    let is_doubled = pairs().any(|(one, other)| one == other);
+    let is_masked = pairs().any(|(one, other)| {
+        one != other && (one == ("*", "*") || one.1 == other.1 && (one.0 == "*" || other.0 == "*"))
+    });
+    let shown: Vec<String> = resources.iter().map(|name| auth::go::quote(name).to_string()).collect();
+    let mut say = |why: &str| {
+        wrong.push(format!("{path}: Invalid value: [{}]: {why}", shown.join(",")));
+    };
+    if is_doubled {
+        say("the same resource cannot be specified multiple times");
+    }
+    if is_masked {
+        say(
+            "using overlapping resources such as 'secrets' and '*.' in the same resource list is not allowed as they will be \
+             masked",
+        );
+    }
+}
+
+/// Names of what is stored and has no resource.
+const WITHOUT_RESOURCE: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
+
+fn wrong_name(name: &str) -> Option<&'static str> {
+    let (resource, group) = parts(name);
+    Some(match group {
+        _ if name.bytes().any(|byte| byte.is_ascii_uppercase()) => {
+            "resource name should not contain capital letters"
+        }
+        _ if name == "*" => {
+            "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"
+        }
+        _ if WITHOUT_RESOURCE.contains(&name) => "resources which do not have REST API/s cannot be encrypted",
+        group if group.starts_with("events.") => {
+            "'*.events' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file"
+        }
+        "extensions" => "'extensions' group has been removed and cannot be used for encryption",
+        "*" if resource != "*" => "encrypting the same resource across groups is not supported",
+        _ => return None,
+    })
+}
+
+fn read_provider(mark: &str, path: &str, provider: &Value, wrong: &mut Vec<String>) -> Option<Provider> {
+    let none = Object::default();
+    let members = provider.as_object().unwrap_or(&none);
+    let names: Vec<&str> =
+        members.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name).collect();
+    let is_known = |name: &str| {
+        name == IDENTITY || name == KMS || Method::ALL.iter().any(|method| method.name() == name)
+    };
+    let known: Vec<&str> = names.into_iter().filter(|name| is_known(name)).collect();
+    let [name] = known[..] else {
+        wrong.push(format!(
+            "{path}: Invalid value: {}",
+            if known.is_empty() {
+                "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
+            } else {
+                "more than one provider specified in a single element, should split into different list elements"
+            }
+        ));
+        return None;
+    };
+    if name == IDENTITY {
+        return Some(Provider::Identity);
+    }
+    let Some(method) = Method::ALL.into_iter().find(|method| method.name() == name) else {
+        wrong.push(format!("{path}.{name}: Forbidden: keys are not asked for over a socket by this server"));
+        return None;
+    };
+    let path = format!("{path}.{name}.keys");
+    let keys = list(members.get(name).unwrap_or(&Value::Null), "keys");
+    if keys.is_empty() {
+        wrong.push(format!("{path}: Required value: at least one keys is required"));
+    }
+    let keys = keys.iter().enumerate();
+    let keys = keys.filter_map(|(at, key)| read_key(mark, method, &format!("{path}[{at}]"), key, wrong));
+    Some(Provider::Keys(keys.collect()))
+}
+
+fn read_key(mark: &str, method: Method, path: &str, key: &Value, wrong: &mut Vec<String>) -> Option<Key> {
+    let (name, secret) = (key.str_at(&["name"]), key.str_at(&["secret"]));
+    if name.is_empty() {
+        wrong.push(format!("{path}.name: Required value: name is a mandatory field for a key"));
+    }
+    if secret.is_empty() {
+        wrong.push(format!("{path}.secret: Required value: secret is a mandatory field for a key"));
+        return None;
+    }
+    let path = format!("{path}.secret: Invalid value: \"REDACTED\"");
+    let Ok(secret) = STANDARD.decode(secret) else {
+        wrong.push(format!("{path}: secrets must be base64 encoded"));
+        return None;
+    };
+    let made = Key::new(mark, method, name, &secret);
+    if made.is_none() {
+        let lengths: Vec<String> = method.key_bytes().iter().map(usize::to_string).collect();
+        wrong.push(format!(
+            "{path}: secret is not of the expected length, got {}, expected one of [{}]",
+            secret.len(),
+            lengths.join(" ")
+        ));
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::naming::KUBERNETES;
+
+    #[test]
+    fn the_file_is_checked() {
+        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:";
+        let key = "keys: [{name: a, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]";
+        let good = format!(
+            "{head} [{{resources: [secrets], providers: [{{aescbc: {{{key}}}}}, {{identity: {{}}}}]}}]"
+        );
+        assert_eq!(read(good.as_bytes(), &KUBERNETES).unwrap().len(), 1);
+        for (text, want) in [
+            (format!("{head} []"), "resources: Required value: at least one resources is required"),
+            (
+                format!("{head} [{{providers: [{{identity: {{}}}}]}}]"),
+                "resources[0].resources: Required value: at least one resources[0].resources is required",
+            ),
+            (
+                format!("{head} [{{resources: [a]}}]"),
+                "resources[0].providers: Required value: at least one resources[0].providers is required",
+            ),
+            (
+                format!("{head} [{{resources: [a], providers: [{{aesgcm: {{}}}}]}}]"),
+                "resources[0].providers[0].aesgcm.keys: Required value: at least one keys is required",
+            ),
+            (
+                format!("{head} [{{resources: [a], providers: [{{secretbox: {{{key}}}}}]}}]"),
+                "resources[0].providers[0].secretbox.keys[0].secret: Invalid value: \"REDACTED\": secret is not of the \
+                 expected length, got 16, expected one of [32]",
+            ),
+            (
+                format!("{head} [{{resources: [a], providers: [{{aescbc: {{keys: [{{secret: '*'}}]}}}}]}}]"),
+                "[resources[0].providers[0].aescbc.keys[0].name: Required value: name is a mandatory field for a key, \
+                 resources[0].providers[0].aescbc.keys[0].secret: Invalid value: \"REDACTED\": secrets must be base64 encoded]",
+            ),
+            (
+                format!("{head} [{{resources: [a], providers: [{{identity: {{}}, aesgcm: {{{key}}}}}]}}]"),
+                "resources[0].providers[0]: Invalid value: more than one provider specified in a single element, should \
+                 split into different list elements",
+            ),
+            (
+                format!("{head} [{{resources: ['*.', secrets], providers: [{{identity: {{}}}}]}}]"),
+                "resources[0].resources: Invalid value: [\"*.\",\"secrets\"]: using overlapping resources such as 'secrets' \
+                 and '*.' in the same resource list is not allowed as they will be masked",
+            ),
+        ] {
+            let wrong = read(text.as_bytes(), &KUBERNETES).unwrap_err();
+            assert_eq!(wrong, Wrong::Content(want.to_owned()), "{text}");
+        }
+        let other = b"apiVersion: v1\nkind: ConfigMap";
+        assert!(matches!(read(other, &KUBERNETES), Err(Wrong::Form(_))));
+    }
+}

@@ -1,0 +1,207 @@
+//! Values that are encrypted where they are stored: which, with what (docs/api/encryption.md).
+//!
+//! ```text
+//! write: key of the log ─► resource ─► first rule that names it ─► its first provider ─► sealed, or as it is
+//! read:  head of the value ─► the key that it names, of any rule ─► value
+//! ```
+//!
+//! A configuration is swapped as a whole. The same goes for the values of etcd, whose keys are those of kube-apiserver.
+//! Knows no files: bin reads them, and reads them again.
+
+pub mod config;
+mod provider;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use engine::{Opened, Seal, SealError};
+
+use self::provider::Key;
+use crate::types::schema::registry::Registry;
+use crate::values::naming::Naming;
+
+/// One entry of a configuration.
+#[derive(Debug)]
+pub struct Rule {
+    resources: Vec<String>,
+    providers: Vec<Provider>,
+}
+
+/// A way in which values are stored.
+#[derive(Debug)]
+enum Provider {
+    /// As they are.
+    Identity,
+    /// Encrypted: with the first of the keys, and read with any.
+    Keys(Vec<Key>),
+}
+
+/// The configuration in force.
+pub struct Secrecy {
+    rules: ArcSwap<Vec<Rule>>,
+    /// Full names of built-in groups, by the part of their keys.
+    groups: BTreeMap<String, String>,
+    mark: String,
+}
+
+impl fmt::Debug for Secrecy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Secrecy").field("rules", &self.rules.load().len()).finish_non_exhaustive()
+    }
+}
+
+impl Secrecy {
+    /// With these rules, for the built-in types of `registry` and those that are made.
+    pub fn new(rules: Vec<Rule>, registry: &Registry, naming: &Naming) -> Secrecy {
+        // Those that are kept as a type of another group are named by that.
+        let own = registry.resources().filter(|resource| resource.is_stored_form());
+        let groups = own.filter_map(|resource| {
+            let prefix = &resource.storage.as_ref()?.key_prefix;
+            let group = prefix.split('/').nth(1)?;
+            Some((group.to_owned(), resource.group.clone()))
+        });
+        Secrecy { rules: ArcSwap::from_pointee(rules), groups: groups.collect(), mark: config::mark(naming) }
+    }
+
+    /// Takes other rules from now on.
+    pub fn replace(&self, rules: Vec<Rule>) {
+        self.rules.store(Arc::new(rules));
+    }
+
+    /// Whether the values of a key of the log are written encrypted, by these rules.
+    fn writing<'r>(&self, rules: &'r [Rule], key: &[u8]) -> Option<&'r Key> {
+        let mut parts = std::str::from_utf8(key).ok()?.split('/').skip(1);
+        let (group, plural) = (parts.next()?, parts.next()?);
+        let group = self.groups.get(group).map_or(group, String::as_str);
+        // Events are kept in one place, whichever group they were written through.
+        let group = if plural == "events" { "" } else { group };
+        let rule = rules.iter().find(|rule| rule.resources.iter().any(|name| names(name, group, plural)))?;
+        match rule.providers.first()? {
+            Provider::Identity => None,
+            Provider::Keys(keys) => keys.first(),
+        }
+    }
+
+    /// What is stored outside, under a key of its own, in place of a value of a key of the log.
+    ///
+    /// # Errors
+    /// It cannot be encrypted.
+    pub fn seal_outside(&self, key: &[u8], place: &[u8], value: Bytes) -> Result<Bytes, SealError> {
+        let rules = self.rules.load();
+        match self.writing(&rules, key) {
+            Some(key) => key.seal(place, &value).map(Bytes::from),
+            None => Ok(value),
+        }
+    }
+
+    /// The value that is stored at a place; `None` where it is not encrypted.
+    ///
+    /// # Errors
+    /// No key that is configured opens it.
+    pub fn opened(&self, place: &[u8], stored: &[u8]) -> Result<Option<Vec<u8>>, SealError> {
+        if !stored.starts_with(self.mark.as_bytes()) {
+            return Ok(None);
+        }
+        let rules = self.rules.load();
+        let keys = rules.iter().flat_map(|rule| &rule.providers).flat_map(|provider| match provider {
+            Provider::Identity => &[][..],
+            Provider::Keys(keys) => keys,
+        });
+        let mut error = SealError("no matching prefix found".to_owned());
+        for key in keys.filter(|key| key.is_named_by(stored)) {
+            match key.open(place, stored) {
+                Ok(value) => return Ok(Some(value)),
+                Err(why) => error = why,
+            }
+        }
+        Err(error)
+    }
+}
+
+/// Whether a name of a rule is that of a resource: `secrets`, `deployments.apps`, `*.apps`, `*.` or `*.*`.
+fn names(name: &str, group: &str, plural: &str) -> bool {
+    match name.split_once('.') {
+        None => group.is_empty() && name == plural,
+        Some(("*", "*")) => true,
+        Some((one, of)) => of == group && (one == "*" || one == plural),
+    }
+}
+
+impl Seal for Secrecy {
+    fn seals(&self, key: &[u8]) -> bool {
+        self.writing(&self.rules.load(), key).is_some()
+    }
+
+    fn seal(&self, key: &[u8], value: &[u8]) -> Result<Vec<u8>, SealError> {
+        let rules = self.rules.load();
+        match self.writing(&rules, key) {
+            Some(with) => with.seal(key, value),
+            None => Err(SealError("the configuration changed meanwhile: try again".to_owned())),
+        }
+    }
+
+    fn open(&self, key: &[u8], stored: &[u8]) -> Result<Option<Opened>, SealError> {
+        let value = self.opened(key, stored)?;
+        let is_current =
+            || self.writing(&self.rules.load(), key).is_some_and(|with| with.is_named_by(stored));
+        Ok(value.map(|value| Opened { value, outdated: !is_current() }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::naming::KUBERNETES;
+
+    fn rules(text: &str) -> Vec<Rule> {
+        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: ";
+        config::read(format!("{head}{text}").as_bytes(), &KUBERNETES).unwrap()
+    }
+
+    const OLD: &str = "{aescbc: {keys: [{name: old, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}";
+    const NEW: &str = "{aesgcm: {keys: [{name: new, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}";
+
+    #[test]
+    fn the_first_rule_that_names_a_resource_counts() {
+        let text = format!(
+            "[{{resources: [configmaps], providers: [{{identity: {{}}}}]}},
+              {{resources: ['*.', deployments.apps, '*.networking.k8s.io', widgets.example.com], providers: [{NEW}]}}]"
+        );
+        let secrecy = Secrecy::new(rules(&text), &Registry::new(&KUBERNETES), &KUBERNETES);
+        for (key, want) in [
+            ("/core/secrets/a/b", true),
+            ("/core/events/a/b", true),
+            ("/core/configmaps/a/b", false),
+            ("/apps/deployments/a/b", true),
+            ("/apps/daemonsets/a/b", false),
+            ("/networking/ingresses/a/b", true),
+            ("/example.com/widgets/a", true),
+            ("/example.com/others/a", false),
+        ] {
+            assert_eq!(secrecy.seals(key.as_bytes()), want, "{key}");
+        }
+    }
+
+    #[test]
+    fn older_keys_open_what_they_sealed_as_long_as_they_are_configured() {
+        let with = |providers: &str| rules(&format!("[{{resources: [secrets], providers: [{providers}]}}]"));
+        let secrecy = Secrecy::new(with(OLD), &Registry::new(&KUBERNETES), &KUBERNETES);
+        let key = b"/core/secrets/a/b";
+        let old = secrecy.seal(key, b"{}").unwrap();
+        assert!(old.starts_with(b"k8s:enc:aescbc:v1:old:"));
+        secrecy.replace(with(&format!("{NEW}, {OLD}")));
+        let new = secrecy.seal(key, b"{}").unwrap();
+        assert!(new.starts_with(b"k8s:enc:aesgcm:v1:new:"));
+        for stored in [&old, &new] {
+            let outdated = std::ptr::eq(stored, &old);
+            let opened = Opened { value: b"{}".to_vec(), outdated };
+            assert_eq!(secrecy.open(key, stored), Ok(Some(opened)));
+        }
+        assert_eq!(secrecy.open(key, b"{}"), Ok(None));
+        secrecy.replace(with(NEW));
+        assert_eq!(secrecy.open(key, &old).unwrap_err().to_string(), "no matching prefix found");
+    }
+}

@@ -1,0 +1,205 @@
+//! The families that are counted where things happen, each said once: where it is kept, its name, labels and help
+//! (docs/api/operations.md#metrics).
+//!
+//! Flow control keeps its own (`state/fairness/meter.rs`), and `scrape.rs` adds what is read from the other parts.
+
+use super::buckets::{
+    ADMISSION_US, CALLS_US, COMPARISONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US,
+    VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
+};
+use super::family::{Counter, Counters, Definition, Family, Gauges, Histograms};
+use super::page::Stability;
+
+const NONE: &[&str] = &[];
+const TYPE: &[&str] = &["group", "resource", "version"];
+const STORED: &[&str] = &["group", "resource"];
+const RESULT: &[&str] = &["result"];
+const ACCESS: &[&str] = &["group", "operation", "resource"];
+const DECIDED: &[&str] = &["decision", "mode"];
+const PLUGIN: &[&str] = &["name", "operation", "rejected", "type"];
+const STEP: &[&str] = &["operation", "rejected", "type"];
+const CALL: &[&str] = &["host", "verb"];
+
+/// A struct of families with its empty value and a walk over all of them. A line of it is
+/// `field: Type = how to make it(stability, name, labels, bounds if any), help;`.
+macro_rules! families {
+    ($(#[$doc:meta])* $of:ident {
+        $($field:ident: $family:ident = $make:ident($stability:ident, $name:literal, $labels:expr $(, $bounds:expr)?),
+            $help:literal;)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Debug)]
+        pub struct $of {
+            $(#[doc = $help] pub $field: $family,)*
+        }
+
+        impl Default for $of {
+            fn default() -> Self {
+                $of {
+                    $($field: $family::$make(
+                        Definition {
+                            name: $name,
+                            stability: Stability::$stability,
+                            help: $help,
+                            labels: $labels,
+                        }
+                        $(, $bounds)?
+                    ),)*
+                }
+            }
+        }
+
+        impl $of {
+            /// Each family.
+            pub fn all(&self) -> impl Iterator<Item = &dyn Family> {
+                [$(&self.$field as &dyn Family),*].into_iter()
+            }
+        }
+    };
+}
+
+families! {
+    /// Families of the stages of a request, of watches and of the store.
+    Families {
+        watch_events_rendered: Counter = new(Own, "apiserver_watch_events_rendered_total", NONE),
+            "Changes made into a watch event, once for all watchers of the same form.";
+        watch_events_sent: Counter = new(Own, "apiserver_watch_events_sent_total", NONE),
+            "Changes sent to watchers, counted once for each of them.";
+        log_lines_dropped: Counter = new(Own, "apiserver_log_lines_dropped_total", NONE),
+            "Log lines that standard error did not take.";
+        spans_dropped: Counter = new(Own, "apiserver_spans_dropped_total", NONE),
+            "Spans of traces that had no room on their way to the collector.";
+        authentications: Counters = new(Alpha, "authentication_attempts", RESULT),
+            "Requests by authentication.";
+        authentication_durations: Histograms =
+            of_durations(Alpha, "authentication_duration_seconds", RESULT, IDENTITY_US),
+            "Time that authentication takes.";
+        authorizations: Counters = new(Alpha, "authorization_attempts_total", RESULT),
+            "Requests by authorization.";
+        authorization_durations: Histograms =
+            of_durations(Alpha, "authorization_duration_seconds", RESULT, IDENTITY_US),
+            "Time that authorization takes.";
+        users: Counters = new(Alpha, "authenticated_user_requests", &["username"]),
+            "Authenticated requests by user; all but some users of the system are one.";
+        client_certificates: Histograms =
+            of_sizes(Alpha, "apiserver_client_certificate_expiration_seconds", NONE, LIFETIMES_S),
+            "Time left to the client certificate of a request.";
+        certificates: Gauges =
+            new(Own, "apiserver_certificate_expiration_timestamp_seconds", &["certificate"]),
+            "End of a certificate of the server, in seconds since the epoch.";
+        impersonations: Counters = new(Alpha, "apiserver_impersonation_attempts_total", DECIDED),
+            "Requests that impersonate, by whether they may.";
+        impersonation_durations: Histograms =
+            of_durations(Alpha, "apiserver_impersonation_attempts_duration_seconds", DECIDED, IDENTITY_US),
+            "Time that it takes to decide about an impersonation.";
+        stages: Histograms =
+            of_durations(Alpha, "apiserver_request_filter_duration_seconds", &["filter"], STAGES_US),
+            "Time that the stages take before a request is served.";
+        terminations: Counters = new(Alpha, "apiserver_request_terminations_total",
+            &["code", "component", "group", "resource", "scope", "subresource", "verb", "version"]),
+            "Requests that were refused for lack of room, or took too long.";
+        tls_errors: Counters = new(Alpha, "apiserver_tls_handshake_errors_total", NONE),
+            "Connections that ended in the TLS handshake.";
+        field_validations: Histograms = of_durations(Alpha, "field_validation_request_duration_seconds",
+            &["field_validation"], VALIDATIONS_US),
+            "Time that writes take, by what becomes of unknown fields.";
+        plugins: Histograms = of_durations(Stable,
+            "apiserver_admission_controller_admission_duration_seconds", PLUGIN, ADMISSION_US),
+            "Time that an admission plugin takes.";
+        admission: Histograms = of_durations(Stable,
+            "apiserver_admission_step_admission_duration_seconds", STEP, ADMISSION_US),
+            "Time that all admission plugins take.";
+        comparisons: Histograms = of_durations(Alpha, "apiserver_request_timestamp_comparison_time",
+            &["code_path"], COMPARISONS_US),
+            "Time that updates take to tell whether more than times has changed.";
+        watch_events: Counters = new(Alpha, "apiserver_watch_events_total", TYPE),
+            "Events sent to watchers.";
+        watch_event_sizes: Histograms =
+            of_sizes(Alpha, "apiserver_watch_events_sizes", TYPE, EVENTS_BYTES),
+            "Bytes of the events sent to watchers.";
+        initial_events: Counters = new(Alpha, "apiserver_init_events_total", STORED),
+            "Events that watches began with.";
+        watch_lists: Histograms = of_durations(Beta, "apiserver_watch_list_duration_seconds",
+            &["group", "resource", "scope", "version"], WATCH_LISTS_US),
+            "Time until a watch that begins with a list has sent it.";
+        bookmarks: Counters = new(Alpha, "etcd_bookmark_total", STORED),
+            "Bookmarks sent to watchers.";
+        store_requests: Counters = new(Alpha, "etcd_requests_total", ACCESS),
+            "Accesses to the store.";
+        store_errors: Counters = new(Alpha, "etcd_request_errors_total", ACCESS),
+            "Accesses to the store that failed.";
+        store_durations: Histograms =
+            of_durations(Alpha, "etcd_request_duration_seconds", ACCESS, REQUESTS_US),
+            "Time that accesses to the store take.";
+        lists: Counters = new(Alpha, "apiserver_storage_list_total", STORED),
+            "Lists read from the store.";
+        store_events: Counters = new(Beta, "apiserver_storage_events_received_total", STORED),
+            "Changes of the store that were sent to watchers.";
+        deprecated: Gauges = new(Stable, "apiserver_requested_deprecated_apis",
+            &["group", "removed_release", "resource", "subresource", "version"]),
+            "Deprecated types that were asked for.";
+        unavailable: Gauges = new(Alpha, "aggregator_unavailable_apiservice", &["name"]),
+            "1 for APIServices that are not available.";
+        became_unavailable: Counters =
+            new(Alpha, "aggregator_unavailable_apiservice_total", &["name", "reason"]),
+            "How often an APIService became unavailable, by reason.";
+        pod_security: Counters = new(Alpha, "pod_security_evaluations_total",
+            &["decision", "mode", "ocp_namespace", "policy_level", "policy_version", "request_operation",
+                "resource", "subresource"]),
+            "Pods held against the level of their namespace.";
+        pod_security_exemptions: Counters = new(Alpha, "pod_security_exemptions_total",
+            &["request_operation", "resource", "subresource"]),
+            "Requests that no level of a namespace is applied to.";
+    }
+}
+
+families! {
+    /// Calls of admission webhooks: how long they take, and what comes of them.
+    Webhooks {
+        durations: Histograms = of_durations(Stable,
+            "apiserver_admission_webhook_admission_duration_seconds", PLUGIN, WEBHOOKS_US),
+            "Time that an admission webhook takes.";
+        calls: Counters = new(Alpha, "apiserver_admission_webhook_request_total",
+            &["code", "name", "operation", "rejected", "type"]),
+            "Calls of admission webhooks.";
+        rejections: Counters = new(Alpha, "apiserver_admission_webhook_rejection_count",
+            &["error_type", "name", "operation", "rejection_code", "type"]),
+            "Writes that an admission webhook refused, or that failed with it.";
+        failed_open: Counters = new(Alpha, "apiserver_admission_webhook_fail_open_count", &["name", "type"]),
+            "Failures of admission webhooks that were ignored.";
+    }
+}
+
+families! {
+    /// What audit counts.
+    Audited {
+        events: Counters = new(Alpha, "apiserver_audit_event_total", NONE), "Audit events.";
+        levels: Counters = new(Alpha, "apiserver_audit_level_total", &["level"]),
+            "Requests by audit level.";
+        rejected: Counters = new(Alpha, "apiserver_audit_requests_rejected_total", NONE),
+            "Requests refused because an audit event was lost.";
+        errors: Counters = new(Alpha, "apiserver_audit_error_total", &["plugin"]),
+            "Audit events that were lost.";
+    }
+}
+
+families! {
+    /// Calls of other servers: webhooks, extension servers, issuers.
+    Calls {
+        requests: Counters = new(Alpha, "rest_client_requests_total", &["code", "host", "method"]),
+            "Calls of other servers by what they answered.";
+        durations: Histograms =
+            of_durations(Alpha, "rest_client_request_duration_seconds", CALL, CALLS_US),
+            "Time that calls of other servers take.";
+    }
+}
+
+families! {
+    /// What is known of the health checks.
+    Checked {
+        state: Gauges = new(Stable, "kubernetes_healthcheck", &["name", "type"]),
+            "Whether a health check passed when it was asked last.";
+        counts: Counters = new(Stable, "kubernetes_healthchecks_total", &["name", "status", "type"]),
+            "Answers of health checks.";
+    }
+}

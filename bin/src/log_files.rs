@@ -1,0 +1,64 @@
+//! The directory of the machine's logs, as `/logs` shows it.
+//!
+//! Paths arrive cleaned, without steps upwards. Links are followed as the file system does: what an operator links into
+//! the directory is meant to be read.
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use api::state::log_files::{Found, LogFiles};
+
+/// Where programs of a machine write their logs.
+const DIRECTORY: &str = "/var/log";
+
+/// A directory of logs.
+pub struct Directory(PathBuf);
+
+impl Default for Directory {
+    fn default() -> Self {
+        Directory(PathBuf::from(DIRECTORY))
+    }
+}
+
+impl LogFiles for Directory {
+    fn open(&self, path: &str, names_max: usize) -> std::io::Result<Found> {
+        let path = self.0.join(path);
+        let kind = std::fs::metadata(&path)?;
+        if kind.is_dir() {
+            let mut names = Vec::new();
+            for entry in std::fs::read_dir(&path)?.take(names_max) {
+                let entry = entry?;
+                let slash = if entry.file_type()?.is_dir() { "/" } else { "" };
+                names.push(format!("{}{slash}", entry.file_name().to_string_lossy()));
+            }
+            names.sort_unstable();
+            return Ok(Found::Directory(names));
+        }
+        // A pipe would be waited for.
+        if !kind.is_file() {
+            return Err(std::io::ErrorKind::NotFound.into());
+        }
+        let file = File::open(&path)?;
+        let metadata = file.metadata()?;
+        Ok(Found::File { len: metadata.len(), modified: metadata.modified()?, content: Box::new(file) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::scratch::Scratch;
+
+    #[test]
+    fn names_are_sorted_and_directories_marked() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::write(root.path().join("b.log"), "text").unwrap();
+        std::fs::create_dir(root.path().join("a")).unwrap();
+        let directory = Directory(root.path().to_owned());
+        let Found::Directory(names) = directory.open("", 10).unwrap() else { panic!("no directory") };
+        assert_eq!(names, ["a/", "b.log"]);
+        let Found::File { len, .. } = directory.open("b.log", 10).unwrap() else { panic!("no file") };
+        assert_eq!(len, 4);
+        assert!(directory.open("none", 10).is_err());
+    }
+}

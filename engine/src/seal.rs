@@ -1,0 +1,186 @@
+//! Values that are stored in another form than they were given in: encrypted, as a rule.
+//!
+//! ```text
+//! given value ─ stamp ─► value, place of its stamp ─ Seal::seal ─► record ─ checksum, log
+//! reader ◄─ value ◄─ take the place of the stamp off ◄─ Seal::open ◄─ record
+//! ```
+//!
+//! A sealed value ends, before it is sealed, with the place of its stamp, so that a delete, which stores the last state
+//! with a revision of its own, can stamp it anew. Keys and attributes stay as they are: the index and its filters are made
+//! of them. What copies records (reclaiming, backups, restores) copies sealed ones as they stand and needs no keys.
+//! Knows no form of a sealed value.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::record::{Head, Record, STAMP_BYTES_MAX, Stamp, decimal};
+use crate::types::{Revision, VALUE_BYTES_MAX};
+
+/// The place of the stamp behind a value: its offset, and its length.
+const TRAILER_BYTES: usize = 5;
+
+/// Why a value could not be sealed or opened.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("{0}")]
+pub struct SealError(pub String);
+
+/// Changes values on their way to the log and back. Called by the sequencer: it must not wait for long.
+pub trait Seal: Send + Sync + fmt::Debug {
+    /// Whether values of a key are sealed when they are written.
+    fn seals(&self, key: &[u8]) -> bool;
+
+    /// What is stored in place of a value of the key.
+    ///
+    /// # Errors
+    /// It cannot be sealed.
+    fn seal(&self, key: &[u8], value: &[u8]) -> Result<Vec<u8>, SealError>;
+
+    /// The value that was sealed; `None` where the stored one is not.
+    ///
+    /// # Errors
+    /// It cannot be opened: its key is not known, or it is not of this key.
+    fn open(&self, key: &[u8], stored: &[u8]) -> Result<Option<Opened>, SealError>;
+}
+
+/// A value that was sealed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Opened {
+    /// The value.
+    pub value: Vec<u8>,
+    /// It would be sealed in another way if it were written now.
+    pub outdated: bool,
+}
+
+/// A value with its stamp, sealed if `seal` wants that.
+pub(crate) fn sealed(
+    seal: &Arc<dyn Seal>,
+    key: &[u8],
+    value: &Bytes,
+    stamp: Option<&Range<usize>>,
+    revision: Revision,
+) -> Result<Option<Bytes>, SealError> {
+    if !seal.seals(key) {
+        return Ok(None);
+    }
+    let mut plain = BytesMut::with_capacity(value.len() + STAMP_BYTES_MAX + TRAILER_BYTES);
+    let mut place = Stamp { offset: 0, len: 0 };
+    match stamp {
+        None => plain.extend_from_slice(value),
+        Some(stamp) => {
+            let mut digits = [0; STAMP_BYTES_MAX];
+            let digits = decimal(revision.get(), &mut digits);
+            place = Stamp { offset: stamp.start, len: digits.len() };
+            plain.extend_from_slice(&value[..stamp.start]);
+            plain.extend_from_slice(digits);
+            plain.extend_from_slice(&value[stamp.end..]);
+        }
+    }
+    plain.put_u32_le(place.offset as u32);
+    plain.put_u8(place.len as u8);
+    let sealed = seal.seal(key, &plain)?;
+    if sealed.len() > VALUE_BYTES_MAX {
+        return Err(SealError("the sealed value is too long".to_owned()));
+    }
+    Ok(Some(sealed.into()))
+}
+
+/// A record as it was before it was sealed, and the head with the place of its stamp.
+pub(crate) fn opened(
+    seal: &Arc<dyn Seal>,
+    mut head: Head,
+    mut record: Record,
+) -> Result<(Head, Record), SealError> {
+    let Some(opened) = seal.open(&record.key, &record.value)? else {
+        record.outdated = seal.seals(&record.key);
+        return Ok((head, record));
+    };
+    let mut plain = Bytes::from(opened.value);
+    let (offset, len) = match plain.last_chunk::<TRAILER_BYTES>() {
+        Some([a, b, c, d, len]) => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, usize::from(*len)),
+        None => return Err(SealError("the sealed value has no end".to_owned())),
+    };
+    plain.truncate(plain.len() - TRAILER_BYTES);
+    if offset + len > plain.len() || len > STAMP_BYTES_MAX {
+        return Err(SealError("the sealed value is not of its form".to_owned()));
+    }
+    head.stamp = (len > 0).then_some(Stamp { offset, len });
+    record.value = plain;
+    record.outdated = opened.outdated;
+    Ok((head, record))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+    use crate::types::{Change, Expected, Options, Payload, Write};
+    use crate::{Engine, EventKind};
+
+    /// Turns the bits of values below `/s/` round.
+    #[derive(Debug)]
+    struct Inverted;
+
+    const MARK: &[u8] = b"inverted:";
+
+    impl Seal for Inverted {
+        fn seals(&self, key: &[u8]) -> bool {
+            key.starts_with(b"/s/")
+        }
+
+        fn seal(&self, _: &[u8], value: &[u8]) -> Result<Vec<u8>, SealError> {
+            Ok(MARK.iter().copied().chain(value.iter().map(|byte| !byte)).collect())
+        }
+
+        fn open(&self, _: &[u8], stored: &[u8]) -> Result<Option<Opened>, SealError> {
+            let value = stored.strip_prefix(MARK).map(|rest| rest.iter().map(|byte| !byte).collect());
+            Ok(value.map(|value| Opened { value, outdated: false }))
+        }
+    }
+
+    fn put(key: &str, text: &'static str, expected: Expected) -> Write {
+        let payload = Payload {
+            attributes: Bytes::from_static(b"a"),
+            value: Bytes::from_static(text.as_bytes()),
+            stamp_at: Some(4),
+            ttl: None,
+        };
+        Write { key: Bytes::copy_from_slice(key.as_bytes()), expected, change: Change::Put(payload) }
+    }
+
+    #[tokio::test]
+    async fn sealed_values_are_read_as_they_were_given_and_stamped_anew() {
+        let dir = TempDir::new();
+        let options = Options { seal: Some(Arc::new(Inverted)), ..Options::new(dir.path()) };
+        let engine = Engine::open(options.clone()).unwrap();
+        let mut tail = engine.tail(Revision::ZERO, Bytes::from_static(b"/")).unwrap();
+        for key in ["/s/a", "/p/a"] {
+            engine.commit(put(key, "rev:;secret-word", Expected::Absent)).await.unwrap();
+        }
+        let gone = Write {
+            key: Bytes::from_static(b"/s/a"),
+            expected: Expected::Revision(Revision::new(1)),
+            change: Change::Delete,
+        };
+        engine.commit(gone).await.unwrap();
+        for (value, kind) in [
+            ("rev:1;secret-word", EventKind::Put),
+            ("rev:2;secret-word", EventKind::Put),
+            ("rev:3;secret-word", EventKind::Delete),
+        ] {
+            let event = tail.next().await.unwrap();
+            assert_eq!((event.entry.read().unwrap().value, event.kind), (value.into(), kind));
+        }
+        drop((engine, tail));
+        let files = std::fs::read_dir(dir.path()).unwrap().map(|file| std::fs::read(file.unwrap().path()));
+        let stored: Vec<u8> = files.filter_map(Result::ok).flatten().collect();
+        let count = stored.windows(11).filter(|bytes| bytes == b"secret-word").count();
+        assert_eq!(count, 1, "only the value that is not to be sealed is in the files");
+
+        let engine = Engine::open(options).unwrap();
+        let entry = engine.snapshot().get(b"/p/a").unwrap();
+        assert_eq!(entry.read().unwrap().value, "rev:2;secret-word");
+    }
+}
