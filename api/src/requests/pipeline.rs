@@ -402,7 +402,7 @@ impl<'c> Exchange<'c> {
     }
 
     /// Begins the trace of the request, if it is traced. What the client says about it is believed of administrators alone:
-    /// everybody else could have all of its requests traced.
+    /// any other client could have all of its requests traced.
     fn begin_trace(&mut self, user: Option<&User>) {
         let Some(tracer) = self.context.tracer() else { return };
         let is_trusted = user.is_some_and(|user| user.groups.iter().any(|group| group == MASTERS));
