@@ -25,6 +25,10 @@ bench filter="":
 crash cycles="1000000":
     FAULT_CYCLES={{cycles}} cargo test --release --package engine --test faults -- --nocapture no_life
 
+# Replaces a custom type this often, and fails if memory grows with it.
+types cycles="10000":
+    TYPE_CYCLES={{cycles}} cargo test --release --package tests --test it -- --nocapture types_that_are_replaced
+
 # Runs the fuzz targets for longer than CI does; the seconds are per target.
 fuzz seconds="60":
     FUZZ_SECONDS={{seconds}} cargo test --release --package fuzz

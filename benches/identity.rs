@@ -28,9 +28,9 @@ const TOKENS: usize = 10_000;
 const AUDIENCE: &str = "https://issuer.example";
 
 /// Every account exists.
-struct Everybody;
+struct EveryAccount;
 
-impl AccountSource for Everybody {
+impl AccountSource for EveryAccount {
     fn service_account(&self, _: &str, name: &str) -> Option<Incarnation> {
         Some(Incarnation { uid: format!("uid-{name}"), deleted: None })
     }
@@ -156,7 +156,7 @@ fn tokens(count: usize) -> (ServiceAccountTokens, Vec<String>) {
         issuer.issue(&spec).expect("a token").token
     };
     let all = (0..count).map(issue).collect();
-    let accounts = ServiceAccountTokens::new(texts(&[AUDIENCE]), verifying, Arc::new(Everybody), domains);
+    let accounts = ServiceAccountTokens::new(texts(&[AUDIENCE]), verifying, Arc::new(EveryAccount), domains);
     (accounts.with_audiences(texts(&[AUDIENCE])), all)
 }
 

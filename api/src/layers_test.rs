@@ -34,6 +34,22 @@ fn rooms_import_those_below_and_modules_no_module_that_imports_them() {
     assert_eq!(circles, BTreeSet::new());
 }
 
+/// A request reaches the engine by its permission alone (`objects/store/access.rs`): handlers open the store, and the
+/// context's own access is for the parts of the server that follow the log.
+#[test]
+fn no_handler_has_the_engine_itself() {
+    let src = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"));
+    let rooms = ["requests", "writes/write"].map(|room| sources(&src.join(room)));
+    let files: Vec<PathBuf> = rooms.concat().into_iter().filter(|file| !is_test(file)).collect();
+    assert!(files.len() > 30, "{} files found", files.len());
+    let reaching: Vec<&PathBuf> = files
+        .iter()
+        .filter(|file| !file.ends_with("server_fixture.rs"))
+        .filter(|file| std::fs::read_to_string(file).unwrap().contains(".engine()"))
+        .collect();
+    assert_eq!(reaching, Vec::<&PathBuf>::new());
+}
+
 #[test]
 fn paths_are_found_in_every_form_of_import() {
     let text = "use crate::r::a::B;\nuse crate::r::{c, d::{E, F}, g::H};\nuse crate::{s::i::J, r::{k}};\n\

@@ -92,8 +92,8 @@ impl fmt::Display for Reason {
 
 /// Proof that the authorizers allowed exactly these attributes.
 ///
-/// [`Authorizer::authorize`](crate::Authorizer::authorize) makes one, and every store call in api asks for one:
-/// a handler that skips the check does not compile.
+/// Only [`Authorizer::authorize`](crate::Authorizer::authorize) makes one. A request's way to the store in api asks for
+/// one and compares it with what is asked for: a handler that skips the check does not compile.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Authorized<'r> {
@@ -104,15 +104,6 @@ pub struct Authorized<'r> {
 impl<'r> Authorized<'r> {
     pub(crate) fn allowed(attributes: &'r Attributes<'r>, reason: Reason) -> Authorized<'r> {
         Authorized { attributes, reason }
-    }
-
-    /// Proof for the server's own work, which no request caused.
-    ///
-    /// Only three callers: start-up (bootstrap objects, post-start hooks), the in-process controllers under their own
-    /// identity, and replays of the server's own records. A request handler never calls it, not even for a follow-up
-    /// write, which is covered by the proof of its request.
-    pub fn for_loopback(attributes: &'r Attributes<'r>) -> Authorized<'r> {
-        Authorized { attributes, reason: Reason::None }
     }
 
     /// The attributes that were allowed.

@@ -84,7 +84,7 @@ impl AuthorizationConfig {
         Ok(AuthorizationConfig { parts, file: Some(path), naming })
     }
 
-    /// Whether everything is allowed to everybody.
+    /// Whether every request is allowed to every user.
     pub fn allows_all(&self) -> bool {
         self.parts.iter().any(|part| part.mode() == Mode::AlwaysAllow)
     }

@@ -1,5 +1,5 @@
 //! Tells the service manager that the server is ready, and that it stops (sd_notify(3)): a datagram to the socket that
-//! the environment names. Without one, and where nobody listens, nothing happens.
+//! the environment names. Without one, and where no manager listens, nothing happens.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

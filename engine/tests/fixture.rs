@@ -193,7 +193,7 @@ async fn a_checkpoint_without_blooms_is_opened_and_the_next_one_has_them_behind_
     let payload = Payload { attributes: "n=23".into(), ..Payload::default() };
     let write = Write { key: "/z".into(), expected: Expected::Any, change: Change::Put(payload) };
     engine.commit(write).await.unwrap();
-    // What is over has been deleted before anybody compares.
+    // Expired keys have been deleted before the test compares.
     engine.settled().await;
     engine.checkpoint().await;
     let found = with_four(&engine);

@@ -275,7 +275,7 @@ async fn opening_from_a_checkpoint_shows_the_same_and_so_does_opening_without() 
 }
 
 #[tokio::test]
-async fn a_key_expires_and_whoever_follows_sees_it_deleted() {
+async fn a_key_expires_and_a_watch_sees_it_deleted() {
     let temp = TempDir::new();
     let short = |text: &str, ttl| Payload { ttl: Some(ttl), ..payload(text) };
     let engine = open(&temp);

@@ -217,7 +217,7 @@ fn an_hour_of_churn_takes_at_most_twice_what_is_live_and_retained() {
 }
 
 #[test]
-fn of_a_deleted_key_nothing_is_left_once_nobody_can_ask_for_it() {
+fn of_a_deleted_key_nothing_is_left_once_no_reader_can_ask_for_it() {
     let mut store = Simulated::new(2);
     // Its states stand among those of keys that stay: no segment is given back for their sake alone.
     for n in 0..400 {

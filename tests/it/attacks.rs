@@ -283,7 +283,7 @@ fn certificate_request(name: &str, groups: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_gives_more_than_they_have() {
+async fn no_user_gives_more_permissions_than_it_has() {
     let server = server().await;
     let root = server.client();
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -369,7 +369,7 @@ async fn nobody_gives_more_than_they_have() {
             csr("m", &["system:masters"], client_signer),
             403,
         ),
-        ("a request of somebody else", "POST", requests.to_owned(), csr("own", &["x"], client_signer), 201),
+        ("a request of another user", "POST", requests.to_owned(), csr("own", &["x"], client_signer), 201),
         (
             "an approval without the signer's permission",
             "PATCH",
@@ -421,7 +421,7 @@ async fn nobody_gives_more_than_they_have() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_issuer_that_hangs_or_never_ends_holds_up_nobody() {
+async fn an_issuer_that_hangs_or_never_ends_holds_up_no_request() {
     use tokio::io::AsyncWriteExt;
     let scratch = TempDir::new();
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -7,7 +7,8 @@ use tests::{Options, PATIENCE, Server};
 
 use crate::fixture::{outcome, report};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// The collection of definitions.
+pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// Objects that a kill comes in the middle of.
 const OBJECTS: usize = 2000;
@@ -18,7 +19,8 @@ const WRITERS: usize = 16;
 /// Memory that the server may use after all hostile definitions, in KiB.
 const RSS_MAX_KIB: u64 = 900 * 1024;
 
-fn definition(plural: &str, versions: Value) -> Value {
+/// A namespaced definition of `g.example.com` with these versions.
+pub fn definition(plural: &str, versions: Value) -> Value {
     let mut kind = plural.trim_end_matches('s').to_owned();
     kind[..1].make_ascii_uppercase();
     json!({
@@ -39,7 +41,7 @@ fn object_of(properties: Value) -> Value {
 }
 
 /// Makes a definition and waits until it is established.
-async fn establish(server: &Server, definition: &Value) {
+pub async fn establish(server: &Server, definition: &Value) {
     let reply = server.client().post(DEFINITIONS, definition).await;
     assert_eq!(reply.status, 201, "{}", reply.text());
     let path = format!("{DEFINITIONS}/{}", definition["metadata"]["name"].as_str().unwrap());

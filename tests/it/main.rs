@@ -12,6 +12,7 @@ mod basics;
 mod cbor;
 mod controllers;
 mod crash;
+mod custom_types;
 mod definitions;
 mod delete_options;
 mod deletes;

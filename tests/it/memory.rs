@@ -14,7 +14,7 @@ const OBJECT_BYTES: usize = 100 * 1024;
 /// Most anonymous memory that all of them together may add to the server.
 const ADDED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Requests for a large object on each of a few connections, whose answers nobody reads.
+/// Requests for a large object on each of a few connections, whose answers the client does not read.
 const UNREAD: (usize, usize) = (3, 200);
 
 /// Most anonymous memory that requests of one kind may add beside what their account allows for answers.
@@ -102,7 +102,7 @@ async fn a_slow_reader_costs_one_chunk_in_every_encoding() {
 
 /// Each row would make the server hold a gigabyte if what it holds were not charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_that_nobody_reads_are_bounded_together_and_others_are_served() {
+async fn answers_that_no_client_reads_are_bounded_together_and_others_are_served() {
     let server = Server::start(Options::default()).await;
     let path = "/api/v1/namespaces/default/configmaps";
     let big = json!({"metadata": {"name": "big"}, "data": {"k": "x".repeat(1_000_000)}});
@@ -137,7 +137,7 @@ async fn answers_that_nobody_reads_are_bounded_together_and_others_are_served() 
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         let allowed = api::values::memory::ANSWERS_BYTES as u64 + SLACK_BYTES;
-        assert!(most < allowed, "{query} {accept}: {} KiB for what nobody reads", most / 1024);
+        assert!(most < allowed, "{query} {accept}: {} KiB for answers that are not read", most / 1024);
         unread.shutdown().await;
     }
 }

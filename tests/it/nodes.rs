@@ -536,7 +536,7 @@ async fn many_streams_at_once_cost_their_buffers() {
         assert!(head_of(&mut stream).await.starts_with("HTTP/1.1 101 "));
         stream.write_all(&opened(1, "error", echo, true)).await.unwrap();
         stream.write_all(&opened(3, "data", echo, false)).await.unwrap();
-        // More than all buffers hold, and nobody reads what comes back.
+        // More than all buffers hold, and the client does not read what comes back.
         let data = [&[0, 0, 0, 3, 0, 0, 0x40, 0][..], &[b'x'; 0x4000]].concat();
         let sending = tokio::spawn(async move {
             for _ in 0..1000 {

@@ -331,7 +331,7 @@ async fn the_stream_is_chunked_json_and_starts_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_watcher_sees_every_event_once_and_in_order() {
-    let fixture = Fixture::new("everyone").await;
+    let fixture = Fixture::new("every-watch").await;
     let start = version(&fixture.get("$core/secrets").await);
     let path = fixture.full(&format!("$core/secrets?watch=1&resourceVersion={start}"));
     let mut watches = Vec::new();

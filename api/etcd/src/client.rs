@@ -114,7 +114,7 @@ impl Client {
     /// Makes a lease of so many seconds.
     ///
     /// # Errors
-    /// See [`Error`]; a lease that nobody learned of ends by itself.
+    /// See [`Error`]; a lease whose answer was lost ends by itself.
     pub async fn lease(&self, seconds: i64) -> Result<i64, Error> {
         let request = LeaseGrantRequest { ttl: seconds, id: 0 };
         let deadline = self.0.deadline;

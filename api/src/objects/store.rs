@@ -1,18 +1,15 @@
-//! Objects in the engine: keys, stored bytes, and the proof of permission that every access requires.
+//! Objects in the engine: their keys, attributes and stored bytes; `access.rs` opens the store for a permission.
 //!
 //! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`; key order is list order. The value is the
 //! stored form, which is also the served form; the selector attributes are stored beside it.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{
-    Change, CommitError, Committed, Engine, Entry, Expected, Payload, ReadError, Record, Snapshot, Write,
-};
+use engine::{CommitError, Committed, Entry, Payload, ReadError, Record, Write};
 
-use auth::Authorized;
+pub use access::{Part, Reach, Store, View, engine_for_path};
 
 use crate::types::attributes::{self, Attributes, Selection};
 use crate::types::schema::decode::{DecodeError, decode_beside, decode_own, decode_settled};
@@ -20,6 +17,10 @@ use crate::types::schema::encode::encode_stamped;
 use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
 use crate::values::status::{Reason, Status};
+
+mod access;
+#[cfg(test)]
+mod access_test;
 
 /// Who decides the writes of a server, and knows how new a state must be, where that is not its own engine. The engine follows
 /// then, and everything but these three is the same.
@@ -53,14 +54,6 @@ pub enum CommitFailure {
     Status(Box<Status>),
 }
 
-/// The store as one permitted request sees it. Only an [`Authorized`] proof opens it, so a handler that skips
-/// authorization does not compile.
-#[derive(Clone, Copy)]
-pub struct Store<'r> {
-    engine: &'r Engine,
-    ledger: Option<&'r Arc<dyn Ledger>>,
-}
-
 /// A stored object: its key, revision and content.
 #[derive(Clone, Debug)]
 pub struct Stored {
@@ -68,45 +61,6 @@ pub struct Stored {
     pub entry: Entry,
     /// Key, attributes and value.
     pub record: Record,
-}
-
-impl<'r> Store<'r> {
-    /// Opens the store for a request that was allowed.
-    pub fn open(engine: &'r Engine, ledger: Option<&'r Arc<dyn Ledger>>, _proof: &Authorized<'_>) -> Self {
-        Store { engine, ledger }
-    }
-
-    /// The engine, for reads that outlive the request's frame (streams); the request was allowed.
-    pub fn engine(&self) -> &'r Engine {
-        self.engine
-    }
-
-    /// The newest state.
-    pub fn snapshot(&self) -> Snapshot {
-        self.engine.snapshot()
-    }
-
-    /// The newest state of one object, read and checked.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Stored>, Status> {
-        self.snapshot().get(key).map(read).transpose()
-    }
-
-    /// Commits one write, by the engine or by the ledger that it follows.
-    pub async fn commit(
-        &self,
-        key: Bytes,
-        expected: Expected,
-        change: Change,
-    ) -> Result<Committed, CommitFailure> {
-        let write = Write { key, expected, change };
-        match self.ledger {
-            Some(ledger) => ledger.commit(write).await,
-            None => self.engine.commit(write).await.map_err(|error| match error {
-                CommitError::Conflict { current } => CommitFailure::Conflict { current },
-                error => CommitFailure::Engine(error),
-            }),
-        }
-    }
 }
 
 /// Reads an entry's bytes; damage becomes a 500 that names the key.

@@ -18,6 +18,7 @@ use auth::authn::HeaderFields;
 use auth::go::duration;
 use auth::identity::MASTERS;
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
+use engine::KeyRange;
 use futures_util::FutureExt;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, RETRY_AFTER, USER_AGENT, WARNING,
@@ -26,7 +27,7 @@ use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::objects::representation::answer::respond_status;
-use crate::objects::store;
+use crate::objects::store::{self, Part};
 use crate::requests::routes::{self, Permitted};
 use crate::state::audit::{self, Arrival, Trail, answer};
 use crate::state::fairness::{self, Permit, Work};
@@ -334,15 +335,15 @@ impl<'c> Exchange<'c> {
         if !info.name.is_empty() || info.verb == Verb::Watch && !begins_with_all() {
             return Work::Other;
         }
-        let snapshot = self.context.engine().snapshot();
+        let view = self.context.open_for(Part::Estimates).view();
         let prefix = store::collection(resource, &info.namespace);
-        let count = snapshot.count_prefix(&prefix);
+        let count = view.count(&KeyRange::prefix(&prefix));
         let limit = self.query.first("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
         let selects = ["labelSelector", "fieldSelector"].iter().any(|name| self.query.first(name).is_some());
         // A list that selects reads more than it returns.
         let read =
             limit.map_or(count, |limit: u64| limit.min(count).max(if selects { count / 2 } else { 0 }));
-        let first = snapshot.prefix(&prefix).next().map_or(0, |entry| entry.stored_len() as u64);
+        let first = view.prefix(&prefix).next().map_or(0, |entry| entry.stored_len() as u64);
         Work::List(read.saturating_mul(first))
     }
 
@@ -409,7 +410,7 @@ impl<'c> Exchange<'c> {
     }
 
     /// Begins the trace of the request, if it is traced. What the client says about it is believed of administrators alone:
-    /// everybody else could have all of its requests traced.
+    /// any other client could have all of its requests traced.
     fn begin_trace(&mut self, user: Option<&User>) {
         let Some(tracer) = self.context.tracer() else { return };
         let is_trusted = user.is_some_and(|user| user.groups.iter().any(|group| group == MASTERS));

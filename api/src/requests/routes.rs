@@ -23,7 +23,7 @@ use http::{Method, StatusCode};
 
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::answer::respond_status;
-use crate::objects::store;
+use crate::objects::store::{self, Part};
 use crate::objects::strategy::Endpoint;
 use crate::requests::scrape;
 use crate::requests::verbs::{self, Call, Wire};
@@ -116,7 +116,7 @@ async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Respon
         return Ok(proxy::unavailable());
     };
     let key = store::key(services, &extension.service.namespace, &extension.service.name);
-    let service = context.engine().snapshot().get(&key).map(store::read).transpose()?;
+    let service = context.open_for(Part::Routing).get(&key)?;
     let service = service.map(|stored| stored.object(services)).transpose()?;
     let Ok(endpoint) = extension.endpoint(service.as_ref()) else {
         return Ok(proxy::unavailable());
@@ -194,6 +194,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         api: context,
         types,
         proof,
+        derived_from: None,
         info,
         resource,
         query,
@@ -322,16 +323,17 @@ fn stored_bytes(context: &Context, resource: &Resource, info: &RequestInfo) -> u
         return 0;
     }
     let key = store::key(resource, info.namespace_of(resource), &info.name);
-    context.engine().snapshot().get(&key).map_or(0, |entry| entry.stored_len())
+    context.open_for(Part::Estimates).entry(&key).map_or(0, |entry| entry.stored_len())
 }
 
 /// Paths outside the resource API.
 async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
-    let Permitted { context, types, head, query, info, incoming, pretty, .. } = request;
+    let Permitted { context, types, head, query, info, proof, incoming, pretty, .. } = request;
     let path = info.path.as_str();
+    let engine = context.engine_for_path(proof, path);
     if path == backup::PATH {
         let source = backup::Source {
-            engine: context.engine(),
+            engine,
             backups: context.backups(),
             shutdown: context.lifecycle().shutdown(),
             naming: context.naming(),
@@ -339,7 +341,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return backup::respond(source, &head.method, &read(context, incoming).await?.0).await;
     }
     let checked = health::Checked {
-        engine: context.engine(),
+        engine,
         ledger: context.ledger().map(|ledger| &**ledger),
         stage: context.lifecycle().stage(),
         naming: context.naming(),
@@ -351,7 +353,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     }
     let sources = scrape::Sources {
         metrics: context.metrics(),
-        engine: context.engine(),
+        engine,
         registry: types.registry(),
         fairness: context.fairness(),
         features: context.features(),

@@ -27,12 +27,12 @@ pub struct Certificates {
 impl Certificates {
     /// Signs nothing.
     pub fn unsigned() -> Certificates {
-        struct Nobody;
-        impl AuthoritySource for Nobody {
+        struct NoAuthority;
+        impl AuthoritySource for NoAuthority {
             fn authority(&self) -> Result<Authority, String> {
                 Err("there is no authority".to_owned())
             }
         }
-        Certificates { authorities: Arc::new(Nobody), lifetime: Duration::ZERO }
+        Certificates { authorities: Arc::new(NoAuthority), lifetime: Duration::ZERO }
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_issuer_that_nobody_can_ask_has_no_documents() {
+    fn an_issuer_without_a_reachable_address_has_no_documents() {
         for issuer in ["kubernetes", "http://issuer.example", "https://", "HTTPS:issuer"] {
             assert!(IssuerDocuments::new(issuer, &[], None, "10.0.0.1:6443").is_none(), "{issuer}");
         }

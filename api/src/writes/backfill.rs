@@ -40,7 +40,7 @@ pub struct Outcome {
 /// The first failure of the store. What was written by then stays; running it again completes the rest.
 pub async fn apply_defaults(api: &Context) -> Result<Outcome, Status> {
     let loopback = Loopback::new(api);
-    let snapshot = loopback.store().snapshot();
+    let snapshot = loopback.store().view();
     let mut outcome = Outcome::default();
     let types = api.types();
     for resource in types.registry().stored() {

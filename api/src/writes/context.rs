@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use crate::objects::conversion::Converter;
 use crate::objects::custom::established::{Changes, Established};
 use crate::objects::representation::lengths::Lengths;
-use crate::objects::store::Ledger;
+use crate::objects::store::{self, Ledger, Part, Reach, Store};
 use crate::state::allocation::{Allocations, Ranges};
 use crate::state::audit::Auditor;
 use crate::state::backup::Backups;
@@ -269,9 +269,38 @@ impl Context {
         })
     }
 
-    /// The revision log.
+    /// The revision log, for the parts of the server that follow it. Requests open it by [`open`](Self::open).
     pub fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    /// The store, opened by the permission of a request.
+    ///
+    /// # Panics
+    /// The permission is for something else: a broken invariant, which is the request's 500.
+    pub fn open<'c>(&'c self, proof: &Authorized<'_>, reach: Reach<'c>) -> Store<'c> {
+        Store::open(&self.engine, self.ledger(), proof, reach)
+    }
+
+    /// The same for one object of another resource, for which the permission stands by definition.
+    ///
+    /// # Panics
+    /// As [`open`](Self::open).
+    pub fn open_derived<'c>(&'c self, proof: &Authorized<'_>, by: (Reach<'_>, Reach<'c>)) -> Store<'c> {
+        Store::open_derived(&self.engine, self.ledger(), proof, by)
+    }
+
+    /// The store, opened by a part of the server.
+    pub fn open_for(&self, part: Part) -> Store<'_> {
+        Store::open_for(&self.engine, self.ledger(), part)
+    }
+
+    /// The whole engine, opened by the permission for a path that is no resource.
+    ///
+    /// # Panics
+    /// The permission is for something else.
+    pub fn engine_for_path(&self, proof: &Authorized<'_>, path: &str) -> &Engine {
+        store::engine_for_path(&self.engine, proof, path)
     }
 
     /// Who decides writes, where the engine follows.

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use auth::{Attributes, Authorized, User};
+use auth::User;
 use engine::Revision;
 
 use crate::objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::objects::conversion::Conversions;
-use crate::objects::store::{self, Store, Stored};
+use crate::objects::store::{self, Part, Store, Stored};
 use crate::objects::strategy::Endpoint;
 use crate::types::convert;
 use crate::types::options::DeleteOptions;
@@ -99,9 +99,7 @@ impl<'a> Loopback<'a> {
 
     /// The store, opened by the server's own permission.
     pub fn store(&self) -> Store<'a> {
-        let attributes = Attributes::path(&self.user, "update", "/");
-        let proof = Authorized::for_loopback(&attributes);
-        Store::open(self.api.engine(), self.api.ledger(), &proof)
+        self.api.open_for(Part::Loopback)
     }
 
     /// The resource of a target, which is of a built-in type; its name does not matter.

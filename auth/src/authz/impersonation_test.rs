@@ -104,7 +104,7 @@ fn nodes_have_modes_of_their_own() {
         (vec![any, &*arbitrary], account("a"), "system:node:b devs", refused),
         (vec![any], account("a"), "system:node:b", refused),
     ] {
-        // Whoever calls is bound to the rules by its name.
+        // The caller is bound to the rules by its name.
         let chain = chain_for(&caller.name, &rules);
         let request = Attributes {
             resource_request: true,

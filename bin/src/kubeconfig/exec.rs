@@ -18,7 +18,7 @@ use tokio::process::Command;
 
 use super::settings::text_of;
 
-/// Longest that a program runs that asks nobody, and one that may ask a person.
+/// Longest that a program runs that asks for no input, and one that may ask a person.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const TIMEOUT_INTERACTIVE: Duration = Duration::from_secs(10 * 60);
 

@@ -340,7 +340,7 @@ async fn addresses_and_ports_are_handed_out_once_by_all_servers() {
     assert_eq!(shown["spec"]["parentRef"]["name"], name);
     assert_eq!(servers[1].client().delete(&format!("{services}/{name}")).await.status, 200);
     assert_eq!(servers[0].client().get(&format!("{named}/{address}")).await.status, 404);
-    // An address that somebody else has is not given.
+    // An address that another service has is not given.
     let free = (2..62).map(|last| format!("10.0.0.{last}"));
     let free = free.into_iter().find(|address| !addresses.contains(address.as_str())).expect("some are free");
     let wants = |name: &str| json!({"metadata": {"name": name}, "spec": {"clusterIP": free, "ports": [{"port": 80}]}});

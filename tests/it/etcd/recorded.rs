@@ -49,7 +49,7 @@ async fn a_store_of_the_reference_server_is_served_and_kept() {
             recorded.push((key, value, line["served"].clone()));
         }
     }
-    // Nobody puts in order what is looked at.
+    // No controller changes the records that are compared.
     let server = etcd.server(&["--controllers=", "--service-cluster-ip-range=10.0.0.0/24"]).await;
     let client = server.client();
     let (mut wrong, mut looked_at) = (Vec::new(), 0);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::{HeaderMap, Method};
 
 use super::{Call, Wire, admit};
-use crate::objects::store;
+use crate::objects::store::{self, Part};
 use crate::state::connect::forward::{encode, encoded_path, without_credentials};
 use crate::state::connect::proxy::{self, Proxied};
 use crate::state::connect::target::{Agent, Name};
@@ -145,15 +145,15 @@ fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str)
     let namespace = call.info.namespace.as_str();
     let label = format!("{}={}", naming.label("service-name"), id.1.name);
     let selection = Selection::parse(&label, "", &slices.table, &slices.table)?;
-    let snapshot = call.store().snapshot();
+    let store = call.api.open_for(Part::Routing);
     let mut found = Vec::new();
-    for entry in snapshot.prefix(&store::collection(slices, namespace)) {
+    for entry in store.view().prefix(&store::collection(slices, namespace)) {
         if let Some(stored) = store::read_selected(slices, &selection, entry)? {
             found.push(stored.object(slices)?);
         }
     }
     let pod = |name: &str| {
-        let stored = call.store().get(&store::key(pods, namespace, name)).ok()??;
+        let stored = store.get(&store::key(pods, namespace, name)).ok()??;
         stored.object(pods).ok()
     };
     call.api.nodes().of_service(service, &found, id, target, pod)
@@ -163,7 +163,7 @@ fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str)
 pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Object, Status> {
     let key = store::key(resource, call.info.namespace_of(resource), name);
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
-    let Some(stored) = call.store().get(&key)? else { return Err(Status::not_found(subject)) };
+    let Some(stored) = call.api.open_for(Part::Routing).get(&key)? else { return Err(Status::not_found(subject)) };
     stored.object(resource)
 }
 

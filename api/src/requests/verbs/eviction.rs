@@ -17,7 +17,7 @@ use super::subresource::{decode_own, put_condition};
 use super::write::intent;
 use super::{Call, admit};
 use crate::objects::representation::answer::respond_success;
-use crate::objects::store::{self, Stored};
+use crate::objects::store::{self, Part, Stored};
 use crate::objects::strategy::Endpoint;
 use crate::types::options::DeleteOptions;
 use crate::types::schema::table::SubresourceTable;
@@ -174,7 +174,7 @@ fn budget_of(call: &Call<'_>, pod: &Stored) -> Result<Option<Object>, Status> {
     let namespace = call.info.namespace_of(call.resource);
     let resource = Loopback::new(call.api).resource(&budgets(namespace, ""))?;
     let mut found = None;
-    for entry in call.store().snapshot().prefix(&store::collection(resource, namespace)) {
+    for entry in call.api.open_for(Part::Evictions).view().prefix(&store::collection(resource, namespace)) {
         let budget = store::read(entry)?.object(resource)?;
         // A selector that cannot be read selects nothing; one that is there and empty, everything.
         let selector = at(&budget, "spec.selector").filter(|selector| !selector.is_null());

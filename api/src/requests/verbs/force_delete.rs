@@ -68,7 +68,7 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
     let key = store::key(call.resource, namespace, name);
     let mut attempts = Attempts::new();
     loop {
-        let Some(entry) = call.store().snapshot().get(&key) else { return Err(refuse(call)) };
+        let Some(entry) = call.store().entry(&key) else { return Err(refuse(call)) };
         let revision = entry.revision();
         match store::read(entry).and_then(|stored| stored.object(call.resource)) {
             Err(error) if error.reason == Reason::StorageReadError => {}

@@ -1,4 +1,4 @@
-//! list: a stream over one snapshot.
+//! list: a stream over the state at one revision.
 //!
 //! The snapshot pins a point in time without holding a lock; the index range is walked, selectors look at signatures in
 //! the index and then at the stored attributes of what these let through, and stored bytes are copied into chunks of at
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
-use engine::{KeyRange, Revision, Snapshot, SnapshotError};
+use engine::{KeyRange, Revision, SnapshotError};
 use http::StatusCode;
 
 use super::Call;
@@ -17,7 +17,7 @@ use super::continue_token::ContinueToken;
 use super::selected::{Found, Need, Selected};
 use crate::objects::conversion::Converter;
 use crate::objects::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
-use crate::objects::store::{self, Stored};
+use crate::objects::store::{self, Stored, View};
 use crate::types::attributes::Selection;
 use crate::types::bloom;
 use crate::types::options::{ListOptions, VersionMatch, list_version_number};
@@ -67,7 +67,7 @@ pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
 
 /// One page of a collection: a range of one snapshot, and what its head says.
 pub struct Page {
-    snapshot: Snapshot,
+    view: View,
     range: KeyRange,
     /// Selectors still to be tested in the range.
     selection: Selection,
@@ -92,7 +92,7 @@ impl Page {
             }
             text => Some(ContinueToken::decode(text, &meta_version)?),
         };
-        let snapshot = pick_snapshot(call, &options, token.as_ref(), &meta_version).await?;
+        let view = pick_view(call, &options, token.as_ref(), &meta_version).await?;
 
         let mut namespace = call.info.namespace_of(call.resource).to_owned();
         if namespace.is_empty()
@@ -114,8 +114,8 @@ impl Page {
         }
 
         let mut page = Page {
-            meta: ListMeta { revision: snapshot.revision(), continue_token: String::new(), remaining: None },
-            snapshot,
+            meta: ListMeta { revision: view.revision(), continue_token: String::new(), remaining: None },
+            view,
             range,
             selection: options.selection,
             resource: call.resource.clone(),
@@ -155,13 +155,13 @@ impl Page {
         self.items = taken;
         let Some(last) = last.filter(|_| taken == limit) else { return Ok(()) };
         // One more entry exists (matching or not): the page is followed by another.
-        if self.snapshot.range(self.range.clone().after(&last)).next().is_some() {
+        if self.view.range(self.range.clone().after(&last)).next().is_some() {
             let suffix = last.get(prefix.len()..).unwrap_or_default();
             let start = format!("{}\0", String::from_utf8_lossy(suffix));
             let token = ContinueToken { revision: Some(self.meta.revision), start };
             self.meta.continue_token = token.encode(meta_version);
             if self.selection.is_everything() {
-                self.meta.remaining = Some(self.snapshot.count(&self.range).saturating_sub(limit));
+                self.meta.remaining = Some(self.view.count(&self.range).saturating_sub(limit));
             }
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Page {
             return Ok(self.items);
         }
         if self.selection.is_everything() {
-            return Ok(self.snapshot.count(&self.range));
+            return Ok(self.view.count(&self.range));
         }
         let mut items = 0;
         let mut objects = self.objects();
@@ -226,7 +226,7 @@ impl Page {
 
     /// The objects of the range that are selected, in key order.
     pub fn objects(&self) -> Selected {
-        let scan = self.snapshot.range(self.range.clone()).filtered(bloom::query(&self.selection));
+        let scan = self.view.range(self.range.clone()).filtered(bloom::query(&self.selection));
         Selected::new(scan, self.selection.clone(), self.resource.clone(), self.converter.clone())
     }
 }
@@ -238,23 +238,23 @@ struct Measured {
     whole: Option<Vec<u8>>,
 }
 
-/// The snapshot that serves a list (the table of docs/api/lists.md#resource-versions).
-async fn pick_snapshot(
+/// The view that serves a list (the table of docs/api/lists.md#resource-versions).
+async fn pick_view(
     call: &Call<'_>,
     options: &ListOptions,
     token: Option<&ContinueToken>,
     meta_version: &str,
-) -> Result<Snapshot, Status> {
-    let engine = call.store().engine();
+) -> Result<View, Status> {
+    let store = call.store();
     // A version that another server has answered with may be on its way to this one.
     let follow = async |revision| match call.api.ledger() {
         Some(_) => call.api.wait_for_revision(revision).await,
         None => Ok(()),
     };
     if let Some(token) = token {
-        let Some(revision) = token.revision else { return Ok(engine.snapshot()) };
+        let Some(revision) = token.revision else { return Ok(store.view()) };
         follow(revision).await?;
-        return engine.snapshot_at(revision).map_err(|error| match error {
+        return store.view_at(revision).map_err(|error| match error {
             SnapshotError::Compacted { .. } => {
                 let fresh = ContinueToken { revision: None, start: token.start.clone() };
                 let mut status = Status::expired(EXPIRED_TOKEN);
@@ -269,7 +269,7 @@ async fn pick_snapshot(
         || options.version_match.is_none() && options.limit > 0 && revision > Revision::ZERO;
     if exact {
         follow(revision).await?;
-        return engine.snapshot_at(revision).map_err(|error| match error {
+        return store.view_at(revision).map_err(|error| match error {
             SnapshotError::Compacted { .. } => {
                 Status::expired("The resourceVersion for the provided list is too old.")
             }
@@ -277,7 +277,7 @@ async fn pick_snapshot(
         });
     }
     call.api.wait_for_revision(revision).await?;
-    Ok(engine.snapshot())
+    Ok(store.view())
 }
 
 const EXPIRED_TOKEN: &str = "The provided continue parameter is too old to display a consistent list result. \

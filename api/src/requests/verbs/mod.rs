@@ -37,7 +37,7 @@ use http::request::Parts as Head;
 
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::{Renderer, Wanted};
-use crate::objects::store::{Store, Stored};
+use crate::objects::store::{Reach, Store, Stored};
 use crate::objects::validation;
 use crate::state::audit::Trail;
 use crate::types::attributes::Selection;
@@ -79,6 +79,8 @@ pub struct Call<'r> {
     pub types: &'r Arc<Served>,
     /// The proof of permission; opens the store.
     pub proof: &'r Authorized<'r>,
+    /// What the permission is for, where that is another resource that stands for this one.
+    pub derived_from: Option<Reach<'r>>,
     /// What is asked for.
     pub info: &'r RequestInfo,
     /// The resource asked for.
@@ -108,7 +110,16 @@ pub struct Call<'r> {
 impl<'r> Call<'r> {
     /// The store, opened by this request's permission.
     pub fn store(&self) -> Store<'r> {
-        Store::open(self.api.engine(), self.api.ledger(), self.proof)
+        match self.derived_from {
+            None => self.api.open(self.proof, self.reach()),
+            Some(asked) => self.api.open_derived(self.proof, (asked, self.reach())),
+        }
+    }
+
+    /// What this request may reach.
+    pub fn reach(&self) -> Reach<'r> {
+        let (info, resource) = (self.info, &**self.resource);
+        Reach { verb: info.verb, resource, namespace: info.namespace_of(resource), name: &info.name }
     }
 
     /// The newest state of one object, in the form of the resource that is asked for.

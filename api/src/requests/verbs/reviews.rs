@@ -275,7 +275,7 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
 /// The components whose health upstream lists here. This server is the only one it knows about, so the store is
 /// the one entry whose health can be told (docs/api/validation.md#component-statuses).
 fn component_status(call: &Call<'_>) -> Result<Response, Status> {
-    let health = call.api.engine().health();
+    let health = call.store().health();
     let mut condition = Object::new();
     condition.push("type", "Healthy".into());
     condition.push("status", if health.is_ok() { "True" } else { "False" }.into());
@@ -299,7 +299,7 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
                 encode(message, &component, &mut encoded);
                 listed.push(encoded.into());
             }
-            call.renderer()?.respond_foreign_list(call.api.engine().revision(), &listed)
+            call.renderer()?.respond_foreign_list(call.store().revision(), &listed)
         }
         (_, STORE_COMPONENT) => Renderer::respond_foreign(&call.output, StatusCode::OK, message, &component),
         (_, name) => Err(Status::not_found(call.subject(name))),

@@ -118,6 +118,7 @@ pub async fn bind_from_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Re
         api: call.api,
         types: call.types,
         proof: call.proof,
+        derived_from: Some(call.reach()),
         info: &info,
         resource: pods,
         query: call.query,

@@ -12,7 +12,7 @@ use super::subresource::decode_own;
 use super::write::scope_to_request;
 use super::{Call, admit};
 use crate::objects::representation::Renderer;
-use crate::objects::store;
+use crate::objects::store::{self, Part};
 use crate::types::schema::table::SubresourceTable;
 use crate::values::clock;
 use crate::values::field::FieldError;
@@ -158,7 +158,8 @@ impl Bound {
             let resource =
                 call.types.registry().resource("", "v1", plural).ok_or_else(Status::no_such_route)?;
             let namespace = if resource.namespaced() { namespace } else { "" };
-            let stored = call.store().get(&store::key(resource, namespace, name))?;
+            let bound = call.api.open_for(Part::TokenBinding);
+            let stored = bound.get(&store::key(resource, namespace, name))?;
             stored.map(|stored| stored.object(resource)).transpose()
         };
         let Some(object) = get(resource, name)? else {

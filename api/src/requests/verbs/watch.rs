@@ -77,22 +77,22 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     let options = ListOptions::from_query(call.query, call.selection()?, true, &meta_group)?;
     let asked = version_number(&options.resource_version)?;
     let renderer = call.renderer()?;
-    let engine = call.store().engine();
+    let store = call.store();
     let namespace = call.info.namespace_of(call.resource).to_owned();
     let prefix = store::collection(call.resource, &namespace);
     let initial = options.send_initial_events == Some(true);
 
     let mut pending_error = None;
-    if initial && asked > engine.revision() {
-        let reached = tokio::time::timeout(FUTURE_WAIT, engine.reached(asked)).await;
+    if initial && asked > store.revision() {
+        let reached = tokio::time::timeout(FUTURE_WAIT, store.reached(asked)).await;
         if reached.is_err() {
-            pending_error = Some(Status::too_large_resource_version(asked, engine.revision(), 1));
+            pending_error = Some(Status::too_large_resource_version(asked, store.revision(), 1));
         }
     }
-    let snapshot = engine.snapshot();
+    let view = store.view();
     let from_newest = matches!(options.resource_version.as_str(), "" | "0");
-    let start = if initial || from_newest { snapshot.revision() } else { asked };
-    let tail = match engine.tail(start, prefix.clone()) {
+    let start = if initial || from_newest { view.revision() } else { asked };
+    let tail = match store.tail(start, prefix.clone()) {
         Ok(tail) => Some(tail),
         Err(error) => {
             pending_error.get_or_insert(broken(start, &error));
@@ -100,7 +100,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         }
     };
     let initial_objects = initial.then(|| {
-        let scan = snapshot.prefix(&prefix).filtered(bloom::query(&options.selection));
+        let scan = view.prefix(&prefix).filtered(bloom::query(&options.selection));
         let converter = call.api.converter().clone();
         Selected::new(scan, options.selection.clone(), call.resource.clone(), converter)
     });
@@ -117,7 +117,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         events: Vec::new().into_iter(),
         pending_error,
         initial_marker: options.allow_bookmarks && initial,
-        initial_revision: snapshot.revision(),
+        initial_revision: view.revision(),
         start_revision: start,
         sent_revision: start,
         alarm: Box::pin(tokio::time::sleep_until(schedule.wake_at())),

@@ -1,5 +1,5 @@
-//! Passing requests on and answers back, whoever asked for it: paths and queries written anew, the headers that stay
-//! behind, and bodies as they come.
+//! Passing requests on and answers back, for proxies and extension servers alike: paths and queries written anew, the
+//! headers that stay behind, and bodies as they come.
 
 use std::io::Write;
 use std::net::IpAddr;

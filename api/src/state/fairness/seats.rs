@@ -26,7 +26,7 @@ const SERVICE_SECONDS: f64 = 0.003;
 /// What a level does with a request for which it has no seat.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Manner {
-    /// It has a seat for everyone.
+    /// It has a seat for every request.
     Exempt,
     /// Refuse it.
     Reject,

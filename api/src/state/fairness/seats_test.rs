@@ -56,7 +56,7 @@ async fn an_idle_level_serves_one_however_few_seats_it_has() {
 }
 
 #[tokio::test]
-async fn an_exempt_level_serves_everyone() {
+async fn an_exempt_level_serves_every_request() {
     let level = level(Manner::Exempt, 0);
     let mut held = Vec::new();
     for _ in 0..100 {
@@ -147,7 +147,7 @@ async fn flows_take_turns_however_many_requests_one_of_them_has() {
 }
 
 #[tokio::test]
-async fn fewer_queues_lose_nobody() {
+async fn fewer_queues_lose_no_request() {
     let level = level(queuing(64, 1, 100), 1);
     let held = level.enter(entrant("a", 1), |_| ()).await.unwrap();
     let mut waiting = Vec::new();

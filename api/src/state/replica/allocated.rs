@@ -120,7 +120,7 @@ impl Replica {
         found.map(|resource| &**resource).ok_or_else(|| Status::internal("addresses are not built in"))
     }
 
-    /// Puts the bits of ports right, on condition that nobody else has changed them.
+    /// Puts the bits of ports right, on condition that no other server has changed them.
     async fn ports(&self, parts: &mut Parts, taken: &[u16], given: &[u16]) -> Result<(), Status> {
         let key: Bytes = format!("{}{PORTS}", self.keys.prefix()).into();
         let request = RangeRequest { key: key.clone(), ..RangeRequest::default() };
@@ -130,7 +130,7 @@ impl Replica {
             Some(kv) => Bits::read(&kv.value).map_err(Status::internal)?,
             None => Bits::of(&self.ports),
         };
-        // A port that somebody took meanwhile: the condition fails, and the write begins again with what is known then.
+        // A port that another server took meanwhile: the condition fails, and the write begins again with what is known then.
         let is_taken = taken.iter().any(|port| bits.has(*port));
         taken.iter().for_each(|port| bits.set(*port, true));
         given.iter().for_each(|port| bits.set(*port, false));

@@ -1,5 +1,5 @@
 //! Compaction, agreed on with all other servers on the same etcd, kube-apiservers among them: a key says how far it went, and
-//! whoever changes it first in a round compacts (docs/api/etcd.md#compaction).
+//! the server that changes it first in a round compacts (docs/api/etcd.md#compaction).
 //!
 //! Each round forgets what was the newest revision at the round before, so that history of at least one interval stays. The
 //! copies of all servers see the key change and forget the same.

@@ -45,7 +45,7 @@ impl Leases {
         Ok(id)
     }
 
-    /// Forgets a lease that is over before its time: etcd was stopped for long, or somebody revoked it.
+    /// Forgets a lease that is over before its time: etcd was stopped for long, or an operator revoked it.
     pub(super) async fn forget(&self, id: i64) {
         let mut current = self.0.lock().await;
         if current.as_ref().is_some_and(|lease| lease.id == id) {

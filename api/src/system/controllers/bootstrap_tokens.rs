@@ -1,5 +1,5 @@
 //! Bootstrap tokens: those that are over are deleted, and the others sign what a node must know of the cluster before
-//! it can believe anybody (docs/api/controllers.md#bootstrap-tokens-and-cluster-information).
+//! it can verify any certificate (docs/api/controllers.md#bootstrap-tokens-and-cluster-information).
 //!
 //! ```text
 //! tail on secrets of the system ─ tokens ─┬─ over ─► delete            (token-cleaner-controller)

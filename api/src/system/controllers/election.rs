@@ -25,7 +25,7 @@ use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
-/// How long a lease that nobody renews keeps others away.
+/// How long a lease that is not renewed keeps other servers away.
 const DURATION: Duration = Duration::from_secs(15);
 
 /// How long a leader goes on without a renewal.

@@ -28,7 +28,7 @@ use crate::values::json::{Key, Object, Value};
 /// Who wrote a text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Author {
-    /// Anybody: scalars may be in any form.
+    /// A client: scalars may be in any form.
     Client,
     /// This server, and a checksum says that it is what was written: scalars are canonical.
     Server,

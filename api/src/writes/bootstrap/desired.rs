@@ -19,7 +19,7 @@ pub enum Kind {
     Role,
     /// Must refer to this role and have at least these subjects (cluster role bindings too).
     Binding,
-    /// Must have exactly this spec, whatever anybody wants.
+    /// Must have exactly this spec; every other one is put back.
     MandatoryFlowControl,
     /// Must have exactly this spec unless told to leave it.
     SuggestedFlowControl,

@@ -11,7 +11,7 @@ use engine::{Change, Expected, Payload, Revision};
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
 use super::intent::{Caller, Current, Intent, Source, Wanted, Written, generate_name};
 use super::ownership::{Tracking, keep_times_of_no_change};
-use crate::objects::store;
+use crate::objects::store::{self, Part};
 use crate::objects::strategy::{self, Endpoint};
 use crate::objects::validation;
 use crate::state::allocation::Reservation;
@@ -85,7 +85,8 @@ pub(super) fn defined(intent: &Intent<'_>) -> Result<(), Status> {
     if resource.is_builtin() {
         return Ok(());
     }
-    match intent.store.get(&store::key(api.definitions(), "", &resource.qualified()))? {
+    let definition = store::key(api.definitions(), "", &resource.qualified());
+    match api.open_for(Part::Definitions).get(&definition)? {
         Some(stored) if Attributes::new(&stored.record.attributes).is_deleting() => {
             let why = "create not allowed while custom resource definition is terminating";
             Err(Status::forbidden(intent.subject(intent.name), why))

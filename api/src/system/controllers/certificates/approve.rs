@@ -1,4 +1,4 @@
-//! Approves requests of nodes for their client certificates, where whoever asks may ask for that: the verb `create` on
+//! Approves requests of nodes for their client certificates, where the user who asks may ask for that: the verb `create` on
 //! `certificatesigningrequests/nodeclient`, or `selfnodeclient` for the certificate of the one who asks.
 
 use std::sync::Arc;
@@ -60,7 +60,7 @@ fn is_undecided(object: &Object) -> bool {
 enum Permitted {
     /// It is not for this controller.
     Not,
-    /// Whoever asks may not.
+    /// The user who asks may not.
     NotYet,
     /// It is, with this message.
     For(&'static str),

@@ -94,7 +94,7 @@ async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
 
 /// Writes the objects that are in another form now; returns how many that were.
 async fn pass(loopback: &Loopback<'_>, resource: &Resource) -> Result<usize, Status> {
-    let snapshot = loopback.store().snapshot();
+    let snapshot = loopback.store().view();
     let stale = snapshot.prefix(&store::collection(resource, "")).filter_map(|entry| {
         let revision = entry.revision();
         let stored = store::read(entry).ok()?;

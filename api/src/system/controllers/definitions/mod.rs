@@ -41,7 +41,7 @@ use crate::writes::loopback::Loopback;
 /// The store failed. A definition that cannot be read or served is reported in the log and left out.
 pub fn load(api: &Context) -> Result<(), Status> {
     let loopback = Loopback::new(api);
-    let snapshot = loopback.store().snapshot();
+    let snapshot = loopback.store().view();
     api.establish(|established, changes| {
         for entry in snapshot.prefix(&store::collection(api.definitions(), "")) {
             let stored = store::read(entry)?;

@@ -18,7 +18,7 @@ pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
         object.push(field.name.clone(), value);
     }
     object.retain(|name, value| {
-        let field = message.field(name).unwrap();
+        let field = message.field(name).expect("the members were made from the fields");
         if !crate::types::schema::decode_form::is_left_out(field, value) {
             return true;
         }
@@ -103,7 +103,7 @@ fn any(random: &mut Random) -> Value {
     crate::values::json::parse(
         random.pick(&["{}", "[]", "1", "\"x\"", "{\"a\":{\"b\":[1,null,2.5,\"c\"]}}", "false"]).as_bytes(),
     )
-    .unwrap()
+    .expect("the texts above are JSON")
 }
 
 fn one(random: &mut Random, kind: &Kind, level: usize) -> Value {
