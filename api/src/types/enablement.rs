@@ -1,4 +1,4 @@
-//! Which of the built-in types are served: all, but for those that `--runtime-config` turns off
+//! Which of the built-in types are served: those of stable versions, but for what `--runtime-config` turns on and off
 //! (docs/api/operations.md#runtime-config).
 //!
 //! What is turned off keeps its place in the store and in the server's own work; only requests do not find it.
@@ -20,6 +20,9 @@ const STAGES: [(&str, IsMeant); 4] = [
 
 /// Groups of long ago, whose types have moved: they may be named.
 const FORMER_GROUPS: &[&str] = &["extensions"];
+
+/// Types that are served with a feature alone: version, plural name and gate.
+const GATED: &[(&str, &str, &str)] = &[("v1beta1", "clustertrustbundles", "ClusterTrustBundle")];
 
 /// The types that are not served: group, version and plural name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -57,7 +60,8 @@ impl Enablement {
         if !unknown.is_empty() {
             return Err(format!("unknown api groups {}", unknown.join(",")));
         }
-        let mut is_on: Vec<_> = registry.resources().map(|resource| (resource, true)).collect();
+        let mut is_on: Vec<_> =
+            registry.resources().map(|resource| (resource, stage(&resource.version) == Some(""))).collect();
         for (name, is_meant) in STAGES {
             let Some(value) = wishes.get(name) else { continue };
             let wanted = match *value {
@@ -88,6 +92,21 @@ impl Enablement {
             (resource.group.clone(), resource.version.to_string(), resource.table.plural.to_string())
         });
         Ok(Enablement { off: off.collect() })
+    }
+
+    /// The same without the types of `registry` whose features are off.
+    #[must_use]
+    pub fn gated(mut self, registry: &Registry, is_open: impl Fn(&str) -> bool) -> Enablement {
+        for (version, plural, _) in GATED.iter().filter(|(_, _, gate)| !is_open(gate)) {
+            let closed = registry
+                .resources()
+                .filter(|resource| &*resource.version == *version && resource.table.plural == *plural);
+            let closed = closed.map(|resource| {
+                (resource.group.clone(), resource.version.to_string(), resource.table.plural.to_string())
+            });
+            self.off.extend(closed.filter(|closed| !self.off.contains(closed)).collect::<Vec<_>>());
+        }
+        self
     }
 
     /// The types of `registry` that are served.

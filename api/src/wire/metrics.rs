@@ -12,6 +12,7 @@ pub mod allowed;
 pub mod buckets;
 pub mod family;
 pub mod page;
+pub mod reloads;
 pub mod requests;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use self::buckets::{
 };
 use self::family::{Counters, Definition, Gauges, Histograms, micros};
 use self::page::{Kind, Page, Stability};
+use self::reloads::Reloads;
 use self::requests::Requests;
 
 /// A number that only grows.
@@ -114,6 +116,8 @@ pub struct Metrics {
     pub client_certificates: Histograms,
     /// Outcomes of authorization.
     pub authorization: Attempts,
+    /// Reloads of the files of authentication and of authorization.
+    pub reloads: (Reloads, Reloads),
     /// Durations of admission plugins.
     pub plugins: Histograms,
     /// Durations of both points of admission.
@@ -280,6 +284,7 @@ impl Metrics {
                     IDENTITY_US,
                 ),
             },
+            reloads: (Reloads::of_authentication(), Reloads::of_authorization()),
             plugins: Histograms::of_durations(
                 stable(
                     "apiserver_admission_controller_admission_duration_seconds",
@@ -462,6 +467,8 @@ impl Metrics {
             histograms.write(page);
         }
         self.certificates.write(page);
+        self.reloads.0.write(page);
+        self.reloads.1.write(page);
         self.deprecated.write(page);
         self.unavailable.write(page);
     }

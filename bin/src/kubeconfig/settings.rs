@@ -16,8 +16,8 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use super::exec::{self, Exec};
+use crate::authorities::system_authorities;
 use crate::files;
-use crate::https::system_authorities;
 
 /// How to reach a server, and who asks. Files are not read yet.
 // No `Debug`: keys and tokens must not reach a log.

@@ -83,10 +83,17 @@ pub(super) fn headers(credentials: &Credentials<'_>) -> Result<HeaderMap, String
 
 fn config(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
+    let mut unusable = None;
     for certificate in CertificateDer::pem_slice_iter(credentials.authorities) {
         let certificate =
             certificate.map_err(|_| "the certificates of the authorities are no PEM".to_owned())?;
-        roots.add(certificate).map_err(|error| error.to_string())?;
+        if let Err(error) = roots.add(certificate) {
+            unusable = Some(error);
+        }
+    }
+    // Among the authorities of a system may be some that this library does not take.
+    if let Some(error) = unusable.filter(|_| roots.is_empty()) {
+        return Err(error.to_string());
     }
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

@@ -99,11 +99,24 @@ pub async fn get(
     headers: HeaderMap,
     timeout: Duration,
 ) -> Result<(StatusCode, Bytes), Failure> {
+    get_at_most(endpoint, headers, timeout, ANSWER_BYTES_MAX).await
+}
+
+/// The same for an answer of so many bytes at most.
+///
+/// # Errors
+/// As those of [`get`].
+pub async fn get_at_most(
+    endpoint: &Endpoint,
+    headers: HeaderMap,
+    timeout: Duration,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), Failure> {
     let mut request = Request::new(Full::new(Bytes::new()));
     *request.headers_mut() = headers;
     let call = async {
         let opened = open(endpoint, request).await?;
-        read(opened.response).await
+        read(opened.response, bytes_max).await
     };
     let called = tokio::time::timeout(timeout, call).await.unwrap_or(Err(Failure::Timeout));
     let (head, text) = called.map_err(|failure| failure.of_method("Get", endpoint.url()))?;
@@ -161,16 +174,19 @@ async fn exchange(
         .map_err(|error| Failure::Other(error.to_string()))?;
     traces::propagate(request.headers_mut());
     let response = sender.send_request(request).await.map_err(|error| Failure::exchange(&error))?;
-    read(response).await
+    read(response, ANSWER_BYTES_MAX).await
 }
 
-async fn read(response: Response<Incoming>) -> Result<(http::response::Parts, Bytes), Failure> {
+async fn read(
+    response: Response<Incoming>,
+    bytes_max: usize,
+) -> Result<(http::response::Parts, Bytes), Failure> {
     let (head, mut body) = response.into_parts();
     let mut text = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Failure::Body)?;
         let Ok(bytes) = frame.into_data() else { continue };
-        if text.len() + bytes.len() > ANSWER_BYTES_MAX {
+        if text.len() + bytes.len() > bytes_max {
             return Err(Failure::TooLong);
         }
         text.extend_from_slice(&bytes);

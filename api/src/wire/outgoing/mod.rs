@@ -25,5 +25,5 @@ pub use connect::Connection;
 pub use credentials::{Credentials, Identity, Tls};
 pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};
-pub use exchange::{ANSWER_BYTES_MAX, Answer, Opened, get, open, post};
+pub use exchange::{ANSWER_BYTES_MAX, Answer, Opened, get, get_at_most, open, post};
 pub use identities::Identities;
