@@ -18,7 +18,7 @@ use auth::authn::service_account::{
 use auth::authn::x509::{CaBundle, ClientCertificates};
 use auth::authn::{Authenticator, Credentials, NameDomains, SigningKey};
 use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
-use auth::{Attributes, Authorizer, User};
+use auth::{Attributes, Authorizer, Selectors, User};
 use criterion::{Criterion, Throughput};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
@@ -116,6 +116,7 @@ fn asked<'u>(user: &'u User, namespace: &'static str) -> Attributes<'u> {
         name: "p",
         path: "/api/v1/namespaces/ns0/pods/p",
         user,
+        selectors: Selectors::default(),
     }
 }
 

@@ -185,6 +185,9 @@ impl Emitter<'_> {
                 write!(out, "{name}:{value},").expect(STRING);
             }
         }
+        if field.keeps_empty {
+            out.push_str("empty:Empty::Kept,");
+        }
         for (name, value) in [("default", &field.default), ("assigned", &field.assigned)] {
             if let Some(value) = value {
                 write!(out, "{name}:Some({}),", self.text(value)).expect(STRING);

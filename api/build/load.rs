@@ -215,6 +215,7 @@ impl<'p> Loader<'p> {
             enumeration: enumeration.unwrap_or_default(),
             list,
             resource_list: flag("resource_list"),
+            keeps_empty: flag("keeps_empty"),
             atomic: flag("atomic") || (struct_atomic && !flag("granular")),
             patch: self
                 .options
@@ -409,6 +410,7 @@ fn type_fields() -> [Field; 2] {
         list: List::Atomic,
         atomic: false,
         resource_list: false,
+        keeps_empty: false,
         patch: Patch::default(),
         inlined: None,
         check: None,

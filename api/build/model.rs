@@ -72,6 +72,7 @@ pub struct Field {
     pub list: List,
     pub atomic: bool,
     pub resource_list: bool,
+    pub keeps_empty: bool,
     pub patch: Patch,
     pub inlined: Option<usize>,
     pub check: Option<Check>,

@@ -31,6 +31,40 @@ pub struct Attributes<'r> {
     pub name: &'r str,
     /// Path of the URL.
     pub path: &'r str,
+    /// What restricts a list, a watch or a deletion of a collection.
+    pub selectors: Selectors<'r>,
+}
+
+/// The requirements of a request's selectors, all of which hold of what it reads. One that cannot be read is left out:
+/// then more is asked for than is needed, never less.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selectors<'r> {
+    /// On fields.
+    pub fields: &'r [FieldRequirement],
+    /// On labels.
+    pub labels: &'r [LabelRequirement],
+}
+
+/// A field that must have a value, or must not.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct FieldRequirement {
+    /// Path of the field.
+    pub field: String,
+    /// Whether it must have the value.
+    pub is_equal: bool,
+    /// The value.
+    pub value: String,
+}
+
+/// A condition on a label.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LabelRequirement {
+    /// Name of the label.
+    pub key: String,
+    /// `In`, `NotIn`, `Exists` or `DoesNotExist`.
+    pub operator: &'static str,
+    /// Values of `In` and `NotIn`.
+    pub values: Vec<String>,
 }
 
 impl Attributes<'_> {
@@ -47,6 +81,7 @@ impl Attributes<'_> {
             namespace: "",
             name: "",
             path,
+            selectors: Selectors::default(),
         }
     }
 }

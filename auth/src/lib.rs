@@ -18,7 +18,7 @@ pub mod go;
 pub mod identity;
 mod strict;
 
-pub use attributes::Attributes;
+pub use attributes::{Attributes, FieldRequirement, LabelRequirement, Selectors};
 pub use authn::{Authenticated, Authenticator, AuthnError, Credentials};
 pub use authz::Authorizer;
 pub use decision::{Authorized, Decision, Denied};

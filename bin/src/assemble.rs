@@ -290,7 +290,7 @@ fn api_of(
         metrics,
     };
     let api = Api::assemble(parts, config.authorization.modules(&nodes))?;
-    let follow = config.authorization.clone().follow(nodes, api.shared_authorizer());
+    let follow = config.authorization.clone().follow(nodes, api.shared_authorizer(), api.metrics().clone());
     tokio::spawn(follow);
     Ok((api, bundles))
 }

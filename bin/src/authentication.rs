@@ -1,18 +1,20 @@
 //! Who may come in: the flags of authentication, checked with the files they name, and the chain built of them.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use api::state::policy::EngineAccounts;
 use auth::Authenticator;
 use auth::authn::bootstrap::BootstrapTokens;
 use auth::authn::jwt::Issuers;
 use auth::authn::request_header::{HeaderNames, RequestHeaders};
 use auth::authn::service_account::ServiceAccountTokens;
-use auth::authn::token_file::StaticTokens;
+use auth::authn::token_file::{StaticTokens, TokenFileError};
 use auth::authn::x509::{CaBundle, ClientCertificates};
-use auth::authn::{Anonymous, NameDomains, SigningKey, VerificationKey};
+use auth::authn::{Anonymous, KeyError, NameDomains, SigningKey, VerificationKey};
+use auth::go::{quote, url};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
@@ -84,14 +86,35 @@ impl AuthenticationConfig {
         naming: Profile,
         allows_all: bool,
     ) -> anyhow::Result<Self> {
-        let tokens = TokenConfig::from_flags(&mut flags, naming)?;
-        let client_ca = named(flags.client_ca_file.take())?;
+        let mut problems = Problems::default();
+        let tokens = TokenConfig::from_flags(&mut flags, naming, &mut problems)?;
+        let issuers =
+            IssuersConfig::from_flags(flags.oidc, flags.authentication_config, &tokens.issuers, naming);
+        let headers = HeaderFlags {
+            names: HeaderNames {
+                user: flags.requestheader_username_headers,
+                uid: flags.requestheader_uid_headers,
+                groups: flags.requestheader_group_headers,
+                extra_prefixes: flags.requestheader_extra_headers_prefix,
+            },
+            allowed: flags.requestheader_allowed_names,
+        };
+        headers.check(&mut problems);
+        let (issuers, anonymous) = problems.end_with(issuers)?;
+        let client_ca = named(flags.client_ca_file)?;
         let client_bundle =
-            client_ca.as_ref().map(|file| check_bundle("--client-ca-file", file)).transpose()?;
-        let proxy = ProxyConfig::from_flags(&mut flags, client_bundle.as_ref())?;
+            client_ca.as_ref().map(|file| check_bundle("client-ca-bundle", file)).transpose()?;
+        let proxy = ProxyConfig::new(flags.requestheader_client_ca_file, headers, client_bundle.as_ref())?;
         let token_auth = named(flags.token_auth_file)?
             .map(|NamedFile { path, bytes }| {
-                StaticTokens::parse(&bytes).with_context(|| format!("--token-auth-file {}", path.display()))
+                let tokens = StaticTokens::parse(&bytes).map_err(|error| match error {
+                    TokenFileError::TooFewColumns(_) => anyhow!("token file '{}' {error}", path.display()),
+                    TokenFileError::Syntax { .. } | TokenFileError::NotText { .. } => anyhow!("{error}"),
+                })?;
+                for doubt in tokens.doubts() {
+                    tracing::warn!(file = %path.display(), "token file: {doubt}");
+                }
+                Ok::<_, anyhow::Error>(tokens)
             })
             .transpose()?;
         let webhook = WebhookConfig::from_flags(
@@ -99,8 +122,6 @@ impl AuthenticationConfig {
             &flags.authentication_token_webhook_version,
             flags.authentication_token_webhook_cache_ttl,
         )?;
-        let (issuers, anonymous) =
-            IssuersConfig::from_flags(flags.oidc, flags.authentication_config, &tokens.issuers, naming)?;
         if anonymous.is_some() && flags.anonymous_auth.is_some() {
             bail!(
                 "--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration \
@@ -126,56 +147,98 @@ impl AuthenticationConfig {
     }
 }
 
+/// What is wrong with flags; all of it is told at once.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    fn add(&mut self, problem: impl Into<String>) {
+        self.0.push(problem.into());
+    }
+
+    /// What was made of further flags, unless there are problems; those of these flags come first.
+    fn end_with<T>(mut self, made: anyhow::Result<T>) -> anyhow::Result<T> {
+        let made = match made {
+            Ok(made) if self.0.is_empty() => return Ok(made),
+            Ok(_) => None,
+            Err(error) if self.0.is_empty() => return Err(error),
+            Err(error) => Some(format!("{error:#}")),
+        };
+        self.0.splice(0..0, made);
+        match self.0.as_slice() {
+            [problem] => bail!("{problem}"),
+            problems => bail!("[{}]", problems.join(", ")),
+        }
+    }
+}
+
+/// The flags about headers of the authenticating proxy.
+struct HeaderFlags {
+    names: HeaderNames,
+    allowed: Vec<String>,
+}
+
+impl HeaderFlags {
+    fn check(&self, problems: &mut Problems) {
+        let HeaderFlags { names: HeaderNames { user, uid, groups, extra_prefixes }, allowed } = self;
+        for (flag, values) in [
+            ("requestheader-username-headers", user),
+            ("requestheader-uid-headers", uid),
+            ("requestheader-group-headers", groups),
+            ("requestheader-extra-headers-prefix", extra_prefixes),
+            ("requestheader-allowed-names", allowed),
+        ] {
+            if values.iter().any(|value| value.trim().is_empty()) {
+                problems.add(format!("empty value in \"{flag}\""));
+            }
+        }
+        let is_standard = |name: &String| name.eq_ignore_ascii_case("X-Remote-Uid");
+        if !uid.is_empty() && !uid.iter().any(is_standard) {
+            problems.add(
+                "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation \
+                 will not work",
+            );
+        }
+    }
+}
+
 impl ProxyConfig {
     /// `clients` are the authorities of the certificates of users.
-    fn from_flags(
-        flags: &mut AuthenticationFlags,
+    fn new(
+        client_ca: Option<PathBuf>,
+        HeaderFlags { names: headers, allowed: allowed_names }: HeaderFlags,
         clients: Option<&CaBundle>,
     ) -> anyhow::Result<Option<Self>> {
-        const FLAG: &str = "--requestheader-client-ca-file";
-        let client_ca = named(flags.requestheader_client_ca_file.take())?;
-        let headers = HeaderNames {
-            user: std::mem::take(&mut flags.requestheader_username_headers),
-            uid: std::mem::take(&mut flags.requestheader_uid_headers),
-            groups: std::mem::take(&mut flags.requestheader_group_headers),
-            extra_prefixes: std::mem::take(&mut flags.requestheader_extra_headers_prefix),
-        };
-        let allowed_names = std::mem::take(&mut flags.requestheader_allowed_names);
-        let Some(client_ca) = client_ca else {
-            return Ok(None);
-        };
-        let bundle = check_bundle(FLAG, &client_ca)?;
+        let Some(client_ca) = named(client_ca)? else { return Ok(None) };
+        let bundle = check_bundle("request-header", &client_ca)?;
         if headers.user.is_empty() {
-            bail!("{FLAG} needs --requestheader-username-headers");
+            tracing::warn!(
+                "--requestheader-username-headers names no header: no proxy can say who the user is"
+            );
         }
         if allowed_names.is_empty() && clients.is_some_and(|clients| clients.overlaps(&bundle)) {
             bail!(
-                "{FLAG} and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be \
-                 specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary \
-                 users"
+                "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; \
+                 --requestheader-allowed-names must be specified to ensure regular client certificates cannot set \
+                 authenticating proxy headers for arbitrary users"
             );
         }
         Ok(Some(ProxyConfig { client_ca, allowed_names, headers }))
     }
 }
 
-/// Refuses a file without certificates.
-fn check_bundle(flag: &str, file: &NamedFile) -> anyhow::Result<CaBundle> {
-    let mut count = 0;
-    for certificate in CertificateDer::pem_slice_iter(&file.bytes) {
-        certificate.with_context(|| format!("{flag} {}: broken PEM", file.path.display()))?;
-        count += 1;
+/// Refuses a file without certificates, in the words of kube-apiserver.
+fn check_bundle(purpose: &str, file: &NamedFile) -> anyhow::Result<CaBundle> {
+    let name = format!("{purpose}::{}", file.path.display());
+    if file.bytes.is_empty() {
+        bail!("missing content for CA bundle {}", quote(&name));
     }
+    let failed = |why: &str| anyhow!("error loading CA bundle for {}: {why}", quote(&name));
+    let count = CertificateDer::pem_slice_iter(&file.bytes).filter(Result::is_ok).count();
     if count == 0 {
-        bail!("{flag} {}: no certificate in it", file.path.display());
+        return Err(failed("data does not contain any valid RSA or ECDSA certificates"));
     }
-    CaBundle::from_pem(&file.bytes).with_context(|| format!("{flag} {}", file.path.display()))
-}
-
-/// Whether a URL may begin with this (RFC 3986).
-fn is_scheme(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.'))
+    CaBundle::from_pem(&file.bytes).map_err(|error| failed(&error.to_string()))
 }
 
 /// Shortest and longest limit of a token's validity.
@@ -183,57 +246,102 @@ const TOKEN_LIFETIME_MAX: (Duration, Duration) = (Duration::from_secs(60 * 60), 
 
 impl TokenConfig {
     /// Takes the flags of service account tokens.
-    fn from_flags(flags: &mut AuthenticationFlags, naming: Profile) -> anyhow::Result<Self> {
+    fn from_flags(
+        flags: &mut AuthenticationFlags,
+        naming: Profile,
+        problems: &mut Problems,
+    ) -> anyhow::Result<Self> {
         let mut issuers = std::mem::take(&mut flags.service_account_issuer);
+        let signing_key = match flags.service_account_signing_key_file.take() {
+            Some(path) => {
+                let failed = || "failed to parse service-account-issuer-key-file";
+                let file = named(Some(path)).with_context(failed)?;
+                if let Some(NamedFile { path, bytes }) = &file {
+                    let why = |error| private_key_problem(path, &error);
+                    SigningKey::from_pem(bytes).map_err(why).with_context(failed)?;
+                }
+                file
+            }
+            None => None,
+        };
+        let limit = flags.service_account_max_token_expiration;
+        if !limit.is_zero() && !(TOKEN_LIFETIME_MAX.0..=TOKEN_LIFETIME_MAX.1).contains(&limit) {
+            bail!("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
+        }
+        for (at, issuer) in issuers.iter().enumerate() {
+            let shown = quote(issuer);
+            match url::parse(issuer) {
+                Err(why) if issuer.contains(':') => problems.add(format!(
+                    "service-account-issuer {shown} contained a ':' but was not a valid URL: {why}"
+                )),
+                _ if issuer.is_empty() => {
+                    problems.add("service-account-issuer should not be an empty string")
+                }
+                _ if issuers[..at].contains(issuer) => {
+                    problems.add(format!("service-account-issuer {shown} is already specified"));
+                }
+                _ => {}
+            }
+        }
+        let keys_uri = flags.service_account_jwks_uri.take().filter(|uri| !uri.is_empty());
+        match keys_uri.as_deref().map(|uri| (uri, url::parse(uri))) {
+            Some((_, Err(why))) => {
+                problems.add(format!("service-account-jwks-uri must be a valid URL: {why}"))
+            }
+            Some((uri, Ok(parsed))) if !parsed.scheme.eq_ignore_ascii_case("https") => {
+                problems.add(format!("service-account-jwks-uri requires https scheme, parsed as: {uri}"));
+            }
+            Some((_, Ok(_))) | None => {}
+        }
+        // Keys of an issuer without the one that signs: a cluster that lost a file, not one that has none yet.
+        if signing_key.is_none() && !issuers.is_empty() && !flags.service_account_key_file.is_empty() {
+            problems.add(
+                "--service-account-signing-key-file, --service-account-issuer, and --api-audiences should be specified \
+                 together",
+            );
+        }
         if issuers.is_empty() {
             issuers.push(format!("https://{}.default.svc.cluster.local", naming.word));
-        }
-        for issuer in &issuers {
-            if issuer.is_empty() {
-                bail!("service-account-issuer should not be an empty string");
-            }
-            if issuers.iter().filter(|other| *other == issuer).count() > 1 {
-                bail!("service-account-issuer {issuer:?} is already specified");
-            }
-            // As kube-apiserver: an issuer with a colon must be a URL.
-            if issuer.split_once(':').is_some_and(|(scheme, _)| !is_scheme(scheme)) {
-                bail!("service-account-issuer {issuer:?} contained a ':' but was not a valid URL");
-            }
         }
         let mut audiences = std::mem::take(&mut flags.api_audiences);
         audiences.retain(|audience| !audience.is_empty());
         if audiences.is_empty() {
             audiences.clone_from(&issuers);
         }
-        let signing_key = named(flags.service_account_signing_key_file.take())
-            .context("failed to parse service-account-issuer-key-file")?;
-        if let Some(file) = &signing_key {
-            SigningKey::from_pem(&file.bytes)
-                .with_context(|| format!("--service-account-signing-key-file {}", file.path.display()))?;
-        }
         let mut keys = Vec::new();
         for path in std::mem::take(&mut flags.service_account_key_file) {
-            const FLAG: &str = "--service-account-key-file";
             if let Some(NamedFile { bytes, path }) = named(Some(path))? {
-                VerificationKey::from_pem(&bytes).with_context(|| format!("{FLAG} {}", path.display()))?;
+                VerificationKey::from_pem(&bytes).map_err(|error| public_key_problem(&path, &error))?;
                 keys.push(NamedFile { bytes, path });
             }
         }
-        let limit = flags.service_account_max_token_expiration;
-        if !limit.is_zero() && !(TOKEN_LIFETIME_MAX.0..=TOKEN_LIFETIME_MAX.1).contains(&limit) {
-            bail!("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds");
-        }
         let lifetime_max = (!limit.is_zero()).then_some(limit);
         let extends = flags.service_account_extend_token_expiration;
-        let keys_uri = flags.service_account_jwks_uri.take();
-        if let Some(uri) = &keys_uri
-            && !uri.starts_with("https://")
-        {
-            bail!("service-account-jwks-uri requires https scheme, parsed as: {uri}");
-        }
         let lookup = flags.service_account_lookup;
         Ok(TokenConfig { issuers, audiences, signing_key, keys, keys_uri, lookup, lifetime_max, extends })
     }
+}
+
+/// Why a file of private keys is not used: as kube-apiserver says it where there is none, and precisely where there is.
+fn private_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
+    let why = match error {
+        KeyError::Empty | KeyError::Pem(_) => {
+            "data does not contain a valid RSA or ECDSA private key".to_owned()
+        }
+        KeyError::ManyPrivate(_) | KeyError::Unusable { .. } => error.to_string(),
+    };
+    anyhow!("error reading private key file {}: {why}", path.display())
+}
+
+/// The same of a file of public keys.
+fn public_key_problem(path: &Path, error: &KeyError) -> anyhow::Error {
+    let why = match error {
+        KeyError::Empty | KeyError::Pem(_) => {
+            "data does not contain any valid RSA or ECDSA public keys".to_owned()
+        }
+        KeyError::ManyPrivate(_) | KeyError::Unusable { .. } => error.to_string(),
+    };
+    anyhow!("error reading public key file {}: {why}", path.display())
 }
 
 /// The parts of a chain that follow files while the server runs.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use api::state::policy::Nodes;
+use api::wire::metrics::Metrics;
 use auth::Authorizer;
 use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
@@ -121,9 +122,16 @@ impl AuthorizationConfig {
     }
 
     /// Follows the configuration file.
-    pub async fn follow(mut self, nodes: Arc<dyn NodePolicy>, authorizer: Arc<Authorizer>) {
+    pub async fn follow(
+        mut self,
+        nodes: Arc<dyn NodePolicy>,
+        authorizer: Arc<Authorizer>,
+        metrics: Arc<Metrics>,
+    ) {
         let Some(path) = self.file.clone() else { return };
+        let reloads = &metrics.reloads.1;
         let mut watched = Watched::new(vec![path]);
+        reloads.uses(&watched.contents()[0]);
         loop {
             tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
             let Some([bytes]) = watched.changed() else { continue };
@@ -131,11 +139,13 @@ impl AuthorizationConfig {
                 Ok(changed) => {
                     self = changed;
                     authorizer.replace(self.modules(&nodes));
+                    reloads.succeeded(bytes);
                     tracing::info!(authorizers = %self, "authorization configuration reloaded");
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
                     tracing::warn!(%error, "still using the old authorization configuration");
+                    reloads.failed();
                 }
             }
         }

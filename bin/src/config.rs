@@ -194,6 +194,7 @@ impl Config {
             .map_err(|why| anyhow!(why))?;
         let features =
             Features::parse(&flags.feature_gates.join(","), releases).map_err(|why| anyhow!(why))?;
+        let enablement = enablement.gated(&types, |gate| features.is_open(gate));
         let own_service = flags.own_service.settings()?;
         if let Some(port) = own_service.node_port
             && !flags.service_node_port_range.contains(port.into())
@@ -497,28 +498,43 @@ mod tests {
                     .to_owned()),
             ),
             ("--client-ca-file=DIR/crt", Ok(())),
-            ("--client-ca-file=DIR/text", Err("--client-ca-file DIR/text: no certificate in it".to_owned())),
+            ("--client-ca-file=DIR/text", Err("error loading CA bundle for \"client-ca-bundle::DIR/text\": data does not contain any valid RSA or ECDSA \
+                     certificates"
+                    .to_owned())),
             ("--client-ca-file=DIR/none", Err("open DIR/none: no such file or directory".to_owned())),
             ("--token-auth-file=DIR/tokens", Ok(())),
             (
                 "--token-auth-file=DIR/no-tokens",
-                Err("--token-auth-file DIR/no-tokens: line 2: expected at least 3 columns (token, user name, user id), \
-                     found 2"
+                Err("token file 'DIR/no-tokens' must have at least 3 columns (token, user name, user uid), found 2"
                     .to_owned()),
             ),
             ("--token-auth-file=DIR/none", Err("open DIR/none: no such file or directory".to_owned())),
             ("--service-account-signing-key-file=DIR/key --service-account-key-file=DIR/crt", Ok(())),
             (
                 "--service-account-signing-key-file=DIR/crt",
-                Err("--service-account-signing-key-file DIR/crt: holds no key".to_owned()),
+                Err("failed to parse service-account-issuer-key-file: error reading private key file DIR/crt: data does not \
+                     contain a valid RSA or ECDSA private key"
+                    .to_owned()),
             ),
             (
                 "--service-account-key-file=DIR/text",
-                Err("--service-account-key-file DIR/text: holds no key".to_owned()),
+                Err("error reading public key file DIR/text: data does not contain any valid RSA or ECDSA public keys"
+                    .to_owned()),
             ),
             (
                 "--service-account-issuer=1:b",
-                Err("--service-account-issuer \"1:b\" contained a ':' but was not a valid URL".to_owned()),
+                Err("service-account-issuer \"1:b\" contained a ':' but was not a valid URL: parse \"1:b\": first path segment \
+                     in URL cannot contain colon"
+                    .to_owned()),
+            ),
+            (
+                "--service-account-issuer=https://a --service-account-key-file=DIR/crt --service-account-jwks-uri=::: \
+                 --requestheader-uid-headers=X",
+                Err("[service-account-jwks-uri must be a valid URL: parse \":::\": missing protocol scheme, \
+                     --service-account-signing-key-file, --service-account-issuer, and --api-audiences should be specified \
+                     together, --requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API \
+                     aggregation will not work]"
+                    .to_owned()),
             ),
             (
                 "--service-account-max-token-expiration=5m",

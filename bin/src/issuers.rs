@@ -5,19 +5,26 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use api::wire::metrics::reloads::Reloads;
+use api::wire::outgoing::{self, Credentials, Endpoint, Tls};
 use auth::authn::jws::Algorithm;
-use auth::authn::jwt::file::{self, Contents};
+use auth::authn::jwt::file::{self, AnonymousSettings, Contents};
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings};
-use auth::authn::jwt::{Fetch, FetchError, Fetched, Issuer, Issuers, Provider};
+use auth::authn::jwt::{Fetch, FetchError, Fetched, Issuer, Issuers};
 use auth::authn::{Anonymous, NameDomains};
-use http::{Method, Request, Uri};
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderValue, Uri};
+use tokio::task::JoinSet;
 
+use crate::authorities::system_authorities;
 use crate::flags::{OidcFlags, Profile};
-use crate::https::{HttpsError, Trust};
 use crate::reload::{self, Watched};
 
-/// Time between two attempts to read a discovery document.
-const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
+/// Time between two attempts to read a discovery document: at first, and at most.
+const DISCOVERY_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// How long the issuers of a changed file have to show their keys, until the change is tried again.
+const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Issuers as they are configured.
 #[derive(Clone, Debug)]
@@ -26,6 +33,8 @@ pub struct IssuersConfig {
     algorithms: Vec<Algorithm>,
     /// The file they are in, if they are in one.
     file: Option<PathBuf>,
+    /// What the file said of anonymous requests at the start; that never changes.
+    anonymous: Option<AnonymousSettings>,
     /// Issuers of service account tokens.
     own: Vec<String>,
     naming: Profile,
@@ -48,11 +57,12 @@ impl IssuersConfig {
         }
         let mut algorithms = Algorithm::ALL.to_vec();
         algorithms.sort_by_key(|algorithm| algorithm.name());
-        let mut anonymous = None;
+        let (mut anonymous, mut said_of_anonymous) = (None, None);
         let settings = match &path {
             Some(path) => {
                 let contents = read(path, naming)?;
                 contents.settings.validate(own).map_err(|why| anyhow!(why))?;
+                said_of_anonymous.clone_from(&contents.anonymous);
                 if let Some(said) = contents.anonymous {
                     said.validate().map_err(|why| anyhow!(why))?;
                     anonymous = Some(match (said.enabled, said.paths.is_empty()) {
@@ -77,12 +87,24 @@ impl IssuersConfig {
                 bail!("oidc: egress lookup required with egress selector type {network:?}");
             }
         }
-        Ok((IssuersConfig { settings, algorithms, file: path, own: own.to_vec(), naming }, anonymous))
+        let (own, file) = (own.to_vec(), path);
+        let config = IssuersConfig { settings, algorithms, file, anonymous: said_of_anonymous, own, naming };
+        Ok((config, anonymous))
     }
 
     /// Whether tokens of issuers may be accepted, now or after a change of the file.
     pub fn is_used(&self) -> bool {
         self.file.is_some() || !self.settings.jwt.is_empty()
+    }
+
+    /// The issuers of the file's new contents.
+    fn changed(&self, bytes: &[u8]) -> anyhow::Result<Vec<Arc<Issuer>>> {
+        let contents = contents(bytes, self.naming)?;
+        contents.settings.validate(&self.own).map_err(|why| anyhow!(why))?;
+        if contents.anonymous != self.anonymous {
+            bail!("anonymous: Forbidden: changed from initial configuration file");
+        }
+        made(&contents.settings, &self.algorithms)
     }
 
     /// The authenticator of these issuers. Their keys are read once [`follow`] runs.
@@ -186,81 +208,129 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
 
 fn made(settings: &Settings, algorithms: &[Algorithm]) -> anyhow::Result<Vec<Arc<Issuer>>> {
     let issuer = |jwt: &JwtSettings| {
-        let IssuerSettings { url, discovery_url, certificate_authority, .. } = &jwt.issuer;
-        let documents = Documents(Trust::new(certificate_authority.as_bytes(), None)?);
-        let elsewhere = Some(discovery_url.as_str()).filter(|url| !url.is_empty());
-        let provider = Provider::new(url, elsewhere, Arc::new(documents));
-        let issuer = Issuer::new(jwt, algorithms.to_vec(), provider).map_err(|why| anyhow!(why))?;
+        let documents = Documents::new(jwt.issuer.certificate_authority.as_bytes())?;
+        let issuer =
+            Issuer::new(jwt, algorithms.to_vec(), Arc::new(documents)).map_err(|why| anyhow!(why))?;
         Ok(Arc::new(issuer))
     };
     settings.jwt.iter().map(issuer).collect()
 }
 
-/// Reads an issuer's documents over HTTPS.
-struct Documents(Trust);
+/// From the first packet of a document to its last byte, and the most bytes that it may have: key sets have a few
+/// thousand.
+const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
+const DOCUMENT_BYTES_MAX: usize = 1 << 20;
+
+/// Reads an issuer's documents over HTTPS. Redirects are answers as any other: an issuer says itself where its keys are.
+struct Documents(Tls);
+
+impl Documents {
+    /// Believes the authorities of a PEM bundle, or those of the system if it is empty.
+    fn new(authorities: &[u8]) -> anyhow::Result<Documents> {
+        let system;
+        let authorities = match authorities {
+            [] => {
+                system = system_authorities();
+                &system
+            }
+            authorities => authorities,
+        };
+        let credentials = Credentials { authorities, ..Credentials::default() };
+        Tls::new(&credentials).map(Documents).map_err(anyhow::Error::msg)
+    }
+
+    /// A request for a document, and where it goes.
+    fn request(&self, url: &str, token: Option<&str>) -> Result<(Endpoint, HeaderMap), String> {
+        let odd = || format!("{url:?} is not an https address");
+        let uri: Uri = url.parse().map_err(|_| odd())?;
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        if uri.scheme_str() != Some("https") || host.is_empty() {
+            return Err(odd());
+        }
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        let port = uri.port_u16().unwrap_or(443);
+        let endpoint = Endpoint::at_port(host, port, path, Some(&self.0))?;
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| "the access token cannot stand in a header".to_owned())?;
+            bearer.set_sensitive(true);
+            headers.insert(AUTHORIZATION, bearer);
+        }
+        Ok((endpoint, headers))
+    }
+}
 
 impl Fetch for Documents {
-    fn get(&self, url: &str) -> Fetched {
-        let (trust, url) = (self.0.clone(), url.to_owned());
+    fn get(&self, url: &str, token: Option<&str>) -> Fetched {
+        let request = self.request(url, token);
         Box::pin(async move {
-            let failed = |error: HttpsError| FetchError(error.to_string());
-            let uri: Uri = url.parse().map_err(|_| failed(HttpsError::Address(url)))?;
-            let request = Request::builder().method(Method::GET);
-            let (status, body) = trust.ask(None, &uri, request, Vec::new()).await.map_err(failed)?;
+            let (endpoint, headers) = request.map_err(FetchError::Failed)?;
+            let got = outgoing::get_at_most(&endpoint, headers, DOCUMENT_TIMEOUT, DOCUMENT_BYTES_MAX).await;
+            let (status, body) = got.map_err(|failure| FetchError::Failed(failure.to_string()))?;
             match status.is_success() {
                 true => Ok(body.to_vec()),
-                false => Err(FetchError(status.to_string())),
+                false => Err(FetchError::Answer(status.to_string())),
             }
         })
     }
 }
 
-/// Reads the keys of the issuers, and the configuration file when it changes.
-pub async fn follow(config: &IssuersConfig, issuers: &Issuers) {
-    discover(issuers);
+/// Reads the keys of the issuers, and the configuration file when it changes. What cannot be used leaves the old issuers in
+/// use; what is not known yet is tried again.
+pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads) {
+    for issuer in issuers.all().iter() {
+        tokio::spawn(discover(Arc::downgrade(issuer)));
+    }
     let Some(path) = &config.file else { return std::future::pending().await };
     let mut watched = Watched::new(vec![path.clone()]);
+    reloads.uses(&watched.contents()[0]);
+    let mut pending = None;
     loop {
         tokio::time::sleep(reload::BUNDLE_INTERVAL).await;
-        let Some([bytes]) = watched.changed() else { continue };
-        let read = contents(bytes, config.naming).and_then(|contents| {
-            contents.settings.validate(&config.own).map_err(|why| anyhow!(why))?;
-            made(&contents.settings, &config.algorithms)
-        });
-        match read {
-            Ok(read) => {
-                issuers.replace(read);
-                discover(issuers);
-                tracing::info!("authentication configuration reloaded");
-            }
+        if let Some([bytes]) = watched.changed() {
+            pending = Some(bytes.clone());
+        }
+        let Some(bytes) = &pending else { continue };
+        let read = match config.changed(bytes) {
+            Ok(read) => read,
             Err(error) => {
                 let error = format!("{error:#}");
                 tracing::warn!(%error, "still using the old authentication configuration");
+                reloads.failed();
+                pending = None;
+                continue;
+            }
+        };
+        // New issuers count once their keys can be had: the old ones must not go before.
+        let mut discovering: JoinSet<()> =
+            read.iter().map(|issuer| discover(Arc::downgrade(issuer))).collect();
+        let all = async { while discovering.join_next().await.is_some() {} };
+        match tokio::time::timeout(READY_TIMEOUT, all).await {
+            Ok(()) => {
+                issuers.replace(read);
+                reloads.succeeded(bytes);
+                tracing::info!("authentication configuration reloaded");
+                pending = None;
+            }
+            Err(_) => {
+                tracing::warn!("still using the old authentication configuration: issuers cannot be reached");
+                reloads.failed();
             }
         }
     }
 }
 
-/// Starts to read the discovery documents of all issuers; an issuer that is replaced ends its attempts.
-fn discover(issuers: &Issuers) {
-    for issuer in issuers.all().iter() {
-        let issuer = Arc::downgrade(issuer);
-        tokio::spawn(async move {
-            while let Some(delay) = attempt(&issuer).await {
-                tokio::time::sleep(delay).await;
-            }
-        });
-    }
-}
-
-/// One attempt; the time until the next one, if there is to be one.
-async fn attempt(issuer: &Weak<Issuer>) -> Option<Duration> {
-    let issuer = issuer.upgrade()?;
-    match issuer.provider().discover().await {
-        Ok(()) => None,
-        Err(error) => {
+/// Reads the discovery document of an issuer, until it is there or the issuer is gone.
+async fn discover(issuer: Weak<Issuer>) {
+    let mut delay = DISCOVERY_INTERVAL.0;
+    loop {
+        {
+            let Some(issuer) = issuer.upgrade() else { return };
+            let Err(error) = issuer.provider().discover().await else { return };
             tracing::warn!(issuer = issuer.url(), %error, "keys of an issuer cannot be discovered yet");
-            Some(DISCOVERY_INTERVAL)
         }
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(DISCOVERY_INTERVAL.1);
     }
 }

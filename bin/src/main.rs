@@ -4,6 +4,7 @@
 mod assemble;
 mod audit;
 mod authentication;
+mod authorities;
 mod authorization;
 mod cli;
 mod client;
@@ -18,7 +19,6 @@ mod extension;
 mod files;
 mod flags;
 mod host;
-mod https;
 mod issuers;
 mod kubeconfig;
 mod log_files;

@@ -26,6 +26,11 @@ impl Watched {
         Watched { paths, last }
     }
 
+    /// The contents as they were last seen, in the order of the paths.
+    pub fn contents(&self) -> &[Vec<u8>] {
+        &self.last
+    }
+
     /// The contents, in the order of the paths, if any of them changed since the last call. An unreadable file is
     /// being replaced: it counts as unchanged until it can be read.
     pub fn changed(&mut self) -> Option<&[Vec<u8>]> {

@@ -35,7 +35,8 @@ pub struct Followed<'s> {
 pub async fn follow(config: &Config, credentials: &Credentials, followed: &Followed<'_>) {
     let issuers = async {
         if let Some(issuers) = &followed.bundles.issuers {
-            issuers::follow(&config.authentication.issuers, issuers).await;
+            let reloads = &followed.api.metrics().reloads.0;
+            issuers::follow(&config.authentication.issuers, issuers, reloads).await;
         }
     };
     tokio::join!(

@@ -1,8 +1,9 @@
 //! Other servers that are asked, about tokens and about permissions: their kubeconfig files, and the reviews sent to
 //! them.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -12,6 +13,8 @@ use auth::authn::jwt::{FetchError, Fetched};
 use auth::authn::webhook::{Reviewer, WebhookTokens};
 use bytes::Bytes;
 use http::Uri;
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
 
 use crate::flags::Profile;
 use crate::issuers::opening;
@@ -60,7 +63,7 @@ impl WebhookConfig {
         let group = naming.group("authentication", true);
         let version = format!("{group}/{}", self.version);
         let remote = Remote::read(&self.file, None, naming)?;
-        Ok(WebhookTokens::new(Arc::new(remote), version, self.lifetime, own_audiences))
+        Ok(WebhookTokens::new(Arc::new(Once::new(remote)), version, self.lifetime, own_audiences))
     }
 }
 
@@ -275,7 +278,47 @@ impl Reviewer for Remote {
         let remote = self.clone();
         Box::pin(async move {
             let answer = remote.send(review.into(), remote.pause, || false).await;
-            answer.map(|answer| answer.body.to_vec()).map_err(|failure| FetchError(failure.to_string()))
+            answer
+                .map(|answer| answer.body.to_vec())
+                .map_err(|failure| FetchError::Failed(failure.to_string()))
+        })
+    }
+}
+
+/// Another server that is asked each question once at a time: who asks the same meanwhile waits for the same answer. If
+/// the first is given up, the next one asks.
+#[derive(Clone)]
+struct Once {
+    remote: Remote,
+    asked: Arc<Mutex<HashMap<Vec<u8>, Weak<Asked>>>>,
+}
+
+type Asked = OnceCell<Result<Vec<u8>, FetchError>>;
+
+impl Once {
+    fn new(remote: Remote) -> Once {
+        Once { remote, asked: Arc::default() }
+    }
+
+    /// The question, which may be open already. Those that nobody waits for are forgotten.
+    fn open(&self, review: &[u8]) -> Arc<Asked> {
+        let mut asked = self.asked.lock();
+        if let Some(open) = asked.get(review).and_then(Weak::upgrade) {
+            return open;
+        }
+        asked.retain(|_, open| open.strong_count() > 0);
+        let open = Arc::new(Asked::new());
+        asked.insert(review.to_vec(), Arc::downgrade(&open));
+        open
+    }
+}
+
+impl Reviewer for Once {
+    fn review(&self, review: Vec<u8>) -> Fetched {
+        let once = self.clone();
+        Box::pin(async move {
+            let open = once.open(&review);
+            open.get_or_init(|| once.remote.review(review)).await.clone()
         })
     }
 }

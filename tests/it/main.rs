@@ -27,6 +27,7 @@ mod full_disk;
 mod garbage;
 mod hook;
 mod hostile;
+mod issuers;
 mod kube_client;
 mod kube_controller;
 mod kube_watch;

@@ -645,6 +645,7 @@ fn attributes_of<'a>(user: &'a User, info: &'a RequestInfo) -> Attributes<'a> {
         namespace: &info.namespace,
         name: &info.name,
         path: &info.path,
+        selectors: info.requirements.selectors(),
     }
 }
 

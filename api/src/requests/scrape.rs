@@ -45,7 +45,11 @@ pub fn respond_to(sources: &Sources<'_>, method: &Method, path: &str) -> Option<
         }
         _ => return None,
     }
-    Some(respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page.into_text()))
+    Some(respond(
+        StatusCode::OK,
+        "text/plain; version=0.0.4; charset=utf-8; escaping=underscores",
+        page.into_text(),
+    ))
 }
 
 const fn gauge(name: &'static str, stability: Stability, help: &'static str) -> Definition {

@@ -21,6 +21,9 @@ const STAGES: [(&str, IsMeant); 4] = [
 /// Groups of long ago, whose types have moved: they may be named.
 const FORMER_GROUPS: &[&str] = &["extensions"];
 
+/// Types that are served with a feature alone: version, plural name and gate.
+const GATED: &[(&str, &str, &str)] = &[("v1beta1", "clustertrustbundles", "ClusterTrustBundle")];
+
 /// The types that are not served: group, version and plural name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Enablement {
@@ -89,6 +92,21 @@ impl Enablement {
             (resource.group.clone(), resource.version.to_string(), resource.table.plural.to_string())
         });
         Ok(Enablement { off: off.collect() })
+    }
+
+    /// The same without the types of `registry` whose features are off.
+    #[must_use]
+    pub fn gated(mut self, registry: &Registry, is_open: impl Fn(&str) -> bool) -> Enablement {
+        for (version, plural, _) in GATED.iter().filter(|(_, _, gate)| !is_open(gate)) {
+            let closed = registry
+                .resources()
+                .filter(|resource| &*resource.version == *version && resource.table.plural == *plural);
+            let closed = closed.map(|resource| {
+                (resource.group.clone(), resource.version.to_string(), resource.table.plural.to_string())
+            });
+            self.off.extend(closed.filter(|closed| !self.off.contains(closed)).collect::<Vec<_>>());
+        }
+        self
     }
 
     /// The types of `registry` that are served.

@@ -154,6 +154,11 @@ impl Features {
         GATES.iter().zip(self.open).any(|(gate, open)| gate.feature == feature && open)
     }
 
+    /// Whether the feature of that name is on, whether this server gives it an effect or not.
+    pub fn is_open(&self, name: &str) -> bool {
+        self.all().iter().any(|(known, _, open)| *known == name && *open)
+    }
+
     /// Each gate with its stage and whether it is enabled, and the two names for all of a stage; by name.
     pub fn all(&self) -> Vec<(&'static str, Stage, bool)> {
         let with_effect = GATES.iter().zip(self.open).map(|(gate, open)| (gate.name, gate.stage, open));

@@ -13,6 +13,7 @@ pub mod buckets;
 pub mod families;
 pub mod family;
 pub mod page;
+pub mod reloads;
 pub mod requests;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use self::allowed::Allowed;
 use self::families::{Audited, Calls, Checked, Families, Webhooks};
 use self::family::{Family, micros};
 use self::page::Page;
+use self::reloads::Reloads;
 use self::requests::Requests;
 
 /// What the process uses.
@@ -76,6 +78,8 @@ pub struct Metrics {
     families: Families,
     /// Requests for resources.
     pub requests: Requests,
+    /// Reloads of the files of authentication and of authorization.
+    pub reloads: (Reloads, Reloads),
     /// Calls of admission webhooks.
     pub webhooks: Webhooks,
     /// Audit.
@@ -108,6 +112,7 @@ impl Metrics {
             began: SystemTime::now(),
             families: Families::default(),
             requests: Requests::default(),
+            reloads: (Reloads::of_authentication(), Reloads::of_authorization()),
             webhooks: Webhooks::default(),
             audit: Audited::default(),
             outgoing: Calls::default(),
@@ -163,6 +168,8 @@ impl Metrics {
     pub fn write(&self, page: &mut Page<'_>) {
         self.requests.write(page);
         self.all().for_each(|family| family.write(page));
+        self.reloads.0.write(page);
+        self.reloads.1.write(page);
     }
 
     /// Writes what service level indicators are made of.

@@ -10,6 +10,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::types::schema::registry::Resource;
 use crate::types::selector::field::FieldTerms;
+use crate::types::selector::requirements::Requirements;
 use crate::values::query::{Query, escapes_are_whole};
 
 /// What a request asks for. All members are decoded; those that do not apply are empty.
@@ -39,6 +40,8 @@ pub struct RequestInfo {
     pub name_in_path: bool,
     /// The path has the legacy `/watch/` segment.
     pub legacy_watch: bool,
+    /// What selectors require, for authorization; requests with the legacy segment have none.
+    pub requirements: Requirements,
 }
 
 /// What a request does.
@@ -181,6 +184,11 @@ impl RequestInfo {
                     self.name = name.to_owned();
                 }
             }
+        }
+        let is_collection = matches!(self.verb, Verb::List | Verb::Watch | Verb::DeleteCollection);
+        if is_collection && !self.legacy_watch {
+            self.requirements =
+                Requirements::of_query(query.first("fieldSelector"), query.first("labelSelector"));
         }
     }
 

@@ -10,10 +10,13 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey as Parsed;
 use x509_parser::x509::SubjectPublicKeyInfo;
+
+use crate::go::quote;
 
 /// Longest token accepted; usual ones have 1 to 2 KiB, and the payload is decoded before the signature is verified.
 pub(super) const TOKEN_BYTES_MAX: usize = 16 << 10;
@@ -110,6 +113,34 @@ pub struct Header {
     pub kid: String,
     /// Extensions that a verifier must understand; this one understands none.
     crit: Option<IgnoredAny>,
+    /// A key, as it is written. It is never used, but must be one.
+    #[serde(default)]
+    jwk: Option<Box<RawValue>>,
+}
+
+impl Header {
+    /// What is wrong with the key that the header holds, in the words of kube-apiserver.
+    pub(super) fn unusable_key(&self) -> Option<String> {
+        let text = self.jwk.as_ref()?.get();
+        let why = match serde_json::from_str::<Value>(text) {
+            Ok(Value::Null) => return None,
+            Ok(Value::Object(key)) => {
+                let member = |name: &str| key.get(name).and_then(Value::as_str).unwrap_or_default();
+                let has = |names: [&str; 2]| names.iter().all(|name| !member(name).is_empty());
+                match (member("kty"), member("crv")) {
+                    ("RSA", _) if has(["n", "e"]) => return None,
+                    ("RSA", _) => "invalid RSA key, missing n/e values".to_owned(),
+                    ("EC", "P-256" | "P-384" | "P-521") if has(["x", "y"]) => return None,
+                    ("EC", "P-256" | "P-384" | "P-521") => "invalid EC key, missing x/y values".to_owned(),
+                    ("EC", curve) => format!("unsupported elliptic curve '{curve}'"),
+                    ("OKP", "Ed25519") if has(["x", "x"]) => return None,
+                    (kind, _) => format!("unknown json web key type '{kind}'"),
+                }
+            }
+            _ => "a key is an object".to_owned(),
+        };
+        Some(format!("failed to unmarshal JWK: go-jose/go-jose: {why}: {}", quote(text)))
+    }
 }
 
 impl<'t> Compact<'t> {

@@ -16,6 +16,7 @@ pub mod request_header;
 pub mod service_account;
 mod signing;
 pub mod token_file;
+pub mod trust_anchors;
 pub mod webhook;
 pub mod x509;
 

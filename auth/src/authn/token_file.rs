@@ -2,12 +2,13 @@
 //! (docs/api/authentication.md#static-token-file).
 //!
 //! Fields may be quoted, a quote inside quotes is doubled, and a quoted field may hold commas and line ends. Empty
-//! lines are skipped. Anything ambiguous is an error that names its line: a token that does not work, or works for
-//! another user, is worse than a server that does not start.
+//! lines are skipped. As in kube-apiserver, whose files must go on working, a line that gives no token is skipped, further
+//! columns are ignored, and of lines with the same token the last counts; each of these is a doubt that names its line.
 //!
 //! Tokens are stored as digests. A lookup compares digests only, so its timing reveals nothing about the tokens.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -15,58 +16,93 @@ use super::chain::Accepted;
 use super::{Cause, TokenAuthenticator, sha256};
 use crate::identity::User;
 
-/// Why a token file cannot be used. Lines count from 1.
+/// Why a token file cannot be used, in the words of kube-apiserver and of Go's reader. Lines and columns count from 1.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("line {line}: {problem}")]
-pub struct TokenFileError {
-    /// Line on which the record begins (or, inside a quoted field, the offending one).
-    pub line: usize,
-    /// The problem.
-    pub problem: Problem,
+pub enum TokenFileError {
+    /// A line has too few columns. The file is named before it.
+    #[error("must have at least 3 columns (token, user name, user uid), found {0}")]
+    TooFewColumns(usize),
+    /// Quotes that do not fit together.
+    #[error("{}parse error on line {line}, column {column}: {problem}", Begins(*begins, *line))]
+    Syntax {
+        /// Line on which the record begins.
+        begins: usize,
+        /// Line of the problem.
+        line: usize,
+        /// Byte of the problem in its line.
+        column: usize,
+        /// The problem.
+        problem: SyntaxProblem,
+    },
+    /// Not UTF-8.
+    #[error("line {line}: not UTF-8 text")]
+    NotText {
+        /// Line of the first byte that is no text.
+        line: usize,
+    },
 }
 
-/// The problem with a line of a token file.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Problem {
-    /// Too few columns.
-    #[error("expected at least 3 columns (token, user name, user id), found {0}")]
-    TooFewColumns(usize),
-    /// Too many columns, most often because groups were not quoted.
-    #[error("expected at most 4 columns, found {0}; several groups go into one column in double quotes")]
-    TooManyColumns(usize),
-    /// The token is empty.
-    #[error("the token is empty")]
-    EmptyToken,
-    /// The user name is empty.
-    #[error("the user name is empty")]
-    EmptyUser,
-    /// One of several groups is empty.
-    #[error("a group is empty")]
-    EmptyGroup,
-    /// The token cannot be sent in a header.
-    #[error("the token holds a space or another character that cannot stand in a bearer token")]
-    UnsendableToken,
-    /// The same token was given before.
-    #[error("the token was already given on line {0}")]
-    Duplicate(usize),
+/// What is wrong with quotes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SyntaxProblem {
     /// A quote inside an unquoted field.
-    #[error("a double quote inside a field that does not begin with one")]
+    #[error("bare \" in non-quoted field")]
     BareQuote,
-    /// Text between a closing quote and the next comma.
-    #[error("text after the closing double quote of a field")]
-    AfterQuote,
-    /// A quoted field that never ends.
-    #[error("a double quote is never closed")]
-    OpenQuote,
-    /// Not UTF-8.
-    #[error("not UTF-8 text")]
-    NotText,
+    /// Text between a closing quote and the next comma, or a quote that is never closed.
+    #[error("extraneous or missing \" in quoted-field")]
+    Quote,
+}
+
+/// Names the beginning of a record if it is on another line than its problem.
+struct Begins(usize, usize);
+
+impl fmt::Display for Begins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == self.1 { Ok(()) } else { write!(f, "record on line {}; ", self.0) }
+    }
+}
+
+/// Something in a token file that is most likely not meant so. Lines count from 1.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Doubt {
+    line: usize,
+    what: Doubtful,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Doubtful {
+    MoreColumns(usize),
+    EmptyToken,
+    EmptyUser,
+    EmptyGroup,
+    UnsendableToken,
+    Duplicate(usize),
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: ", self.line)?;
+        match self.what {
+            Doubtful::MoreColumns(count) => write!(
+                f,
+                "{count} columns, of which 4 are read: several groups go into one column in double quotes"
+            ),
+            Doubtful::EmptyToken => f.write_str("the token is empty, the line is skipped"),
+            Doubtful::EmptyUser => f.write_str("the user name is empty"),
+            Doubtful::EmptyGroup => f.write_str("a group is empty"),
+            Doubtful::UnsendableToken => f.write_str(
+                "the token holds a space or another character that cannot stand in a bearer token",
+            ),
+            Doubtful::Duplicate(first) => write!(f, "the token of line {first} is given again and replaced"),
+        }
+    }
 }
 
 /// The authenticator of the tokens in a file.
 #[derive(Clone, Debug)]
 pub struct StaticTokens {
     users: HashMap<[u8; 32], Arc<User>>,
+    doubts: Vec<Doubt>,
 }
 
 impl StaticTokens {
@@ -80,20 +116,26 @@ impl StaticTokens {
             Err(error) => {
                 let before = &text[..error.valid_up_to()];
                 let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
-                return Err(TokenFileError { line, problem: Problem::NotText });
+                return Err(TokenFileError::NotText { line });
             }
         };
         let mut users: HashMap<[u8; 32], (usize, Arc<User>)> = HashMap::new();
-        let mut records = Records { rest: text, line: 1 };
+        let mut doubts = Vec::new();
+        let mut records = Records { rest: text, line: 1, column: 1 };
         while let Some((line, fields)) = records.next_record()? {
-            let (token, user) = entry(fields).map_err(|problem| TokenFileError { line, problem })?;
-            let digest = sha256(token.as_bytes());
-            if let Some((first, _)) = users.get(&digest) {
-                return Err(TokenFileError { line, problem: Problem::Duplicate(*first) });
+            let mut doubt = |what| doubts.push(Doubt { line, what });
+            let Some((token, user)) = entry(fields, &mut doubt)? else { continue };
+            if let Some((first, _)) = users.insert(sha256(token.as_bytes()), (line, Arc::new(user))) {
+                doubt(Doubtful::Duplicate(first));
             }
-            users.insert(digest, (line, Arc::new(user)));
         }
-        Ok(StaticTokens { users: users.into_iter().map(|(digest, (_, user))| (digest, user)).collect() })
+        let users = users.into_iter().map(|(digest, (_, user))| (digest, user)).collect();
+        Ok(StaticTokens { users, doubts })
+    }
+
+    /// What is most likely not meant as it stands there, by line.
+    pub fn doubts(&self) -> &[Doubt] {
+        &self.doubts
     }
 
     /// Number of tokens.
@@ -113,40 +155,46 @@ impl TokenAuthenticator for StaticTokens {
     }
 }
 
-/// Turns the fields of one record into a token and its user.
-fn entry(fields: Vec<String>) -> Result<(String, User), Problem> {
+/// Turns the fields of one record into a token and its user; `None` without a token.
+fn entry(
+    fields: Vec<String>,
+    doubt: &mut impl FnMut(Doubtful),
+) -> Result<Option<(String, User)>, TokenFileError> {
     let count = fields.len();
     let mut fields = fields.into_iter();
     let (Some(token), Some(name), Some(uid)) = (fields.next(), fields.next(), fields.next()) else {
-        return Err(Problem::TooFewColumns(count));
+        return Err(TokenFileError::TooFewColumns(count));
     };
-    let groups = fields.next().unwrap_or_default();
     if count > 4 {
-        return Err(Problem::TooManyColumns(count));
+        doubt(Doubtful::MoreColumns(count));
     }
     if token.is_empty() {
-        return Err(Problem::EmptyToken);
+        doubt(Doubtful::EmptyToken);
+        return Ok(None);
     }
     if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-        return Err(Problem::UnsendableToken);
+        doubt(Doubtful::UnsendableToken);
     }
     if name.is_empty() {
-        return Err(Problem::EmptyUser);
+        doubt(Doubtful::EmptyUser);
     }
+    let groups = fields.next().unwrap_or_default();
     let groups: Vec<&str> = if groups.is_empty() { Vec::new() } else { groups.split(',').collect() };
     if groups.contains(&"") {
-        return Err(Problem::EmptyGroup);
+        doubt(Doubtful::EmptyGroup);
     }
     let mut user = User::new(name, groups);
     user.uid = uid;
     user.mark_authenticated();
-    Ok((token, user))
+    Ok(Some((token, user)))
 }
 
 /// The records of a comma-separated text, one at a time.
 struct Records<'t> {
     rest: &'t str,
     line: usize,
+    /// Byte of the line at which `rest` begins.
+    column: usize,
 }
 
 impl Records<'_> {
@@ -159,15 +207,24 @@ impl Records<'_> {
         let begins = self.line;
         let mut fields = Vec::new();
         loop {
-            fields.push(if self.rest.starts_with('"') { self.quoted()? } else { self.plain()? });
-            if let Some(rest) = self.rest.strip_prefix(',') {
-                self.rest = rest;
+            let field = if self.rest.starts_with('"') { self.quoted() } else { self.plain() };
+            let problem = |problem| self.error(begins, problem);
+            fields.push(field.map_err(problem)?);
+            if self.rest.starts_with(',') {
+                self.skip(1);
             } else if self.rest.is_empty() || self.skip_line_end() {
                 return Ok(Some((begins, fields)));
             } else {
-                return Err(self.error(Problem::AfterQuote));
+                // The closing quote is meant, not what follows it.
+                self.column -= 1;
+                return Err(self.error(begins, SyntaxProblem::Quote));
             }
         }
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.rest = &self.rest[bytes..];
+        self.column += bytes;
     }
 
     fn skip_line_end(&mut self) -> bool {
@@ -175,47 +232,61 @@ impl Records<'_> {
         if let Some(rest) = rest {
             self.rest = rest;
             self.line += 1;
+            self.column = 1;
         }
         rest.is_some()
     }
 
     /// A field up to the next comma or line end.
-    fn plain(&mut self) -> Result<String, TokenFileError> {
+    fn plain(&mut self) -> Result<String, SyntaxProblem> {
         let end = self.rest.find([',', '\n', '"']).unwrap_or(self.rest.len());
         let (field, rest) = self.rest.split_at(end);
         if rest.starts_with('"') {
-            return Err(self.error(Problem::BareQuote));
+            self.skip(end);
+            return Err(SyntaxProblem::BareQuote);
         }
         let field = if rest.starts_with('\n') { field.strip_suffix('\r').unwrap_or(field) } else { field };
-        self.rest = &self.rest[field.len()..];
+        self.skip(field.len());
         Ok(field.to_owned())
     }
 
     /// A field in double quotes.
-    fn quoted(&mut self) -> Result<String, TokenFileError> {
-        let opened = self.line;
+    fn quoted(&mut self) -> Result<String, SyntaxProblem> {
         let mut field = String::new();
-        self.rest = &self.rest[1..];
+        self.skip(1);
         loop {
-            let Some(end) = self.rest.find('"') else {
-                return Err(TokenFileError { line: opened, problem: Problem::OpenQuote });
-            };
-            let (part, rest) = self.rest.split_at(end);
-            self.line += part.bytes().filter(|&byte| byte == b'\n').count();
+            let end = self.rest.find('"');
+            let part = &self.rest[..end.unwrap_or(self.rest.len())];
             field.push_str(part);
-            self.rest = &rest[1..];
-            match self.rest.strip_prefix('"') {
-                Some(rest) => {
-                    field.push('"');
-                    self.rest = rest;
-                }
-                None => return Ok(field),
+            self.walk(part.len(), end.is_none());
+            if end.is_none() {
+                return Err(SyntaxProblem::Quote);
             }
+            self.skip(1);
+            if !self.rest.starts_with('"') {
+                return Ok(field);
+            }
+            field.push('"');
+            self.skip(1);
         }
     }
 
-    fn error(&self, problem: Problem) -> TokenFileError {
-        TokenFileError { line: self.line, problem }
+    /// Skips text over several lines. At the end of the file it stays on the last line that has anything.
+    fn walk(&mut self, bytes: usize, is_end: bool) {
+        let (part, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        let counted = if is_end { part.strip_suffix('\n').unwrap_or(part) } else { part };
+        match counted.rfind('\n') {
+            Some(at) => {
+                self.line += counted.bytes().filter(|&byte| byte == b'\n').count();
+                self.column = part.len() - at;
+            }
+            None => self.column += part.len(),
+        }
+    }
+
+    fn error(&self, begins: usize, problem: SyntaxProblem) -> TokenFileError {
+        TokenFileError::Syntax { begins, line: self.line, column: self.column, problem }
     }
 }
 
@@ -256,29 +327,44 @@ mod tests {
     }
 
     #[test]
-    fn a_doubtful_file_is_refused_with_its_line() {
+    fn what_cannot_be_read_is_refused_with_its_place() {
         for (text, message) in [
-            ("a,b", "line 1: expected at least 3 columns (token, user name, user id), found 2"),
-            ("# comment", "line 1: expected at least 3 columns (token, user name, user id), found 1"),
+            ("a,b", "must have at least 3 columns (token, user name, user uid), found 2"),
+            ("# comment", "must have at least 3 columns (token, user name, user uid), found 1"),
+            ("a,u\"v,1", "parse error on line 1, column 4: bare \" in non-quoted field"),
             (
-                "t,u,1,g1,g2",
-                "line 1: expected at most 4 columns, found 5; several groups go into one column in double quotes",
+                "a,u,1\nb,\"v\"x,2",
+                "parse error on line 2, column 5: extraneous or missing \" in quoted-field",
             ),
-            ("t,u,1\n\n,u,2", "line 3: the token is empty"),
-            ("t,,1", "line 1: the user name is empty"),
-            ("t,u,1,\"a,,b\"", "line 1: a group is empty"),
+            ("a,u,1\nb,\"v,2\n", "parse error on line 2, column 7: extraneous or missing \" in quoted-field"),
             (
-                "t t,u,1",
-                "line 1: the token holds a space or another character that cannot stand in a bearer token",
+                "a,\"u\n\nv\",1,\"x\"y",
+                "record on line 1; parse error on line 3, column 7: extraneous or missing \" in quoted-field",
             ),
-            ("a,u,1\nb,v,2\na,w,3", "line 3: the token was already given on line 1"),
-            ("a,u\"v,1", "line 1: a double quote inside a field that does not begin with one"),
-            ("a,u,1\nb,\"v\"x,2", "line 2: text after the closing double quote of a field"),
-            ("a,u,1\nb,\"v,2\n\n", "line 2: a double quote is never closed"),
-            ("a,\"u\n\nv\",1,\"x\"y", "line 3: text after the closing double quote of a field"),
+            (
+                "a,\"u\nv",
+                "record on line 1; parse error on line 2, column 2: extraneous or missing \" in quoted-field",
+            ),
         ] {
             assert_eq!(StaticTokens::parse(text.as_bytes()).unwrap_err().to_string(), message, "{text:?}");
         }
         assert_eq!(StaticTokens::parse(b"a,b,c\n\xff").unwrap_err().to_string(), "line 2: not UTF-8 text");
+    }
+
+    #[test]
+    fn what_is_doubtful_works_as_in_kube_apiserver_and_is_told() {
+        for (text, token, user, doubt) in [
+            ("t,u,1,g,h", "t", Some("u/1/g+system:authenticated"), "line 1: 5 columns, of which 4 are read"),
+            ("a,u,1\n\n,u,2", "", None, "line 3: the token is empty"),
+            ("t,,1", "t", Some("/1/system:authenticated"), "line 1: the user name is empty"),
+            ("t,u,1,\"a,,b\"", "t", Some("u/1/a++b+system:authenticated"), "line 1: a group is empty"),
+            ("t t,u,1", "t", None, "line 1: the token holds a space"),
+            ("a,u,1\nb,v,2\na,w,3", "a", Some("w/3/system:authenticated"), "line 3: the token of line 1"),
+        ] {
+            let file = StaticTokens::parse(text.as_bytes()).unwrap();
+            assert_eq!(who(&file, token).as_deref(), user, "{text:?}");
+            let [told] = file.doubts() else { panic!("{:?}", file.doubts()) };
+            assert!(told.to_string().starts_with(doubt), "{told}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use aws_lc_rs::digest;
 use parking_lot::Mutex;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Cause;
 use super::chain::{Accepted, Answer, RemoteTokenAuthenticator};
@@ -84,6 +84,17 @@ struct UserInfo {
     extra: std::collections::BTreeMap<String, Vec<String>>,
 }
 
+/// A review without members that are null: they are as good as absent.
+pub(crate) fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let present = members.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(present.map(|(name, value)| (name, without_nulls(value))).collect())
+        }
+        other => other,
+    }
+}
+
 impl WebhookTokens {
     /// Asks `reviewer` with reviews of `api_version` and keeps answers for `lifetime`. A token whose answer names no
     /// audience is for `own_audiences`.
@@ -131,7 +142,9 @@ impl WebhookTokens {
     }
 
     fn read(&self, answer: &[u8], target: &[String]) -> Result<Verdict, WebhookError> {
-        let review: Review = serde_json::from_slice(answer).map_err(|_| WebhookError::Unreadable)?;
+        let answer: Value = serde_json::from_slice(answer).map_err(|_| WebhookError::Unreadable)?;
+        let review: Review =
+            serde_json::from_value(without_nulls(answer)).map_err(|_| WebhookError::Unreadable)?;
         let is_ours = (review.kind.is_empty() || review.kind == "TokenReview")
             && (review.api_version.is_empty() || review.api_version == self.api_version);
         if !is_ours {

@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 
 use super::chain::Verdict;
 use super::condition::Conditions;
-use crate::attributes::Attributes;
-use crate::authn::webhook::Reviewer;
+use crate::attributes::{Attributes, FieldRequirement, LabelRequirement, Selectors};
+use crate::authn::webhook::{Reviewer, without_nulls};
 use crate::decision::Decision;
 
 /// Most answers kept.
@@ -149,7 +149,8 @@ impl Webhook {
         if !value.is_object() {
             return Err(not_json(answer));
         }
-        let review: Review = serde_json::from_value(value).map_err(|error| error.to_string())?;
+        let review: Review =
+            serde_json::from_value(without_nulls(value)).map_err(|error| error.to_string())?;
         let Settings { group, version, .. } = &self.settings;
         let is_ours = (review.kind.is_empty() || review.kind == "SubjectAccessReview")
             && (review.api_version.is_empty() || review.api_version == format!("{group}/{version}"));
@@ -216,7 +217,7 @@ pub(super) fn spec(asked: &Attributes<'_>) -> Map<String, Value> {
     };
     let mut spec = Map::new();
     if asked.resource_request {
-        let attributes = texts(&[
+        let mut attributes = texts(&[
             ("namespace", asked.namespace),
             ("verb", asked.verb),
             ("group", asked.group),
@@ -225,6 +226,9 @@ pub(super) fn spec(asked: &Attributes<'_>) -> Map<String, Value> {
             ("subresource", asked.subresource),
             ("name", asked.name),
         ]);
+        for (name, requirements) in selectors(asked.selectors) {
+            attributes[name] = json!({ "requirements": requirements });
+        }
         spec.insert("resourceAttributes".to_owned(), attributes);
     } else {
         let attributes = texts(&[("path", asked.path), ("verb", asked.verb)]);
@@ -244,6 +248,22 @@ pub(super) fn spec(asked: &Attributes<'_>) -> Map<String, Value> {
         spec.insert("uid".to_owned(), user.uid.as_str().into());
     }
     spec
+}
+
+/// The selectors that require something, as reviews write them.
+fn selectors(selectors: Selectors<'_>) -> impl Iterator<Item = (&'static str, Vec<Value>)> {
+    let fields = selectors.fields.iter().map(|FieldRequirement { field, is_equal, value }| {
+        json!({"key": field, "operator": if *is_equal { "In" } else { "NotIn" }, "values": [value]})
+    });
+    let labels = selectors.labels.iter().map(|LabelRequirement { key, operator, values }| {
+        let mut requirement = json!({"key": key, "operator": operator});
+        if !values.is_empty() {
+            requirement["values"] = values.clone().into();
+        }
+        requirement
+    });
+    let each = [("fieldSelector", fields.collect::<Vec<_>>()), ("labelSelector", labels.collect())];
+    each.into_iter().filter(|(_, requirements)| !requirements.is_empty())
 }
 
 /// Characters of all attributes that the client chooses.
@@ -274,7 +294,7 @@ mod tests {
         fn review(&self, review: Vec<u8>) -> Fetched {
             self.0.lock().push(String::from_utf8(review).unwrap());
             let answer =
-                self.1.map(|text| text.as_bytes().to_vec()).map_err(|why| FetchError(why.to_owned()));
+                self.1.map(|text| text.as_bytes().to_vec()).map_err(|why| FetchError::Failed(why.to_owned()));
             Box::pin(async move { answer })
         }
     }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use api::values::json::{self, Object, Value};
 use api::values::naming::{self, Naming};
+use api::wire::outgoing::Identity;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
@@ -49,10 +50,8 @@ enum Interaction {
 /// What a program printed.
 #[derive(Clone, Default, Eq, PartialEq)]
 pub(super) struct Credential {
-    /// PEM of a certificate and its key.
-    pub(super) certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// Bearer token.
-    pub(super) token: Option<String>,
+    /// A certificate, a token, or both.
+    pub(super) identity: Identity,
     /// Seconds since the epoch at which it is over; `None`: with the process.
     pub(super) expires: Option<i64>,
 }
@@ -193,7 +192,7 @@ impl Exec {
             }
             None => None,
         };
-        Ok(Credential { certificate, token, expires })
+        Ok(Credential { identity: Identity { certificate, token, password: None }, expires })
     }
 }
 

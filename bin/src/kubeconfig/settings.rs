@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use api::values::json::Value;
 use api::wire::codec::yaml;
-use api::wire::outgoing::{Credentials, Endpoint};
+use api::wire::outgoing::{Credentials, Endpoint, Identity};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
@@ -16,8 +16,8 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use super::exec::{self, Exec};
+use crate::authorities::system_authorities;
 use crate::files;
-use crate::https::system_authorities;
 
 /// How to reach a server, and who asks. Files are not read yet.
 // No `Debug`: keys and tokens must not reach a log.
@@ -33,7 +33,7 @@ pub struct Settings {
     authorities: Option<Held>,
     certificate: Option<(Held, Held)>,
     token: Option<Held>,
-    basic: Option<(String, String)>,
+    password: Option<(String, String)>,
     /// Headers that ask to act as another user.
     headers: Vec<(String, String)>,
     /// A program that knows the credentials.
@@ -51,10 +51,8 @@ pub(super) enum Held {
 pub struct Material {
     /// PEM of the authorities of the server; `None`: those of the system.
     pub authorities: Option<Vec<u8>>,
-    /// PEM of a client certificate and its key.
-    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// Bearer token.
-    pub token: Option<String>,
+    /// Who asks.
+    pub identity: Identity,
 }
 
 impl Settings {
@@ -87,8 +85,7 @@ impl Settings {
         };
         Ok(Material {
             authorities: self.authorities.as_ref().map(Held::bytes).transpose()?,
-            certificate,
-            token,
+            identity: Identity { certificate, token, password: self.password.clone() },
         })
     }
 
@@ -106,7 +103,11 @@ impl Settings {
         if material.authorities.as_ref().is_some_and(|pem| !has_certificate(pem)) {
             bail!("certificate-authority has no certificate");
         }
-        let pair = given.and_then(|given| given.certificate.as_ref()).or(material.certificate.as_ref());
+        let mut identity = material.identity.clone();
+        if let Some(given) = given {
+            identity.certificate = given.identity.certificate.clone().or(identity.certificate);
+            identity.token = given.identity.token.clone().or(identity.token);
+        }
         let system;
         let authorities = match &material.authorities {
             Some(authorities) => authorities,
@@ -119,10 +120,8 @@ impl Settings {
         let credentials = Credentials {
             authorities,
             server_name: self.server_name.as_deref(),
-            certificate: pair.map(|(chain, key)| (chain.as_slice(), key.as_slice())),
-            token: given.and_then(|given| given.token.as_deref()).or(material.token.as_deref()),
+            identity: Some(&identity),
             is_unverified: self.is_unverified,
-            basic: self.basic.as_ref().map(|(user, password)| (user.as_str(), password.as_str())),
             headers: &self.headers,
             proxy: self.proxy.as_deref(),
         };
@@ -179,9 +178,9 @@ impl Reading<'_> {
             _ => bail!("user {user_name:?} has only one of client-certificate and client-key"),
         };
         let token = self.token(user);
-        let basic =
+        let password =
             text_of(user, "username").map(|name| (name, text_of(user, "password").unwrap_or_default()));
-        if basic.is_some() && token.is_some() {
+        if password.is_some() && token.is_some() {
             bail!("user {user_name:?} has both a token and a password");
         }
         let exec = user.get("exec").filter(|exec| !exec.is_null());
@@ -195,7 +194,7 @@ impl Reading<'_> {
             authorities,
             certificate,
             token,
-            basic,
+            password,
             headers: acting_as(user).with_context(|| format!("user {user_name:?}"))?,
             exec,
         })

@@ -27,8 +27,9 @@ fn files_are_found_beside_the_kubeconfig_and_json_will_do() {
     }
     let read = || {
         let settings = Settings::read(&dir.join("config")).unwrap();
-        let Material { authorities, certificate, token } = settings.material().unwrap();
-        assert!(certificate.is_none());
+        let Material { authorities, identity: Identity { certificate, token, password } } =
+            settings.material().unwrap();
+        assert!(certificate.is_none() && password.is_none());
         (settings.server, String::from_utf8(authorities.unwrap()).unwrap(), token)
     };
     let server = || "https://api.example/base".to_owned();

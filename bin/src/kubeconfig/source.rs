@@ -151,7 +151,7 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
         let token = async || {
             source.state.lock().await.looked = Instant::now() - INTERVAL;
             source.endpoint().await.unwrap();
-            source.state.lock().await.material.token.clone().unwrap()
+            source.state.lock().await.material.identity.token.clone().unwrap()
         };
         assert_eq!(token().await, "one");
         fs::write(dir.join("token"), "two\n").unwrap();

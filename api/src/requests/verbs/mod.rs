@@ -19,6 +19,7 @@ pub mod list;
 mod log;
 pub mod patch;
 pub mod read;
+mod review_selectors;
 pub mod reviews;
 pub mod scale;
 mod schedule;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::StatusCode;
 
 use super::write::{decode_body, scope_to_request};
-use super::{Call, admit, subresource};
+use super::{Call, admit, review_selectors, subresource};
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::Renderer;
 use crate::objects::strategy::Endpoint;
@@ -147,6 +147,9 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
             "at least one of user or group must be specified",
         ));
     }
+    if let Some(attributes) = resource {
+        review_selectors::check(attributes, &mut errors);
+    }
     let text = |value: Option<&Value>, name: &str| value.map_or("", |value| value.str_at(&[name])).to_owned();
     if kind == "LocalSubjectAccessReview" {
         if non_resource.is_some() {
@@ -171,6 +174,7 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
     let parts = ["verb", "group", "version", "resource", "subresource", "namespace", "name"];
     let [verb, group, version, resource_name, subresource, namespace, name] =
         parts.map(|part| text(resource, part));
+    let (requirements, ignored) = review_selectors::read(resource);
     let (path, path_verb) = (text(non_resource, "path"), text(non_resource, "verb"));
     let asked = Attributes {
         user: &user,
@@ -183,6 +187,7 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
         namespace: &namespace,
         name: &name,
         path: &path,
+        selectors: requirements.selectors(),
     };
     let Verdict { decision, error } = call.api.authorizer().decide(&asked).await;
     let mut status = Object::new();
@@ -194,8 +199,11 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
     if !reason.is_empty() {
         status.push("reason", reason.into());
     }
-    if let Some(error) = error {
-        status.push("evaluationError", error.into());
+    let errors: Vec<String> = error.into_iter().chain(ignored).collect();
+    match errors.as_slice() {
+        [] => {}
+        [error] => status.push("evaluationError", error.as_str().into()),
+        errors => status.push("evaluationError", format!("[{}]", errors.join(", ")).into()),
     }
     Ok(status)
 }

@@ -25,7 +25,7 @@ pub mod upgrade;
 
 use std::time::Duration;
 
-use crate::wire::outgoing::{Credentials, Tls};
+use crate::wire::outgoing::{Credentials, Identity, Tls};
 
 /// Port of a node's agent that does not say its own.
 pub const AGENT_PORT: u16 = 10250;
@@ -80,10 +80,13 @@ impl Nodes {
     /// They cannot be read.
     pub fn new(settings: Settings) -> Result<Nodes, String> {
         let Settings { address_types, certificate, authorities, timeout } = settings;
-        let certificate = certificate.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice()));
-        let unverified = Credentials { certificate, is_unverified: true, ..Credentials::default() };
+        let identity = &Identity { certificate, ..Identity::default() };
+        let unverified =
+            Credentials { identity: Some(identity), is_unverified: true, ..Credentials::default() };
         let agent = match &authorities {
-            Some(authorities) => Credentials { certificate, authorities, ..Credentials::default() },
+            Some(authorities) => {
+                Credentials { identity: Some(identity), authorities, ..Credentials::default() }
+            }
             None => unverified,
         };
         Ok(Nodes {

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use crate::types::discovery::Foreign;
 use crate::types::schema::scalars::bytes;
 use crate::values::json::{Object, Value};
-use crate::wire::outgoing::{Credentials, Endpoint, Service};
+use crate::wire::outgoing::{Credentials, Endpoint, Identity, Service};
 
 /// What an operator sets.
 #[derive(Clone, Debug, Default)]
@@ -209,9 +209,10 @@ fn endpoint(spec: &Value, service: &Service, settings: &Settings) -> Result<Endp
     let path = format!("/apis/{}/{}", spec.str_at(&["group"]), spec.str_at(&["version"]));
     let url = format!("https://{name}.{namespace}.svc:{port}{path}");
     let authorities = bytes::decode(spec.str_at(&["caBundle"])).unwrap_or_default();
+    let identity = Identity { certificate: settings.certificate.clone(), ..Identity::default() };
     let credentials = Credentials {
         authorities: &authorities,
-        certificate: settings.certificate.as_ref().map(|(chain, key)| (chain.as_slice(), key.as_slice())),
+        identity: Some(&identity),
         is_unverified: spec.get("insecureSkipTLSVerify").and_then(Value::as_bool) == Some(true),
         ..Credentials::default()
     };

@@ -179,11 +179,18 @@ impl Nodes {
         if is("", "nodes", "") && reads {
             return match asked.name {
                 name if name == node => Ok(()),
+                "" => Err(format!("node '{node}' cannot read all nodes, only its own Node object")),
                 _ => Err(format!("node '{node}' cannot read '{}', only its own Node object", asked.name)),
             };
         }
         if is("", "pods", "") && asked.verb == "get" {
             return self.related(node, asked);
+        }
+        if is("", "pods", "") && matches!(asked.verb, "list" | "watch") {
+            return match is_selected(node, asked) {
+                true => Ok(()),
+                false => Err("can only list/watch pods with spec.nodeName field selector".to_owned()),
+            };
         }
         if is("coordination", "leases", "") {
             return self.own_lease(node, asked);
@@ -222,6 +229,7 @@ impl Nodes {
                 }
                 Err(format!("no relationship found between node '{node}' and this object"))
             }
+            "list" | "watch" | "deletecollection" if is_selected(node, asked) => Ok(()),
             _ => {
                 Err("can only list/watch/deletecollection resourceslices with nodeName field selector"
                     .to_owned())
@@ -262,6 +270,13 @@ impl Nodes {
         }
         Ok(())
     }
+}
+
+/// Whether only objects on this node are asked for.
+fn is_selected(node: &str, asked: &Attributes<'_>) -> bool {
+    let on_node =
+        |each: &auth::FieldRequirement| each.is_equal && each.field == "spec.nodeName" && each.value == node;
+    asked.selectors.fields.iter().any(on_node)
 }
 
 /// An object of the name of the node.

@@ -92,15 +92,7 @@ fn endpoint(
     let identity = identities
         .of(host, url.port_u16().unwrap_or(PORT_DEFAULT))
         .map_err(|why| format!("could not get REST client: {why}"))?;
-    let certificate = identity.and_then(|identity| identity.certificate.as_ref());
-    let password = identity.and_then(|identity| identity.password.as_ref());
-    let credentials = Credentials {
-        authorities: &authorities,
-        certificate: certificate.map(|(chain, key)| (chain.as_slice(), key.as_slice())),
-        token: identity.and_then(|identity| identity.token.as_deref()),
-        basic: password.map(|(user, password)| (user.as_str(), password.as_str())),
-        ..Credentials::default()
-    };
+    let credentials = Credentials { authorities: &authorities, identity, ..Credentials::default() };
     Endpoint::with(url, &credentials)
 }
 

@@ -5,8 +5,6 @@ use std::io;
 use http::{StatusCode, Uri};
 use rustls::{CertificateError, Error as TlsError};
 
-use super::is_end;
-
 /// Why there is no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Failure {
@@ -159,4 +157,23 @@ pub fn unexpected_code(code: StatusCode, said: &str) -> String {
         }
         other => format!("the server responded with the status code {other} but did not return more information"),
     }
+}
+
+/// Whether the other end closed a connection without saying so by TLS, which many servers do.
+pub fn is_cut(error: &hyper::Error) -> bool {
+    !error.is_incomplete_message() && is_end(error)
+}
+
+/// Whether a connection ended before an answer began.
+fn is_end(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut source = Some(error);
+    while let Some(error) = source {
+        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message)
+            || error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::UnexpectedEof)
+        {
+            return true;
+        }
+        source = error.source();
+    }
+    false
 }

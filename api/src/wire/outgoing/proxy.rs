@@ -9,7 +9,8 @@ use http::Uri;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use super::{Failure, dial};
+use super::Failure;
+use super::connect::dial;
 
 /// Most bytes of the head of a proxy's answer.
 const HEAD_BYTES_MAX: usize = 16 * 1024;

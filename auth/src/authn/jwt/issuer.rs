@@ -1,12 +1,14 @@
 //! One issuer: its tokens verified, and their claims made a user.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
 use super::claims::{self, Claims};
+use super::distributed::Distributed;
 use super::expression::{self, Expression};
-use super::provider::Provider;
+use super::provider::{Fetch, Provider};
 use super::settings::{JwtSettings, Mapping};
 use crate::authn::NameDomains;
 use crate::authn::jws::{Algorithm, Compact};
@@ -37,6 +39,7 @@ pub struct Issuer {
     uid: Option<Source>,
     extra: Vec<(String, Expression)>,
     user_rules: Vec<Condition>,
+    distributed: Option<Distributed>,
     url: String,
 }
 
@@ -64,14 +67,14 @@ impl Source {
 }
 
 impl Issuer {
-    /// An issuer as `settings` describe it, with keys from `provider`. The settings have passed their validation.
+    /// An issuer as `settings` describe it, whose documents `fetch` reads. The settings have passed their validation.
     ///
     /// # Errors
     /// An expression does not compile.
     pub fn new(
         settings: &JwtSettings,
         algorithms: Vec<Algorithm>,
-        provider: Provider,
+        fetch: Arc<dyn Fetch>,
     ) -> Result<Issuer, String> {
         let mut audiences = settings.issuer.audiences.clone();
         audiences.sort_unstable();
@@ -92,6 +95,14 @@ impl Issuer {
         let extra = settings.mappings.extra.iter();
         let extra = extra.map(|(key, text)| Ok((key.clone(), Expression::of_claims(text)?)));
         let username = Source::of(&settings.mappings.username)?;
+        let groups = Source::of(&settings.mappings.groups)?;
+        let distributed = match &groups {
+            Some(Source::Claim { name, .. }) => Some(Distributed::new(name.clone(), fetch.clone())),
+            Some(Source::Expression(_)) | None => None,
+        };
+        let url = &settings.issuer.url;
+        let elsewhere = Some(settings.issuer.discovery_url.as_str()).filter(|url| !url.is_empty());
+        let provider = Provider::new(url, elsewhere, fetch);
         Ok(Issuer {
             provider,
             audiences,
@@ -99,11 +110,12 @@ impl Issuer {
             required,
             claim_rules,
             username: username.ok_or_else(|| "a user name is required".to_owned())?,
-            groups: Source::of(&settings.mappings.groups)?,
+            groups,
             uid: Source::of(&settings.mappings.uid)?,
             extra: extra.collect::<Result<_, String>>()?,
             user_rules: user_rules.collect::<Result<_, String>>()?,
-            url: settings.issuer.url.clone(),
+            distributed,
+            url: url.clone(),
         })
     }
 
@@ -127,14 +139,29 @@ impl Issuer {
         if !self.provider.is_ready() {
             return Err(refused("oidc: authenticator not initialized"));
         }
-        let claims = self.verified(token, now).await;
-        let claims = claims.map_err(|why| refused(format!("oidc: verify token: {why}")))?;
+        let claims = self.verified(&self.provider, token, now).await;
+        let mut claims = claims.map_err(|why| refused(format!("oidc: verify token: {why}")))?;
+        self.expand(&mut claims, now)
+            .await
+            .map_err(|why| refused(format!("oidc: could not expand distributed claims: {why}")))?;
         self.mapped(&claims, domains)
     }
 
-    /// The claims of a token that this issuer signed, for one of the audiences, and within its time.
-    async fn verified(&self, token: &str, now: SystemTime) -> Result<Claims, String> {
+    /// Adds the groups that are at another place.
+    async fn expand(&self, claims: &mut Claims, now: SystemTime) -> Result<(), String> {
+        let Some(distributed) = &self.distributed else { return Ok(()) };
+        let Some(found) = distributed.find(claims).await? else { return Ok(()) };
+        let verified = self.verified(&found.provider, &found.token, now).await;
+        let verified = verified.map_err(|why| format!("verify distributed claim token: {why}"))?;
+        distributed.put(&found, verified, claims)
+    }
+
+    /// The claims of a token that `provider` signed, for one of the audiences, and within its time.
+    async fn verified(&self, provider: &Provider, token: &str, now: SystemTime) -> Result<Claims, String> {
         let token = Compact::parse(token).ok_or("oidc: malformed jwt")?;
+        if let Some(why) = token.header.unusable_key() {
+            return Err(format!("oidc: malformed jwt: {why}"));
+        }
         let claims: Claims = serde_json::from_slice(&token.payload)
             .map_err(|error| format!("oidc: failed to unmarshal claims: {error}"))?;
         let date = |name| {
@@ -162,7 +189,7 @@ impl Issuer {
                 quote(&token.header.alg)
             ));
         }
-        if !self.provider.has_signed(&token).await {
+        if !provider.has_signed(&token).await {
             return Err("failed to verify signature: failed to verify id token signature".to_owned());
         }
         Ok(claims)
@@ -259,7 +286,7 @@ impl Issuer {
             Some(Source::Expression(expression)) => {
                 let value = expression.on_claims(claims);
                 value
-                    .and_then(|value| expression::texts(&value))
+                    .and_then(|value| expression.groups(&value))
                     .map_err(|why| refused(format!("oidc: error evaluating group claim expression: {why}")))
             }
         }

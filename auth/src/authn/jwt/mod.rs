@@ -10,6 +10,7 @@
 //! token reviews show; clients see nothing of them.
 
 mod claims;
+mod distributed;
 pub mod expression;
 pub mod file;
 mod issuer;

@@ -18,16 +18,23 @@ const KEYS_MAX: usize = 256;
 
 /// Why a document could not be read.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("{0}")]
-pub struct FetchError(pub String);
+pub enum FetchError {
+    /// The answer was of another code than success, which it names.
+    #[error("{0}")]
+    Answer(String),
+    /// There was no answer, or it cannot be used.
+    #[error("{0}")]
+    Failed(String),
+}
 
 /// What a [`Fetch`] answers later.
 pub type Fetched = Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send>>;
 
 /// Reads documents of an issuer.
 pub trait Fetch: Send + Sync {
-    /// The body of the answer to GET, if it is 200. Must end within a bounded time, with a bounded body.
-    fn get(&self, url: &str) -> Fetched;
+    /// The body of the answer to GET, perhaps with a bearer token, if its code is one of success. Must end within a bounded
+    /// time, with a bounded body.
+    fn get(&self, url: &str, token: Option<&str>) -> Fetched;
 }
 
 /// The keys of one issuer.
@@ -83,15 +90,15 @@ impl Provider {
             Some(url) => url.clone(),
             None => format!("{}/.well-known/openid-configuration", self.url.trim_end_matches('/')),
         };
-        let text = self.fetch.get(&url).await?;
+        let text = self.fetch.get(&url, None).await?;
         let found: Configuration = serde_json::from_slice(&text)
-            .map_err(|error| FetchError(format!("the discovery document cannot be read: {error}")))?;
+            .map_err(|error| FetchError::Failed(format!("the discovery document cannot be read: {error}")))?;
         if found.issuer != self.url {
             let why = format!("issuer did not match the issuer returned by provider, got {:?}", found.issuer);
-            return Err(FetchError(why));
+            return Err(FetchError::Failed(why));
         }
         if !found.jwks_uri.starts_with("https://") {
-            return Err(FetchError("the keys are not at an https address".to_owned()));
+            return Err(FetchError::Failed("the keys are not at an https address".to_owned()));
         }
         self.state.lock().keys_uri = Some(found.jwks_uri);
         Ok(())
@@ -119,9 +126,9 @@ impl Provider {
             state.refreshed = Some(Instant::now());
             state.keys_uri.clone()?
         };
-        let read = self.fetch.get(&uri).await;
+        let read = self.fetch.get(&uri, None).await;
         let read = read.and_then(|text| {
-            serde_json::from_slice::<KeySet>(&text).map_err(|error| FetchError(error.to_string()))
+            serde_json::from_slice::<KeySet>(&text).map_err(|error| FetchError::Failed(error.to_string()))
         });
         let set = match read {
             Ok(set) => set,

@@ -2,9 +2,10 @@
 //! (docs/api/authentication.md#certificate-signing-requests).
 
 use auth::authn::certificate_request::Request;
+use auth::authn::trust_anchors;
 
-use super::super::Validator;
 use super::super::path::Path;
+use super::super::{Validator, names};
 use super::View;
 use super::common::{Seen, each_condition, signer};
 use crate::types::schema::scalars::bytes;
@@ -39,6 +40,42 @@ pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
         if !seen.insert(usage) && !validator.has_enough() {
             validator.duplicate(place.index(at), usage);
         }
+    }
+}
+
+/// A trust bundle: its name begins with its signer, if it has one.
+pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View) {
+    let name = bundle.child("metadata").text("name");
+    let metadata = path.child("metadata");
+    let place = metadata.child("name");
+    let (spec, root) = (bundle.child("spec"), path.child("spec"));
+    let signer_name = spec.text("signerName");
+    let prefix = format!("{}:", signer_name.replace('/', ":"));
+    // Without a name the metadata are refused.
+    match name.strip_prefix(&prefix) {
+        _ if name.is_empty() => {}
+        _ if signer_name.is_empty() && name.contains(':') => {
+            let detail = "ClusterTrustBundle without signer name must not have \":\" in its name";
+            validator.invalid(place, name, detail);
+        }
+        _ if signer_name.is_empty() => validator.refuse(&place, name, names::subdomain(name)),
+        Some(rest) => validator.refuse(&place, name, names::subdomain(rest)),
+        None => {
+            let detail =
+                format!("ClusterTrustBundle for signerName {signer_name} must be named with prefix {prefix}");
+            validator.invalid(place, name, detail);
+        }
+    }
+    if !signer_name.is_empty() {
+        signer(validator, &root.child("signerName"), signer_name);
+    }
+    let text = spec.text("trustBundle");
+    // What an older release took stays valid.
+    if validator.old.is_some_and(|old| old.child("spec").text("trustBundle") == text) {
+        return;
+    }
+    for problem in trust_anchors::problems(text) {
+        validator.invalid(root.child("trustBundle"), "<value omitted>", problem);
     }
 }
 

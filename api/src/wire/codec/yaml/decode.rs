@@ -87,6 +87,17 @@ impl From<ScanError> for YamlError {
     }
 }
 
+/// A tab that indents a line of a plain scalar. The parser says where the scalar begins, the reference server where the
+/// tab is.
+fn of_tab(error: &ScanError, text: &str) -> Option<YamlError> {
+    let is_tab = error.info() == "while scanning a plain scalar, found a tab";
+    let begin = error.marker().line();
+    let is_indented = |line: &&str| line.trim_start_matches(' ').starts_with('\t') && !line.trim().is_empty();
+    let after = text.lines().skip(begin).position(|line| is_indented(&line)).filter(|_| is_tab)?;
+    let what = "found a tab character that violates indentation".to_owned();
+    Some(YamlError::Syntax { line: begin + after + 1, what })
+}
+
 /// Reads the first YAML document of a text that is not empty. As in the reference server, what follows it is not read.
 ///
 /// Costs time in proportion to the text, and memory in proportion to it and to a constant for aliases.
@@ -99,7 +110,7 @@ pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     let mut builder = Builder::default();
     let mut document = Value::Null;
     while let Some(event) = parser.next_event() {
-        let (event, span) = event?;
+        let (event, span) = event.map_err(|error| of_tab(&error, text).unwrap_or_else(|| error.into()))?;
         let line = span.start.line();
         match event {
             Event::StreamEnd => break,

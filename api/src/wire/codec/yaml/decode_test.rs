@@ -96,6 +96,7 @@ fn documents_without_a_json_equivalent_are_refused() {
         ("a: [.nan]", "json: unsupported value: NaN"),
         ("null: 1", "yaml: line 1: invalid map key"),
         ("a: 1\n[x]: 1", "yaml: line 2: invalid map key"),
+        ("a: 1\nb: c\n \t\n\td: 1", "yaml: line 4: found a tab character that violates indentation"),
         ("a: &a [*a]", "yaml: line 1: anchor value contains itself"),
         ("<<: 1", "yaml: line 1: map merge requires map or sequence of maps as the value"),
         ("a: !!int x", "yaml: line 1: cannot decode !!str `x` as a !!int"),

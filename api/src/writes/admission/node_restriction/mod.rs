@@ -2,10 +2,11 @@
 //!
 //! Agents are users of the group `system:nodes`, named `system:node:<node>`; no other user is restricted. Which resources
 //! they may write at all is a matter of authorization, which sees no objects. `labels` knows the labels that an agent may
-//! give its node, `pod` the pods that it may create.
+//! give its node, `pod` the pods that it may create, `token` the tokens that it may ask for.
 
 mod labels;
 mod pod;
+mod token;
 
 use std::fmt::Display;
 use std::ops::Deref;
@@ -33,6 +34,9 @@ pub struct NodeRestriction {
     lookup: Lookup,
     pods: Arc<Resource>,
     nodes: Arc<Resource>,
+    claims: Arc<Resource>,
+    volumes: Arc<Resource>,
+    drivers: Arc<Resource>,
 }
 
 /// One write of an agent.
@@ -49,6 +53,9 @@ impl NodeRestriction {
             lookup: lookup.clone(),
             pods: lookup.resource("", "v1", "pods"),
             nodes: lookup.resource("", "v1", "nodes"),
+            claims: lookup.resource("", "v1", "persistentvolumeclaims"),
+            volumes: lookup.resource("", "v1", "persistentvolumes"),
+            drivers: lookup.resource("storage", "v1", "csidrivers"),
         }
     }
 
@@ -112,7 +119,8 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
     fn stored_pod(&self, name: &str) -> Result<Object, Status> {
         let plugin = self.plugin;
         let pod = plugin.lookup.get(&plugin.pods, self.record.namespace, name)?;
-        pod.ok_or_else(|| Status::not_found(Subject { group: "", kind: "pods", name }))
+        // As the informers of the reference server say it.
+        pod.ok_or_else(|| Status::not_found(Subject { group: "", kind: "pod", name }))
     }
 
     fn pod(&self) -> Result<(), Status> {
@@ -232,26 +240,6 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         }
     }
 
-    /// A token is for a pod on the node.
-    fn token(&self) -> Result<(), Status> {
-        if self.record.operation != Operation::Create {
-            return Ok(());
-        }
-        let bound = self.wanted().child("spec").child("boundObjectRef");
-        let (name, uid) = (bound.text("name"), bound.text("uid"));
-        let is_pod = bound.text("apiVersion") == "v1" && bound.text("kind") == "Pod" && !name.is_empty();
-        self.require(is_pod, "node requested token not bound to a pod")?;
-        self.require(!uid.is_empty(), "node requested token with a pod binding without a uid")?;
-        let pod = self.stored_pod(name)?;
-        let why = format!(
-            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been \
-             deleted and then recreated"
-        );
-        self.require(meta(&pod, "uid") == uid, why)?;
-        let here = View::of(&pod).child("spec").text("nodeName") == self.node;
-        self.require(here, "node requested token bound to a pod scheduled on a different node")
-    }
-
     fn lease(&self) -> Result<(), Status> {
         let leases = self.plugin.lookup.naming.system("node-lease");
         let why = format!("can only access leases in the {leases:?} system namespace");
@@ -305,8 +293,20 @@ impl Plugin for NodeRestriction {
     }
 
     fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
-        self.check(record).into()
+        let checked = self.check(record);
+        if checked.is_ok() && is_token_of_agent(record) {
+            return Step::wait(self.audience(record));
+        }
+        checked.into()
     }
+}
+
+/// Whether an agent asks for a token.
+fn is_token_of_agent<N>(record: &Record<'_, N>) -> bool {
+    record.subresource == "token"
+        && record.operation == Operation::Create
+        && record.resource.is_of("", "serviceaccounts")
+        && node_of(record.user).is_some()
 }
 
 /// The node whose agent a user is: none for other users, empty for an agent without the name of one.

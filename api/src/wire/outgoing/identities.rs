@@ -3,19 +3,10 @@
 
 use std::collections::HashMap;
 
+use super::Identity;
+
 /// The port that need not be named.
 const PORT_DEFAULT: u16 = 443;
-
-/// What this server shows of itself.
-#[derive(Clone, Default)]
-pub struct Identity {
-    /// PEM of a client certificate and its key.
-    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
-    /// Bearer token.
-    pub token: Option<String>,
-    /// User name and password.
-    pub password: Option<(String, String)>,
-}
 
 /// Identities by the name of their server: `host:port`, `host` for the port of HTTPS, `*.domain`, or `*` for all others.
 #[derive(Clone, Default)]

@@ -1,0 +1,30 @@
+//! The numbers of outgoing calls: how many, with which outcome, and how long they took until the head of the answer.
+//!
+//! Endpoints are made in many places, and none of them knows the metrics: a process has one place where its calls are
+//! counted.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use http::{Method, StatusCode};
+
+use super::Endpoint;
+use crate::wire::metrics::Metrics;
+
+/// Where calls are counted, once it is known.
+static COUNTED: OnceLock<Arc<Metrics>> = OnceLock::new();
+
+/// Counts all calls of the process from now on. The first to ask gets them.
+pub fn count_in(metrics: &Arc<Metrics>) {
+    let _ = COUNTED.set(metrics.clone());
+}
+
+/// Counts a call that began then; without a code it failed.
+pub(super) fn counted(endpoint: &Endpoint, method: &Method, code: Option<StatusCode>, began: Instant) {
+    let Some(metrics) = COUNTED.get() else { return };
+    let (host, port) = endpoint.address();
+    let host = format!("{host}:{port}");
+    let code = code.map_or_else(|| "<error>".to_owned(), |code| code.as_u16().to_string());
+    metrics.outgoing.requests.count(&[&code, &host, method.as_str()]);
+    metrics.outgoing.durations.time(&[&host, method.as_str()], began.elapsed());
+}

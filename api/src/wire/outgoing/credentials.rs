@@ -1,0 +1,161 @@
+//! How another server is known, and who this one is to it: certificates of authorities and clients, tokens, passwords.
+//!
+//! No `Debug`: keys and tokens must not reach a log.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+/// What this server shows of itself.
+#[derive(Clone, Default, Eq, PartialEq)]
+pub struct Identity {
+    /// PEM of a client certificate and its key.
+    pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// Bearer token; it counts before a password.
+    pub token: Option<String>,
+    /// User name and password (RFC 7617).
+    pub password: Option<(String, String)>,
+}
+
+/// How a server is known, and who asks it.
+#[derive(Clone, Copy, Default)]
+pub struct Credentials<'c> {
+    /// PEM of the certificates that the server's is verified against.
+    pub authorities: &'c [u8],
+    /// Name that the server's certificate must have, if it is not the host of the URL.
+    pub server_name: Option<&'c str>,
+    /// Who asks; none: the server is not told.
+    pub identity: Option<&'c Identity>,
+    /// Whether any certificate of the server will do.
+    pub is_unverified: bool,
+    /// Further headers that say who asks, or for whom.
+    pub headers: &'c [(String, String)],
+    /// URL of a proxy.
+    pub proxy: Option<&'c str>,
+}
+
+/// How servers are verified and who this one is, ready to be used for many connections.
+#[derive(Clone, Debug)]
+pub struct Tls(pub(super) Arc<ClientConfig>);
+
+impl Tls {
+    /// Reads certificates and keys.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn new(credentials: &Credentials<'_>) -> Result<Tls, String> {
+        Ok(Tls(Arc::new(config(credentials)?)))
+    }
+}
+
+/// The headers that say who asks.
+pub(super) fn headers(credentials: &Credentials<'_>) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    let absent = Identity::default();
+    let identity = credentials.identity.unwrap_or(&absent);
+    let authorization = match (&identity.token, &identity.password) {
+        (Some(token), _) => Some(("token", format!("Bearer {token}"))),
+        (None, Some((user, password))) => {
+            Some(("password", format!("Basic {}", STANDARD.encode(format!("{user}:{password}")))))
+        }
+        (None, None) => None,
+    };
+    let odd = |what: &str| format!("the {what} contains characters that a header cannot carry");
+    if let Some((what, authorization)) = authorization {
+        let mut value = HeaderValue::try_from(authorization).map_err(|_| odd(what))?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    for (name, value) in credentials.headers {
+        let name = HeaderName::try_from(name.as_str()).map_err(|_| odd("name of a header"))?;
+        headers.append(name, HeaderValue::try_from(value.as_str()).map_err(|_| odd("user to act as"))?);
+    }
+    Ok(headers)
+}
+
+fn config(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    let mut unusable = None;
+    for certificate in CertificateDer::pem_slice_iter(credentials.authorities) {
+        let certificate =
+            certificate.map_err(|_| "the certificates of the authorities are no PEM".to_owned())?;
+        if let Err(error) = roots.add(certificate) {
+            unusable = Some(error);
+        }
+    }
+    // Among the authorities of a system may be some that this library does not take.
+    if let Some(error) = unusable.filter(|_| roots.is_empty()) {
+        return Err(error.to_string());
+    }
+    let builder = ClientConfig::builder_with_provider(provider())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?;
+    let builder = builder.with_root_certificates(roots);
+    let mut config = match credentials.identity.and_then(|identity| identity.certificate.as_ref()) {
+        None => builder.with_no_client_auth(),
+        Some((chain, key)) => {
+            let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
+            let chain = chain.map_err(|_| "the client certificate is no PEM".to_owned())?;
+            let key = PrivateKeyDer::from_pem_slice(key)
+                .map_err(|_| "the client key is no PEM private key".to_owned())?;
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+    };
+    if credentials.is_unverified {
+        config.dangerous().set_certificate_verifier(Arc::new(Unverified(provider())));
+    }
+    Ok(config)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::aws_lc_rs::default_provider())
+}
+
+/// Takes any certificate of a server, as the object that names the server asks for.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

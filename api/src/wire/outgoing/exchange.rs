@@ -1,0 +1,299 @@
+//! Requests on connections to other servers, and their answers.
+//!
+//! A post follows redirects to other HTTPS URLs, a few of them and all within its deadline; answers that are read as they
+//! come are not followed.
+
+use std::io::Read;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use flate2::read::GzDecoder;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use tokio::time::Instant;
+
+use super::connect::{Connection, connect};
+use super::counting::counted;
+use super::{Endpoint, Failure, error, redirect};
+use crate::wire::traces;
+
+/// Most bytes of an answer that are read: far more than any object may have.
+pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How often a server that asks for it is asked again within the deadline.
+const RETRIES_MAX: usize = 10;
+
+/// An answer of a kind that says success.
+#[derive(Debug)]
+pub struct Answer {
+    /// The code, 200 to 206.
+    pub code: StatusCode,
+    /// The body; never empty.
+    pub body: Bytes,
+}
+
+/// Posts JSON and reads the answer, all of it within `timeout`. `agent` names this server.
+///
+/// # Errors
+/// No connection, no answer in time, an answer that is too long, or one of another code than success.
+pub async fn post(
+    endpoint: &Endpoint,
+    agent: &str,
+    body: Bytes,
+    timeout: Duration,
+) -> Result<Answer, Failure> {
+    let deadline = Instant::now() + timeout;
+    let call = async {
+        for _ in 0..RETRIES_MAX {
+            let (head, text) = follow(endpoint, agent, &body).await?;
+            match retry_after(head.status, &head.headers) {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => return judge(head.status, &head.headers, text),
+            }
+        }
+        let text = "the server has received too many requests and has asked us to try again later".to_owned();
+        Err(Failure::Code { code: 429, text })
+    };
+    let called = tokio::time::timeout_at(deadline, call).await;
+    called.unwrap_or(Err(Failure::Timeout)).map_err(|failure| failure.of(endpoint.url()))
+}
+
+/// An answer that is read as it comes, and its connection, which ends with this.
+pub struct Opened {
+    /// The answer.
+    pub response: Response<Incoming>,
+    /// To be kept until the answer is read.
+    pub connection: Connection,
+}
+
+/// Sends a request whose path and headers are the caller's, and waits for the head of the answer. Without `Host` it is the
+/// URL's. The answer may be an upgrade.
+///
+/// # Errors
+/// No connection, or none that lasted until the answer began.
+pub async fn open<B>(endpoint: &Endpoint, mut request: Request<B>) -> Result<Opened, Failure>
+where
+    B: hyper::body::Body + Send + Unpin + 'static,
+    B::Data: Send,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let (mut sender, connection) = connect(endpoint).await?;
+    let path = endpoint.url().path_and_query().map_or("/", |path| path.as_str());
+    *request.uri_mut() = path.parse().map_err(|error| Failure::Other(format!("{error}")))?;
+    let authority = endpoint.url().authority().map_or("", |authority| authority.as_str());
+    let authority = HeaderValue::from_str(authority).map_err(|error| Failure::Other(error.to_string()))?;
+    request.headers_mut().entry(HOST).or_insert(authority);
+    traces::propagate(request.headers_mut());
+    request.headers_mut().extend(endpoint.identity().clone());
+    let (method, began) = (request.method().clone(), std::time::Instant::now());
+    let answered = sender.send_request(request).await;
+    counted(endpoint, &method, answered.as_ref().ok().map(Response::status), began);
+    let response = answered.map_err(|error| Failure::exchange(&error))?;
+    Ok(Opened { response, connection })
+}
+
+/// Gets the endpoint's URL with these headers, all of it within `timeout`; says what came, whatever its code.
+///
+/// # Errors
+/// No connection, no answer in time, or one that is too long.
+pub async fn get(
+    endpoint: &Endpoint,
+    headers: HeaderMap,
+    timeout: Duration,
+) -> Result<(StatusCode, Bytes), Failure> {
+    get_at_most(endpoint, headers, timeout, ANSWER_BYTES_MAX).await
+}
+
+/// The same for an answer of so many bytes at most.
+///
+/// # Errors
+/// As those of [`get`].
+pub async fn get_at_most(
+    endpoint: &Endpoint,
+    headers: HeaderMap,
+    timeout: Duration,
+    bytes_max: usize,
+) -> Result<(StatusCode, Bytes), Failure> {
+    let mut request = Request::new(Full::new(Bytes::new()));
+    *request.headers_mut() = headers;
+    let call = async {
+        let opened = open(endpoint, request).await?;
+        read(opened.response, bytes_max).await
+    };
+    let called = tokio::time::timeout(timeout, call).await.unwrap_or(Err(Failure::Timeout));
+    let (head, text) = called.map_err(|failure| failure.of_method("Get", endpoint.url()))?;
+    Ok((head.status, text))
+}
+
+/// A post and those requests that answers ask for instead of it; the last answer.
+async fn follow(
+    endpoint: &Endpoint,
+    agent: &str,
+    body: &Bytes,
+) -> Result<(http::response::Parts, Bytes), Failure> {
+    let (mut head, mut text) = exchange(endpoint, &Method::POST, agent, body.clone()).await?;
+    let mut asked = (Method::POST, endpoint.clone());
+    for _ in 1..redirect::REQUESTS_MAX {
+        let Some((method, endpoint)) = redirect::next(&head, &asked.0, &asked.1)? else {
+            return Ok((head, text));
+        };
+        let body = if method == Method::POST { body.clone() } else { Bytes::new() };
+        (head, text) = exchange(&endpoint, &method, agent, body).await?;
+        asked = (method, endpoint);
+    }
+    match redirect::next(&head, &asked.0, &asked.1)? {
+        None => Ok((head, text)),
+        Some(_) => Err(Failure::Other(format!("stopped after {} redirects", redirect::REQUESTS_MAX))),
+    }
+}
+
+/// One request and its answer.
+async fn exchange(
+    endpoint: &Endpoint,
+    method: &Method,
+    agent: &str,
+    body: Bytes,
+) -> Result<(http::response::Parts, Bytes), Failure> {
+    // The connection ends with its only exchange.
+    let (mut sender, _connection) = connect(endpoint).await?;
+    let path = endpoint.url().path_and_query().map_or("/", |path| path.as_str());
+    let authority = endpoint.url().authority().map_or("", |authority| authority.as_str());
+    let mut request = Request::builder();
+    for (name, value) in endpoint.identity() {
+        request = request.header(name, value);
+    }
+    if !body.is_empty() {
+        request = request.header(CONTENT_TYPE, "application/json");
+    }
+    let mut request = request
+        .method(method)
+        .uri(path)
+        .header(HOST, authority)
+        .header(USER_AGENT, agent)
+        .header(ACCEPT, "application/json, */*")
+        .header(ACCEPT_ENCODING, "gzip")
+        .body(Full::new(body))
+        .map_err(|error| Failure::Other(error.to_string()))?;
+    traces::propagate(request.headers_mut());
+    let began = std::time::Instant::now();
+    let answered = sender.send_request(request).await;
+    counted(endpoint, method, answered.as_ref().ok().map(Response::status), began);
+    read(answered.map_err(|error| Failure::exchange(&error))?, ANSWER_BYTES_MAX).await
+}
+
+async fn read(
+    response: Response<Incoming>,
+    bytes_max: usize,
+) -> Result<(http::response::Parts, Bytes), Failure> {
+    let (head, mut body) = response.into_parts();
+    let mut text = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Failure::Body)?;
+        let Ok(bytes) = frame.into_data() else { continue };
+        if text.len() + bytes.len() > bytes_max {
+            return Err(Failure::TooLong);
+        }
+        text.extend_from_slice(&bytes);
+    }
+    let is_compressed = head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
+    let text = if is_compressed { decompress(&text)? } else { text.freeze() };
+    Ok((head, text))
+}
+
+/// The text of a compressed body; no longer than that of another one.
+fn decompress(body: &[u8]) -> Result<Bytes, Failure> {
+    let mut text = Vec::new();
+    let mut limited = GzDecoder::new(body).take(ANSWER_BYTES_MAX as u64 + 1);
+    limited.read_to_end(&mut text).map_err(|_| Failure::Body)?;
+    if text.len() > ANSWER_BYTES_MAX {
+        return Err(Failure::TooLong);
+    }
+    Ok(text.into())
+}
+
+/// How long a server wants to be left alone before it is asked again.
+fn retry_after(code: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+    if code != StatusCode::TOO_MANY_REQUESTS && !code.is_server_error() {
+        return None;
+    }
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+fn judge(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Result<Answer, Failure> {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !media_type.is_empty() && media_type.split(';').next().is_none_or(|text| text.trim().is_empty()) {
+        let text = "Internal error occurred: mime: no media type".to_owned();
+        return Err(Failure::Code { code: code.as_u16(), text });
+    }
+    if !(200..=206).contains(&code.as_u16()) {
+        let is_text = media_type.starts_with("text/");
+        let said = if is_text { String::from_utf8_lossy(&body) } else { "unknown".into() };
+        let text = error::unexpected_code(code, said.trim());
+        return Err(Failure::Code { code: code.as_u16(), text });
+    }
+    if body.is_empty() {
+        let code = code.as_u16();
+        let text = format!("0-length response with status code: {code} and content type: {media_type}");
+        return Err(Failure::Code { code, text });
+    }
+    Ok(Answer { code, body })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn compressed_answers_are_no_longer_than_others() {
+        let gzip = |bytes: usize| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&vec![b' '; bytes]).unwrap();
+            encoder.finish().unwrap()
+        };
+        assert_eq!(decompress(&gzip(100)).unwrap().len(), 100);
+        assert_eq!(decompress(&gzip(ANSWER_BYTES_MAX + 1)).unwrap_err(), Failure::TooLong);
+        for body in [&b"no gzip"[..], &gzip(100)[..20], b""] {
+            assert_eq!(decompress(body).unwrap_err(), Failure::Body);
+        }
+    }
+
+    #[test]
+    fn answers_of_other_codes_than_success_are_failures() {
+        let text =
+            |media_type: &'static str| HeaderMap::from_iter([(CONTENT_TYPE, media_type.parse().unwrap())]);
+        for (code, media_type, body, want) in [
+            (200, "application/json", "{}", Ok("{}")),
+            (201, "text/plain", "x", Ok("x")),
+            (200, ";;", "{}", Err("Internal error occurred: mime: no media type")),
+            (200, "a/b", "", Err("0-length response with status code: 200 and content type: a/b")),
+            (
+                302,
+                "a/b",
+                "",
+                Err("the server responded with the status code 302 but did not return more information"),
+            ),
+            (403, "a/b", "no", Err("unknown")),
+            (403, "text/plain", " no\n", Err("no")),
+            (404, "a/b", "no", Err("the server could not find the requested resource")),
+            (
+                500,
+                "text/html",
+                "x\n",
+                Err("an error on the server (\"x\") has prevented the request from succeeding"),
+            ),
+        ] {
+            let code = StatusCode::from_u16(code).unwrap();
+            let got = judge(code, &text(media_type), Bytes::from_static(body.as_bytes()));
+            let got = got.map(|answer| answer.body).map_err(|failure| failure.to_string());
+            assert_eq!(got, want.map(|body| Bytes::from_static(body.as_bytes())).map_err(str::to_owned));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! Tokens that an agent asks for: for a pod on its node, and for an audience that the pod's volumes name, unless the agent
+//! is authorized for more (docs/api/admission.md#admission-plugins).
+
+use std::ops::Deref;
+
+use auth::Attributes;
+
+use super::{Agent, NodeRestriction, Operation, Record};
+use crate::objects::validation::View;
+use crate::values::json::Object;
+use crate::values::object::meta;
+use crate::values::status::Status;
+
+/// Verb of the permission to ask for an audience, whose name is the resource.
+const VERB: &str = "request-serviceaccounts-token-audience";
+
+impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
+    /// A token is for a pod on the node.
+    pub(super) fn token(&self) -> Result<(), Status> {
+        if self.record.operation != Operation::Create {
+            return Ok(());
+        }
+        let bound = self.wanted().child("spec").child("boundObjectRef");
+        let (name, uid) = (bound.text("name"), bound.text("uid"));
+        let is_pod = bound.text("apiVersion") == "v1" && bound.text("kind") == "Pod" && !name.is_empty();
+        self.require(is_pod, "node requested token not bound to a pod")?;
+        self.require(!uid.is_empty(), "node requested token with a pod binding without a uid")?;
+        let pod = self.stored_pod(name)?;
+        let why = format!(
+            "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been \
+             deleted and then recreated"
+        );
+        self.require(meta(&pod, "uid") == uid, why)?;
+        let here = View::of(&pod).child("spec").text("nodeName") == self.node;
+        self.require(here, "node requested token bound to a pod scheduled on a different node")
+    }
+}
+
+impl NodeRestriction {
+    /// Whether the audience that is asked for is one of the pod's, or the agent is authorized for it.
+    pub(super) async fn audience(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
+        let wanted = record.new.as_deref().map_or(View::from(None), View::of).child("spec");
+        let mut audiences = wanted.texts("audiences");
+        let (audience, more) = (audiences.next().unwrap_or_default(), audiences.next());
+        if more.is_some() {
+            return Err(record.forbidden("node may only request 0 or 1 audiences"));
+        }
+        let pod =
+            self.lookup.get(&self.pods, record.namespace, wanted.child("boundObjectRef").text("name"))?;
+        let Some(pod) = pod else { return Ok(()) };
+        if self.names_audience(&pod, audience)? {
+            return Ok(());
+        }
+        let asked = Attributes {
+            resource_request: true,
+            namespace: record.namespace,
+            version: "*",
+            resource: audience,
+            name: record.name,
+            ..Attributes::path(record.user, VERB, "")
+        };
+        if self.lookup.authorizer.decide(&asked).await.decision.is_allowed() {
+            return Ok(());
+        }
+        let user = &record.user.name;
+        Err(record.forbidden(&format!(
+            "audience {} not found in pod spec volume, {user} is not authorized to request tokens for this audience",
+            auth::go::quote(audience)
+        )))
+    }
+
+    /// Whether a volume of the pod needs tokens for an audience: by itself, or through its driver.
+    fn names_audience(&self, pod: &Object, audience: &str) -> Result<bool, Status> {
+        for volume in View::of(pod).child("spec").structs("volumes") {
+            let mut sources = volume.child("projected").structs("sources");
+            let is_named = sources.any(|source| {
+                source.get("serviceAccountToken").is_some_and(|token| !token.is_null())
+                    && source.child("serviceAccountToken").text("audience") == audience
+            });
+            if is_named {
+                return Ok(true);
+            }
+            let Some(driver) = self.driver(pod, volume)? else { continue };
+            let driver = self.lookup.get(&self.drivers, "", &driver)?;
+            let wants = |driver: &Object| {
+                let mut tokens = View::of(driver).child("spec").structs("tokenRequests");
+                tokens.any(|token| token.text("audience") == audience)
+            };
+            if driver.as_ref().is_some_and(wants) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The driver that mounts a volume: its own, or that of the volume its claim is bound to.
+    fn driver(&self, pod: &Object, volume: View<'_>) -> Result<Option<String>, Status> {
+        let own = volume.child("csi").text("driver");
+        if !own.is_empty() {
+            return Ok(Some(own.to_owned()));
+        }
+        let is_made = volume.child("ephemeral").get("volumeClaimTemplate").is_some();
+        let claim = match volume.child("persistentVolumeClaim").text("claimName") {
+            "" if is_made => format!("{}-{}", meta(pod, "name"), volume.text("name")),
+            "" => return Ok(None),
+            name => name.to_owned(),
+        };
+        let Some(claim) = self.lookup.get(&self.claims, meta(pod, "namespace"), &claim)? else {
+            return Ok(None);
+        };
+        let bound = View::of(&claim).child("spec").text("volumeName");
+        let Some(bound) = self.lookup.get(&self.volumes, "", bound)? else { return Ok(None) };
+        let driver = View::of(&bound).child("spec").child("csi").text("driver");
+        Ok(Some(driver.to_owned()).filter(|driver| !driver.is_empty()))
+    }
+}
