@@ -131,9 +131,23 @@ pub(super) fn version_paths<'a>(
     paths.retain(|item| !item.operations.is_empty());
     for item in &mut paths {
         item.operations.sort_by_key(|(method, _)| *method);
+        share_parameters(item);
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     paths
+}
+
+/// Moves the parameters that all operations of a path take to the path, behind its own.
+fn share_parameters(item: &mut PathItem) {
+    let Some(((_, first), others)) = item.operations.split_first() else { return };
+    let takes = |operation: &Operation, name: &str| operation.parameters.iter().any(|other| other.name == name);
+    let is_shared = |name: &str| others.iter().all(|(_, operation)| takes(operation, name));
+    let shared: Vec<Parameter> =
+        first.parameters.iter().filter(|parameter| is_shared(&parameter.name)).cloned().collect();
+    for (_, operation) in &mut item.operations {
+        operation.parameters.retain(|own| !shared.iter().any(|other| other.name == own.name));
+    }
+    item.parameters.extend(shared);
 }
 
 /// A path outside the resource API with its one GET operation.
@@ -146,7 +160,7 @@ pub(super) fn plain_path(path: &str, id: &str, tag: &str, description: &str, con
         gvk: None,
         parameters: Vec::new(),
         body: None,
-        responses: vec![(200, content)],
+        responses: vec![(200, content), (401, Content::None)],
         deprecated: false,
     };
     let operations = vec![(Method::Get, operation)];

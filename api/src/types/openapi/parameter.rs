@@ -120,8 +120,14 @@ static PROPAGATION: Parameter = query(
      deletes them first.",
 );
 
+static SHARD_SELECTOR: Parameter = query(
+    "shardSelector",
+    "string",
+    "Only the objects of a shard. This server has no shards and ignores the parameter.",
+);
+
 /// GET of a collection, and the watch paths.
-pub(super) static LIST: [&Parameter; 10] = [
+pub(super) static LIST: [&Parameter; 11] = [
     &BOOKMARKS,
     &CONTINUE,
     &FIELD_SELECTOR,
@@ -130,6 +136,7 @@ pub(super) static LIST: [&Parameter; 10] = [
     &RESOURCE_VERSION,
     &RESOURCE_VERSION_MATCH,
     &INITIAL_EVENTS,
+    &SHARD_SELECTOR,
     &TIMEOUT,
     &WATCH,
 ];
@@ -141,7 +148,7 @@ pub(super) static PATCH: [&Parameter; 4] = [&DRY_RUN, &FIELD_MANAGER, &FIELD_VAL
 pub(super) static DELETE: [&Parameter; 5] =
     [&DRY_RUN, &GRACE_PERIOD, &IGNORE_READ_ERROR, &ORPHAN_DEPENDENTS, &PROPAGATION];
 /// DELETE of a collection.
-pub(super) static DELETE_COLLECTION: [&Parameter; 13] = [
+pub(super) static DELETE_COLLECTION: [&Parameter; 14] = [
     &CONTINUE,
     &DRY_RUN,
     &FIELD_SELECTOR,
@@ -154,6 +161,7 @@ pub(super) static DELETE_COLLECTION: [&Parameter; 13] = [
     &RESOURCE_VERSION,
     &RESOURCE_VERSION_MATCH,
     &INITIAL_EVENTS,
+    &SHARD_SELECTOR,
     &TIMEOUT,
 ];
 
