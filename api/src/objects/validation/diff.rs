@@ -202,7 +202,9 @@ mod tests {
     #[test]
     fn long_texts_are_compared_from_both_ends() {
         let list = |middle: i64| {
-            Value::Array((0..LINES_MAX as i64).map(|at| Value::Int(if at == 9 { middle } else { at })).collect())
+            Value::Array(
+                (0..LINES_MAX as i64).map(|at| Value::Int(if at == 9 { middle } else { at })).collect(),
+            )
         };
         let want = "@@ -8,7 +8,7 @@\n  6,\n  7,\n  8,\n- 9,\n+ -1,\n  10,\n  11,\n  12,\n";
         assert_eq!(unified(&list(9), &list(-1)), want);

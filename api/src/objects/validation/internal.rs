@@ -389,7 +389,13 @@ mod tests {
                 r#"{"Capabilities":null,"Privileged":true,"SELinuxOptions":{"User":"u","Role":"","Type":"","Level":""},"WindowsOptions":null,"RunAsUser":null,"RunAsGroup":null,"RunAsNonRoot":null,"ReadOnlyRootFilesystem":null,"AllowPrivilegeEscalation":null,"ProcMount":null,"SeccompProfile":null,"AppArmorProfile":null}"#,
             ),
             // Types that are the same inside, maps, and what is no value of the kind that the path has.
-            ("apps", "statefulsets", "spec.selector", r#"{"matchLabels":{"a":"b"}}"#, r#"{"matchLabels":{"a":"b"}}"#),
+            (
+                "apps",
+                "statefulsets",
+                "spec.selector",
+                r#"{"matchLabels":{"a":"b"}}"#,
+                r#"{"matchLabels":{"a":"b"}}"#,
+            ),
             ("", "pods", "spec.nodeSelector", r#"{"aB":"c"}"#, r#"{"aB":"c"}"#),
             ("", "pods", "spec.hostname", r#"{"aB":"c"}"#, r#"{"aB":"c"}"#),
             // A path that leaves the specification out.
@@ -397,7 +403,8 @@ mod tests {
             ("rbac.authorization", "roles", "roleRef", r#"{"name":"x"}"#, r#"{"name":"x"}"#),
         ] {
             let mut groups = builtin::groups(&KUBERNETES).iter().filter(|one| one.stem == group);
-            let mut tables = groups.flat_map(|group| group.versions.iter()).flat_map(|version| version.resources.iter());
+            let mut tables =
+                groups.flat_map(|group| group.versions.iter()).flat_map(|version| version.resources.iter());
             let table = tables.find(|table| table.plural == plural).unwrap();
             let shown = at(&table.message, path, json::parse(value.as_bytes()).unwrap());
             let mut text = Vec::new();

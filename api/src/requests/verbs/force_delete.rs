@@ -74,7 +74,10 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
             Err(error) => return Err(error),
         }
         // The log needs a final state, which watchers are shown: all that is known of the object is where it was.
-        let change = Change::Delete(Some(store::payload(call.resource, &store::remains(call.resource, namespace, name))));
+        let change = Change::Delete(Some(store::payload(
+            call.resource,
+            &store::remains(call.resource, namespace, name),
+        )));
         let expected = Expected::Revision(revision);
         match commit((call.api, call.store()), key.clone(), expected, change).await? {
             Attempt::Committed(_) => break,

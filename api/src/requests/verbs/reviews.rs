@@ -221,7 +221,8 @@ fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
     let entries = entries.and_then(Value::as_array_mut);
     for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
         // A tree has the field set as text.
-        let fields = entry.get("fieldsV1").and_then(Value::as_str).and_then(|text| parse(text.as_bytes()).ok());
+        let fields =
+            entry.get("fieldsV1").and_then(Value::as_str).and_then(|text| parse(text.as_bytes()).ok());
         if let Some(fields) = fields {
             entry.insert("fieldsV1", fields);
         }

@@ -107,7 +107,8 @@ impl Discovery {
         };
         let form = accept::form(headers, self.registry.naming(), cache.is_some());
         let Some((form, encoding)) = form else {
-            let status = not_acceptable(&[Encoding::Yaml.media_type(), self.registry.naming().protobuf_media_type]);
+            let status =
+                not_acceptable(&[Encoding::Yaml.media_type(), self.registry.naming().protobuf_media_type]);
             self.plain(parts)?;
             return Some(Answer::json(json_response(status.code, &status.to_value(), true)));
         };

@@ -161,6 +161,7 @@ impl Renderer {
         match media {
             Media::Json => owned(&["application/json"]),
             Media::Object => owned(&["application/json", protobuf, "application/yaml"]),
+            Media::Custom => owned(&["application/json", "application/yaml"]),
             Media::List => {
                 let stream = format!("{protobuf};stream=watch");
                 let json = "application/json";
