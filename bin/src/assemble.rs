@@ -48,6 +48,9 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     let selection = config.controllers.clone();
     listen_to_signals(&lifecycle)?;
     host::raise_open_files();
+    if config.allow_privileged {
+        api::objects::validation::allow_privileged();
+    }
     let listener = host::listen(config.bind)?;
     let address = listener.local_addr().context("cannot read the listening address")?;
 

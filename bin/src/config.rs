@@ -55,6 +55,8 @@ pub struct Config {
     pub authentication: AuthenticationConfig,
     /// Authorizers, in order.
     pub authorization: AuthorizationConfig,
+    /// Whether containers may be privileged.
+    pub allow_privileged: bool,
     /// Address and port ranges of services.
     pub ranges: Ranges,
     /// Address at which pods reach the server, if configured.
@@ -227,6 +229,7 @@ impl Config {
             data_dir: std::path::absolute(&flags.data_dir).context("--data-dir")?,
             bind: SocketAddr::new(flags.bind_address, secure_port),
             naming: flags.naming,
+            allow_privileged: flags.allow_privileged,
             tls_files,
             extra_names,
             signing,

@@ -159,6 +159,11 @@ pub struct Flags {
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub enable_garbage_collector: bool,
 
+    /// Accept privileged containers.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
+    pub allow_privileged: bool,
+
     /// Admission plugins to run beside those that run by default, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub enable_admission_plugins: Vec<String>,

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 use anyhow::{Context, anyhow};
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
-    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PublicKeyData, SanType,
+    KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, PublicKeyData, RsaKeySize, SanType,
 };
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::X509Certificate;
@@ -178,14 +178,17 @@ impl Pki {
     }
 }
 
-/// The private key stored as `<file>.key` in `dir`, as PEM; created if absent.
+/// The private key stored as `<file>.key` in `dir`, as PEM; an RSA key is created if absent, which every client of
+/// tokens can verify with.
 pub fn private_key(dir: &Path, file: &str) -> anyhow::Result<String> {
     files::private_dir(dir)?;
     let path = dir.join(file).with_extension("key");
     let key = match read_key(&path)? {
         Some(key) => key,
         None => {
-            let key = make_key(&path)?;
+            let key = KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048);
+            let key = key.context("cannot create a key")?;
+            files::write_private(&path, key.serialize_pem().as_bytes())?;
             files::sync_dir(dir)?;
             key
         }

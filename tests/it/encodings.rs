@@ -396,3 +396,62 @@ async fn long_answers_are_compressed_in_every_encoding_and_form() {
         );
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operations_have_no_tables_and_answer_with_their_metadata() {
+    let server = Server::start(Options::default()).await;
+    let client = server.client();
+    let review = json!({"spec": {"user": "u", "resourceAttributes": {"verb": "get", "resource": "pods"}}});
+    for (path, body) in [
+        ("/apis/authorization.k8s.io/v1/subjectaccessreviews", review.clone()),
+        ("/apis/authentication.k8s.io/v1/tokenreviews", json!({"spec": {"token": "t"}})),
+        ("/apis/authentication.k8s.io/v1/selfsubjectreviews", json!({})),
+        ("/api/v1/namespaces/default/serviceaccounts/default/token", json!({"spec": {}})),
+    ] {
+        let body = body.to_string();
+        let ask = async |form: &str| {
+            let accept = format!("{JSON}{form}");
+            client.send("POST", path, &[("accept", &accept), ("content-type", JSON)], body.as_bytes()).await
+        };
+        assert_eq!(ask(TABLE).await.status, 406, "{path}");
+        let partial = ask(METADATA).await;
+        assert_eq!(partial.status, 201, "{path}: {}", partial.text());
+        let partial = partial.json();
+        assert_eq!(partial["kind"], "PartialObjectMetadata", "{path}");
+        assert_eq!(partial.as_object().unwrap().len(), 3, "{path}: {partial}");
+    }
+    let status = format!("{JSON}{METADATA}");
+    let one = client.send("GET", "/api/v1/componentstatuses/etcd-0", &[("accept", &status)], b"").await;
+    assert_eq!(one.json()["kind"], "PartialObjectMetadata", "{}", one.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn discovery_comes_in_the_encodings_of_objects() {
+    let server = Server::start(Options::default()).await;
+    let client = server.client();
+    let aggregated = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    for (path, form, kind) in [
+        ("/api", PLAIN, "APIVersions"),
+        ("/apis", PLAIN, "APIGroupList"),
+        ("/apis/apps", PLAIN, "APIGroup"),
+        ("/api/v1", PLAIN, "APIResourceList"),
+        ("/apis/apps/v1", PLAIN, "APIResourceList"),
+        ("/apis", aggregated, "APIGroupDiscoveryList"),
+    ] {
+        for media_type in [JSON, YAML, PROTOBUF] {
+            let accept = format!("{media_type}{form}");
+            let reply = client.send("GET", path, &[("accept", &accept)], b"").await;
+            assert_eq!((reply.status, reply.header_all("content-type")), (200, vec![accept]), "{path}");
+            let found = match media_type {
+                PROTOBUF => {
+                    api::wire::codec::protobuf::envelope::Unknown::read(&reply.body).unwrap().kind.to_owned()
+                }
+                _ => document(media_type, &reply.body)["kind"].as_str().unwrap().to_owned(),
+            };
+            assert_eq!(found, kind, "{path} {media_type}");
+        }
+        let other = client.send("GET", path, &[("accept", "text/html")], b"").await;
+        let known = format!("{JSON}, {YAML}, {PROTOBUF}");
+        assert!(other.status == 406 && other.text().contains(&known), "{path}: {}", other.text());
+    }
+}

@@ -51,7 +51,8 @@ fn policy(line: &str) -> [Value; 2] {
 
 /// A server with all policies of the fixture.
 async fn server() -> Server {
-    let flags = vec!["--disable-admission-plugins=ServiceAccount".to_owned()];
+    let flags =
+        ["--disable-admission-plugins=ServiceAccount", "--allow-privileged"].map(str::to_owned).to_vec();
     let server = Server::start(Options { flags, ..Options::default() }).await;
     let lines = FIXTURE.lines().filter(|line| !line.starts_with('#'));
     let mut count = 0;

@@ -29,11 +29,14 @@ use http::StatusCode;
 
 use crate::objects::store::decode_stored;
 use crate::types::convert;
+use crate::types::discovery;
+use crate::types::schema::builtin;
+use crate::types::schema::decode::decode;
 use crate::types::schema::encode::{encode, prefix_len};
 use crate::types::schema::registry::Resource;
 use crate::types::schema::table::Message;
 use crate::types::table::IncludeObject;
-use crate::values::json::Object;
+use crate::values::json::{Object, parse};
 use crate::values::memory::Account;
 use crate::values::naming::Naming;
 use crate::values::query::Query;
@@ -249,6 +252,16 @@ impl Renderer {
         message: &Message,
         object: &Object,
     ) -> Result<Response, Status> {
+        // A Status has no metadata of an object, and is answered whole.
+        if output.transform == Transform::PartialObject && !std::ptr::eq(message, builtin::STATUS) {
+            let api_version = format!("{}/{}", output.words.meta_group(), output.meta_version.as_str());
+            let mut partial = Object::new();
+            partial.push("kind", "PartialObjectMetadata".into());
+            partial.push("apiVersion", api_version.into());
+            partial.push("metadata", object.get("metadata").cloned().unwrap_or_else(|| Object::new().into()));
+            let whole = Output { transform: Transform::None, ..*output };
+            return Self::respond_foreign(&whole, code, builtin::PARTIAL_OBJECT_METADATA, &partial);
+        }
         let body = match output.encoding {
             negotiate::Encoding::Json => json::foreign(message, object, output.pretty),
             negotiate::Encoding::Yaml => yaml::foreign(message, object)?,
@@ -393,6 +406,29 @@ pub fn status_body(status: &Object, output: &Output) -> Bytes {
         negotiate::Encoding::Cbor => cbor::status(status),
         negotiate::Encoding::Protobuf => protobuf::status(status),
     }
+}
+
+/// The response with a discovery document, in the encoding that the client wants.
+///
+/// # Errors
+/// The document is not of its own type.
+pub fn discovery(naming: &Naming, answer: discovery::Answer) -> Result<http::Response<Bytes>, Status> {
+    let discovery::Answer { response, encoding } = answer;
+    let write: fn(&Message, &Object) -> Result<Bytes, Status> = match encoding {
+        discovery::Encoding::Json => return Ok(response),
+        discovery::Encoding::Yaml => yaml::foreign,
+        discovery::Encoding::Protobuf(_) => protobuf::foreign,
+    };
+    let (head, body) = response.into_parts();
+    if body.is_empty() {
+        return Ok(http::Response::from_parts(head, body));
+    }
+    let tree = parse(&body).map_err(Status::internal)?;
+    let kind = tree.str_at(&["kind"]);
+    let no_type = || Status::internal(format!("no type for a document of kind {kind}"));
+    let message = builtin::message(naming, &discovery::message_of(kind)).ok_or_else(no_type)?;
+    let object = decode(message, &body).map_err(Status::internal)?.object;
+    Ok(http::Response::from_parts(head, write(message, &object)?))
 }
 
 /// Position of the resourceVersion's digits. In the stored form only strings come before it, and a quote inside a

@@ -16,6 +16,7 @@ use crate::types::schema::decode::{DecodeError, decode_beside, decode_own, decod
 use crate::types::schema::encode::encode_stamped;
 use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
+use crate::values::object::set_meta;
 use crate::values::status::{Reason, Status};
 
 mod access;
@@ -97,6 +98,19 @@ pub fn selects(resource: &Resource, selection: &Selection, entry: &Entry) -> Res
         return is_selected(resource, selection, &read(entry.clone())?.record);
     }
     Ok(selection.matches(name, namespace, &attributes))
+}
+
+/// An object of the resource that says its name and nothing else: what is left of one that cannot be read.
+pub fn remains(resource: &Resource, namespace: &str, name: &str) -> Object {
+    let stored = resource.stored();
+    let mut object = Object::new();
+    object.push("kind", stored.kind.clone().into());
+    object.push("apiVersion", stored.api_version.as_str().into());
+    set_meta(&mut object, "name", Some(name.into()));
+    if !namespace.is_empty() {
+        set_meta(&mut object, "namespace", Some(namespace.into()));
+    }
+    object
 }
 
 /// 500 for bytes that cannot be read.

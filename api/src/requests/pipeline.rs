@@ -142,6 +142,8 @@ impl<'c> Exchange<'c> {
 
     /// The stages in their order. An error is the answer of the stage that ended the request.
     async fn run(&mut self) -> Result<Response, Ended> {
+        let charge = self.context.memory().request(&self.connection.allotment);
+        let charge = charge.map_err(|error| self.answer(&Status::no_memory(error)))?;
         let info = self.read_url()?;
         let in_flight = self.enter(&info)?;
         let user = self.authenticate().await?;
@@ -153,10 +155,11 @@ impl<'c> Exchange<'c> {
         let response = self.serve(&info, &proof).await?;
         // A stream has had its turn once it begins; what is still to be sent of another answer belongs to it.
         let held = permit.filter(|_| !info.is_long_running());
-        Ok(match (held, in_flight) {
+        let response = match (held, in_flight) {
             (None, None) => response,
             held => response.map(|body| body.with(held)),
-        })
+        };
+        Ok(response.map(|body| body.keeping(charge)))
     }
 
     /// Reads what the URL and the method ask for.

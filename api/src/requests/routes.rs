@@ -22,7 +22,7 @@ use http::request::Parts as Head;
 use http::{Method, StatusCode};
 
 use crate::objects::conversion::Conversions;
-use crate::objects::representation::answer::respond_status;
+use crate::objects::representation::{self, answer::respond_status};
 use crate::objects::store::{self, Part};
 use crate::objects::strategy::Endpoint;
 use crate::requests::scrape;
@@ -387,7 +387,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     let response = if path == "/version" || path == "/version/" {
         Some(crate::types::version::respond(&head.headers)?.map(Into::into))
     } else if let Some(response) = types.discovery().respond(path, &head.headers, pretty) {
-        Some(response.map(Into::into))
+        Some(representation::discovery(context.naming(), response)?.map(Into::into))
     } else {
         types.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
     };
@@ -442,10 +442,14 @@ fn wants_newest(call: &Call<'_>) -> bool {
 /// What an endpoint takes and returns; the scale of a custom type is a built-in one.
 fn objects(resource: &Resource, info: &RequestInfo) -> Objects {
     if resource.table.message.custom && info.subresource != "scale" {
-        Objects::Custom
-    } else {
-        Objects::Typed
+        return Objects::Custom;
     }
+    let mut subresources = resource.table.subresources.iter();
+    let subresource = subresources.find(|table| table.name == info.subresource);
+    // What can only be posted is an operation on the object, not a part of it.
+    let is_posted = subresource.is_some_and(|table| !table.connect && *table.verbs == ["create"]);
+    let is_review = resource.table.storage.is_none() && *resource.table.verbs == ["create"];
+    if is_posted || is_review { Objects::Operation } else { Objects::Typed }
 }
 
 /// The paths of a custom type are those of its scope; across all namespaces it is only read.

@@ -1,14 +1,16 @@
 //! Start-up: brings the store into the state in which a cluster begins, before the first client is served.
 //!
 //! ```text
-//! custom types ─► bundled objects ─► flow control ─► rules of the aggregated roles among them ─► API services ─► the server's own service
+//! custom types ─► damaged records of its own objects ─► bundled objects ─► flow control ─► rules of the aggregated roles among them ─► API services ─► the server's own service ─► since when tokens are tracked
 //! ```
 //!
 //! Each step leaves alone what is as it should be, so that running it at every start costs reads only.
 
 use crate::system::controllers;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
 use crate::values::status::Status;
-use crate::writes::bootstrap::{self, Outcome};
+use crate::writes::bootstrap::{self, ObjectStore, Outcome, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
@@ -27,10 +29,73 @@ pub fn load_types(context: &Context) -> Result<(), Status> {
 /// # Errors
 /// The store failed.
 pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
+    renew_damaged(context).await?;
     let mut outcome = bootstrap::reconcile(&Loopback::new(context), context.naming()).await?;
     outcome += controllers::flow_control::prepare(context).await?;
     controllers::aggregation::reconcile(context).await?;
     controllers::api_services::prepare(context).await?;
     controllers::own_service::ensure(context).await?;
+    track_legacy_tokens(context).await?;
     Ok(outcome)
+}
+
+/// Records the day since which the last use of tokens in secrets is noted on these: controllers that remove unused ones
+/// count from there.
+async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
+    const SINCE: &str = "since";
+    let (naming, loopback) = (context.naming(), Loopback::new(context));
+    let target = Target {
+        group: "",
+        version: "v1",
+        resource: "configmaps",
+        namespace: naming.system("system"),
+        name: naming.system("apiserver-legacy-service-account-token-tracking"),
+    };
+    let is_date = |text: &str| {
+        let shape = |byte: u8| if byte.is_ascii_digit() { b'0' } else { byte };
+        text.bytes().map(shape).eq(*b"0000-00-00")
+    };
+    let found = loopback.get(&target)?;
+    if found.as_ref().is_some_and(|found| is_date(found.str_at(&["data", SINCE]))) {
+        return Ok(());
+    }
+    let today: String = clock::now().chars().take(10).collect();
+    let object = |members: &[(&str, &str)]| -> Object {
+        members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())).collect()
+    };
+    // A conflict is another server's, which writes the same.
+    let _: Written = match found {
+        Some(Value::Object(mut found)) => {
+            found.object_entry("data").insert(SINCE, today.as_str().into());
+            loopback.update(&target, found.into()).await?
+        }
+        _ => {
+            let mut made = object(&[("kind", "ConfigMap"), ("apiVersion", "v1")]);
+            made.push("metadata", object(&[("name", &target.name), ("namespace", &target.namespace)]).into());
+            made.push("data", object(&[(SINCE, &today)]).into());
+            loopback.create(&target, made.into()).await?
+        }
+    };
+    Ok(())
+}
+
+/// Makes room for the server's own objects whose records cannot be read: the steps that follow write them anew.
+async fn renew_damaged(context: &Context) -> Result<(), Status> {
+    let loopback = Loopback::new(context);
+    let bundled = [bootstrap::desired(context.naming()), bootstrap::flow_control(context.naming())];
+    let mut targets: Vec<Target> = bundled.into_iter().flatten().map(|wanted| wanted.target).collect();
+    targets.extend(controllers::api_services::own(context));
+    targets.extend(controllers::own_service::own(context));
+    for target in targets {
+        if loopback.remove_damaged(&target).await? {
+            let Target { resource, namespace, name, .. } = target;
+            tracing::error!(
+                resource,
+                namespace,
+                name,
+                "the record of an object of the server is damaged: the object is written anew as it was at first"
+            );
+        }
+    }
+    Ok(())
 }

@@ -110,7 +110,7 @@ pub fn respond(headers: &HeaderMap) -> Result<Response<Bytes>, Status> {
         ["*/*", "application/json"].contains(&media_type)
     };
     if !accepted.is_empty() && !accepted.split(',').any(is_json) {
-        return Err(not_acceptable());
+        return Err(not_acceptable(&[]));
     }
     Ok(DOCUMENT.get_or_init(|| json_response(StatusCode::OK, &document(), true)).clone())
 }

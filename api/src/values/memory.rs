@@ -5,12 +5,13 @@
 //! ```
 //!
 //! There are three budgets, and a request asks for them in this order only, so no two requests wait for each other for
-//! ever. Each budget has a share for small charges, which large ones cannot use up. A request waits for a bounded time
+//! ever. A fourth is for the state of the requests themselves, and nothing waits for that one. Each budget has a share for small charges, which large ones cannot use up. A request waits for a bounded time
 //! and is then refused with 429. An answer is charged until its last byte has left the process's own buffers: the charge
 //! lives in the owner of the bytes ([`Charge::hold`]). Bytes of the store's mapped files are not charged.
 //!
-//! Every connection has an allotment for answers of its own, so clients that do not read cannot stop those that do.
-//! The total is [`TOTAL_BYTES`], and for each connection [`CONNECTION_BYTES`] and its window of unread request bytes.
+//! Every connection has an allotment for answers and requests of its own, so clients that do not read cannot stop those
+//! that do. The total is [`TOTAL_BYTES`], and for each connection [`CONNECTION_BYTES`], [`CONNECTION_REQUESTS`] requests,
+//! and its window of unread request bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,8 +25,17 @@ pub const BODIES_BYTES: usize = 64 * MIB;
 pub const WORK_BYTES: usize = 384 * MIB;
 /// Answers and parts of answers beyond the allotments of connections.
 pub const ANSWERS_BYTES: usize = 64 * MIB;
+/// The state of requests beyond those that each connection has for itself: head, user, what is left to send.
+pub const REQUESTS_BYTES: usize = 96 * MIB;
 /// All of that together.
-pub const TOTAL_BYTES: usize = BODIES_BYTES + WORK_BYTES + ANSWERS_BYTES;
+pub const TOTAL_BYTES: usize = BODIES_BYTES + WORK_BYTES + ANSWERS_BYTES + REQUESTS_BYTES;
+
+/// The state of one request that waits, for a peer that does not read most of all (measured: 6.5 KiB).
+pub const REQUEST_BYTES: usize = 8 * 1024;
+
+/// Requests at one time that each connection has for itself, so that clients with few of them are served whatever
+/// others do.
+pub const CONNECTION_REQUESTS: usize = 16;
 
 /// What each connection may hold of answers besides: a chunk of a list (64 KiB and the item that completes it).
 pub const CONNECTION_BYTES: usize = 80 * 1024;
@@ -126,6 +136,7 @@ pub struct Memory {
     bodies: Pool,
     work: Pool,
     answers: Pool,
+    requests: Pool,
 }
 
 impl Default for Memory {
@@ -134,11 +145,24 @@ impl Default for Memory {
             bodies: Pool::new(BODIES_BYTES, BODIES_BYTES / 4, 64 * 1024),
             work: Pool::new(WORK_BYTES, WORK_BYTES / 3, 64 * 1024 * WORK_MULTIPLE),
             answers: Pool::new(ANSWERS_BYTES, ANSWERS_BYTES / 2, CONNECTION_BYTES),
+            requests: Pool::new(REQUESTS_BYTES, REQUESTS_BYTES, REQUEST_BYTES),
         }
     }
 }
 
 impl Memory {
+    /// Room for the state of one more request of a connection. Does not wait: that would need the room too.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn request(&self, own: &Allotment) -> Result<Charge, Exhausted> {
+        match own.requests.clone().try_acquire_owned() {
+            // One permit of a connection is one request, and not part of the total.
+            Ok(permit) => Ok(Charge::of(permit)),
+            Err(_) => self.requests.try_charge(REQUEST_BYTES),
+        }
+    }
+
     /// Room for bytes of a request body.
     ///
     /// # Errors
@@ -170,17 +194,24 @@ impl Memory {
 
     /// Bytes charged at present, without the allotments of connections.
     pub fn charged_bytes(&self) -> usize {
-        TOTAL_BYTES - self.bodies.free_bytes() - self.work.free_bytes() - self.answers.free_bytes()
+        let pools = [&self.bodies, &self.work, &self.answers, &self.requests];
+        TOTAL_BYTES - pools.iter().map(|pool| pool.free_bytes()).sum::<usize>()
     }
 }
 
-/// What one connection holds of answers.
+/// What one connection holds of answers and of requests.
 #[derive(Clone, Debug)]
-pub struct Allotment(Arc<Semaphore>);
+pub struct Allotment {
+    answers: Arc<Semaphore>,
+    requests: Arc<Semaphore>,
+}
 
 impl Default for Allotment {
     fn default() -> Self {
-        Allotment(Arc::new(Semaphore::new(CONNECTION_BYTES / UNIT_BYTES)))
+        Allotment {
+            answers: Arc::new(Semaphore::new(CONNECTION_BYTES / UNIT_BYTES)),
+            requests: Arc::new(Semaphore::new(CONNECTION_REQUESTS)),
+        }
     }
 }
 
@@ -212,7 +243,7 @@ impl Account {
     /// # Errors
     /// There is none, or never can be.
     pub fn try_answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
-        match self.own.0.clone().try_acquire_many_owned(units(bytes)) {
+        match self.own.answers.clone().try_acquire_many_owned(units(bytes)) {
             Ok(permit) => Ok(Charge::of(permit)),
             Err(_) => self.memory.answers.try_charge(bytes),
         }
@@ -230,7 +261,7 @@ impl Account {
         if bytes > CONNECTION_BYTES {
             return self.memory.answers.charge(bytes).await;
         }
-        let own = self.own.0.clone().acquire_many_owned(units(bytes));
+        let own = self.own.answers.clone().acquire_many_owned(units(bytes));
         tokio::select! {
             biased;
             Ok(permit) = own => Ok(Charge::of(permit)),
@@ -334,6 +365,25 @@ mod tests {
         assert_eq!(memory.charged_bytes(), 100 * 1024);
         drop(part);
         assert_eq!(memory.charged_bytes(), 0);
+    }
+
+    #[test]
+    fn requests_that_wait_are_bounded_and_each_connection_has_some_of_its_own() {
+        let memory = Memory::default();
+        let greedy = Allotment::default();
+        let mut held = Vec::new();
+        while let Ok(charge) = memory.request(&greedy) {
+            held.push(charge);
+        }
+        assert_eq!(held.len(), CONNECTION_REQUESTS + REQUESTS_BYTES / REQUEST_BYTES);
+        assert_eq!(memory.charged_bytes(), REQUESTS_BYTES);
+        let modest = Allotment::default();
+        let own: Vec<Charge> = (0..CONNECTION_REQUESTS).map_while(|_| memory.request(&modest).ok()).collect();
+        assert_eq!(own.len(), CONNECTION_REQUESTS);
+        assert!(memory.request(&modest).is_err());
+        drop((held, own));
+        assert_eq!(memory.charged_bytes(), 0);
+        drop(memory.request(&modest).unwrap());
     }
 
     #[test]

@@ -136,6 +136,8 @@ pub enum Objects {
     Typed,
     /// Of custom types, which have no protobuf form; their metadata alone has one.
     Custom,
+    /// Bodies of operations (a review, an eviction), of which there are no tables.
+    Operation,
 }
 
 /// One clause of an `Accept` header.
@@ -181,9 +183,10 @@ impl Formats {
             let Some((transform, words)) = clause.transform(self.naming, offer) else { continue };
             // Tables are text (docs/api/encodings.md#accept).
             let has_form = match (encoding, transform) {
+                (_, Transform::Table) if self.objects == Objects::Operation => false,
                 (Encoding::Json | Encoding::Yaml, _) => true,
                 (_, Transform::Table) => false,
-                (Encoding::Protobuf, Transform::None) => self.objects == Objects::Typed,
+                (Encoding::Protobuf, Transform::None) => self.objects != Objects::Custom,
                 _ => true,
             };
             if !has_form {

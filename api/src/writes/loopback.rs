@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use auth::User;
-use engine::Revision;
+use engine::{Change, Expected, Revision};
 
 use crate::objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::objects::conversion::Conversions;
@@ -25,6 +25,7 @@ use crate::writes::admission::namespace_lifecycle::State as NamespaceState;
 use crate::writes::admission::{Operation, Options, Pending, Writer as PluginWriter};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
+use crate::writes::write::commit::{Attempt, commit};
 use crate::writes::write::deletion::delete_object;
 use crate::writes::write::intent::{
     BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER,
@@ -333,6 +334,29 @@ pub struct Warning {
     pub message: String,
     /// Which part of the system says so.
     pub component: &'static str,
+}
+
+impl Loopback<'_> {
+    /// Removes the record of a target that cannot be read, so that the object can be written anew. Says whether there was
+    /// such a record; one that another writer replaces in the meantime stays.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn remove_damaged(&self, target: &Target) -> Result<bool, Status> {
+        let resource = self.resource(target)?;
+        let key = store::key(resource, &target.namespace, &target.name);
+        let Some(entry) = self.store().snapshot().get(&key) else { return Ok(false) };
+        let expected = Expected::Revision(entry.revision());
+        match store::read(entry).and_then(|stored| stored.object(resource)) {
+            Err(error) if error.reason == Reason::StorageReadError => {}
+            Ok(_) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let remains = store::remains(resource, &target.namespace, &target.name);
+        let change = Change::Delete(Some(store::payload(resource, &remains)));
+        let attempt = commit((self.api, self.store()), key, expected, change).await?;
+        Ok(matches!(attempt, Attempt::Committed(_)))
+    }
 }
 
 /// The revision an object says it was read at.

@@ -49,10 +49,6 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
-        why: "privileged containers are left to Pod Security",
-        flags: &[("allow-privileged", Form::Bool)],
-    },
-    Treatment {
         why: "certificates that the server creates are in --data-dir",
         flags: &[("cert-dir", Form::Text)],
     },

@@ -30,14 +30,6 @@ static OWNED_BY_NOBODY: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet:
 /// The metadata that no manager owns.
 static METADATA: LazyLock<FieldSet<'static>> = LazyLock::new(|| FieldSet::of_fields(&["metadata"]));
 
-/// The fields that an update through `/resize` writes; `*` is any element.
-const RESIZED: [&[&str]; 4] = [
-    &["spec", "containers", "*", "resources"],
-    &["spec", "containers", "*", "resizePolicy"],
-    &["spec", "initContainers", "*", "resources"],
-    &["spec", "initContainers", "*", "resizePolicy"],
-];
-
 /// The fields that an update through `/ephemeralcontainers` writes.
 const EPHEMERAL: [&[&str]; 1] = [&["spec", "ephemeralContainers"]];
 
@@ -74,8 +66,8 @@ impl Reset {
             Endpoint::Finalize => (FieldSet::of_fields(&BY_FINALIZE), None),
             Endpoint::Approval => (FieldSet::of_fields(&BY_APPROVAL), None),
             Endpoint::EphemeralContainers => (FieldSet::new(), Some(&EPHEMERAL)),
-            Endpoint::Resize => (FieldSet::new(), Some(&RESIZED)),
-            Endpoint::Scale | Endpoint::Binding => (FieldSet::new(), None),
+            // A resize owns all that it sent, also what it could not change, and others lose it.
+            Endpoint::Resize | Endpoint::Scale | Endpoint::Binding => (FieldSet::new(), None),
         };
         let mut skipped = Cow::Borrowed(&*OWNED_BY_NOBODY);
         if !set.is_empty() {

@@ -13,7 +13,9 @@
 //! module does not read the store: checks that need other objects belong to admission. `docs/validation.md` lists the
 //! coverage of each kind.
 
+mod diff;
 mod forms;
+mod internal;
 pub mod metadata;
 pub mod names;
 mod path;
@@ -24,18 +26,30 @@ pub(crate) use forms::{ADDRESS, address_fault};
 pub(crate) use path::Path;
 pub(crate) use rules::view::View;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::objects::custom;
 use crate::objects::custom::definition::Definition;
 use crate::objects::custom::definition::conditions::Findings;
 use crate::objects::custom::validate::Judgement;
-use crate::types::schema::table::ResourceTable;
+use crate::types::schema::table::{Message, ResourceTable};
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 
+/// Whether containers may be privileged: one setting for the process, made before the first request.
+static PRIVILEGED: AtomicBool = AtomicBool::new(false);
+
+/// Lets containers be privileged from now on.
+pub fn allow_privileged() {
+    PRIVILEGED.store(true, Ordering::Relaxed);
+}
+
 /// The state of one validation: the object, its context, and the failures so far.
 pub(crate) struct Validator<'v> {
     naming: &'v Naming,
+    /// Type of the object.
+    message: &'v Message,
     /// Kind of the object.
     kind: &'v str,
     /// Group in which it is asked for, where that is known.
@@ -68,11 +82,15 @@ impl Validator<'_> {
     }
 
     fn invalid(&mut self, path: impl Into<String>, value: impl Into<Value>, detail: impl Into<String>) {
-        self.errors.push(FieldError::invalid(path, &value.into(), detail));
+        let path = path.into();
+        let value = internal::at(self.message, &path, value.into());
+        self.errors.push(FieldError::invalid(path, &value, detail));
     }
 
     fn duplicate(&mut self, path: impl Into<String>, value: impl Into<Value>) {
-        self.errors.push(FieldError::duplicate(path, &value.into()));
+        let path = path.into();
+        let value = internal::at(self.message, &path, value.into());
+        self.errors.push(FieldError::duplicate(path, &value));
     }
 
     fn not_found(&mut self, path: impl Into<String>, value: impl Into<Value>) {
@@ -81,6 +99,28 @@ impl Validator<'_> {
 
     fn not_supported(&mut self, path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) {
         self.errors.push(FieldError::not_supported(path, &value.into(), supported));
+    }
+
+    /// `Forbidden`, with the difference between two versions of what stands at `place` in the object.
+    fn forbidden_change(&mut self, path: &str, detail: &str, place: &str, [old, new]: [View; 2]) {
+        let form = |version: View| internal::at(self.message, place, version.to_value());
+        let detail = format!("{detail}\n{}", diff::unified(&form(old), &form(new)));
+        self.forbidden(path, detail);
+    }
+
+    /// The same for the members of a volume's specification that say where its data lies.
+    fn forbidden_source_change(&mut self, path: &str, detail: &str, old: &Object, new: &Object) {
+        let form = |source: &Object| {
+            let source = Value::Object(source.clone());
+            let mut form = internal::at(self.message, "spec", source);
+            if let Some(form) = form.as_object_mut() {
+                let inside = |name: &str| internal::VOLUME_SOURCES.contains(&name);
+                form.retain(|name, _| inside(name));
+            }
+            form
+        };
+        let detail = format!("{detail}\n{}", diff::unified(&form(old), &form(new)));
+        self.forbidden(path, detail);
     }
 
     /// `Invalid value` for each sentence.
@@ -136,6 +176,7 @@ fn validator<'v>(
     let (object, old) = (View::of(object), old.map(View::of));
     Validator {
         naming,
+        message: &resource.message,
         kind: &resource.message.name,
         group: "",
         object,
@@ -217,11 +258,7 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
         match refusal.map(|(_, detail)| *detail) {
             Some("") => {} // the update rule of the kind does it
             Some(detail) => validator.forbidden(*path, detail),
-            None => validator.errors.push(FieldError::invalid(
-                *path,
-                new_value.unwrap_or(&Value::Null),
-                "field is immutable",
-            )),
+            None => validator.invalid(*path, new_value.cloned().unwrap_or_default(), "field is immutable"),
         }
     }
 }

@@ -15,8 +15,6 @@ use crate::objects::representation::answer::respond_success;
 use crate::objects::store;
 use crate::types::options::DeleteOptions;
 use crate::values::field::FieldError;
-use crate::values::json::Object;
-use crate::values::object::set_meta;
 use crate::values::query::invalid_options;
 use crate::values::retry::{Attempts, Exhausted};
 use crate::values::status::{Details, Reason, Status};
@@ -76,7 +74,10 @@ pub async fn delete(call: &mut Call<'_>, options: &DeleteOptions) -> Result<Resp
             Err(error) => return Err(error),
         }
         // The log needs a final state, which watchers are shown: all that is known of the object is where it was.
-        let change = Change::Delete(Some(store::payload(call.resource, &remains(call, namespace, name))));
+        let change = Change::Delete(Some(store::payload(
+            call.resource,
+            &store::remains(call.resource, namespace, name),
+        )));
         let expected = Expected::Revision(revision);
         match commit((call.api, call.store()), key.clone(), expected, change).await? {
             Attempt::Committed(_) => break,
@@ -99,17 +100,4 @@ fn refuse(call: &Call<'_>) -> Status {
     let why = "is exclusively used to delete corrupt object(s), try again by removing this option";
     let error = FieldError::invalid(OPTION, &true.into(), why);
     Status::invalid(call.subject(&call.info.name), &[error])
-}
-
-/// An object of the kind that says its name and nothing else.
-fn remains(call: &Call<'_>, namespace: &str, name: &str) -> Object {
-    let stored = call.resource.stored();
-    let mut object = Object::new();
-    object.push("kind", stored.kind.clone().into());
-    object.push("apiVersion", stored.api_version.as_str().into());
-    set_meta(&mut object, "name", Some(name.into()));
-    if !namespace.is_empty() {
-        set_meta(&mut object, "namespace", Some(namespace.into()));
-    }
-    object
 }

@@ -18,7 +18,7 @@ use crate::types::options::ListOptions;
 use crate::types::schema::encode::encode;
 use crate::values::clock;
 use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
+use crate::values::json::{Object, Value, parse};
 use crate::values::object::{at, meta, set_meta};
 use crate::values::query::WriteOptions;
 use crate::values::status::{Status, Subject};
@@ -224,7 +224,18 @@ fn shown_metadata(call: &Call<'_>, object: &Object) -> Value {
     let (registry, resource, endpoint) = (call.types.registry(), call.resource, Endpoint::Main);
     Tracking { registry, resource, endpoint, manager: &manager, conversions: &Conversions::default() }
         .create(&mut shown);
-    shown.get("metadata").cloned().unwrap_or_default()
+    let mut metadata = shown.get("metadata").cloned().unwrap_or_default();
+    let entries = metadata.as_object_mut().and_then(|metadata| metadata.get_mut("managedFields"));
+    let entries = entries.and_then(Value::as_array_mut);
+    for entry in entries.into_iter().flatten().filter_map(Value::as_object_mut) {
+        // A tree has the field set as text.
+        let fields =
+            entry.get("fieldsV1").and_then(Value::as_str).and_then(|text| parse(text.as_bytes()).ok());
+        if let Some(fields) = fields {
+            entry.insert("fieldsV1", fields);
+        }
+    }
+    metadata
 }
 
 /// The user whom a review is about.

@@ -59,6 +59,12 @@ pub async fn prepare(api: &Context) -> Result<(), Status> {
     Ok(())
 }
 
+/// The APIServices of the built-in versions.
+pub fn own(api: &Context) -> Vec<Target> {
+    let versions = versions(api.types().registry(), false);
+    versions.iter().map(|(group, version, _)| target(GROUP, "apiservices", &name(group, version))).collect()
+}
+
 /// Follows APIServices and what they depend on.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::new(&api);

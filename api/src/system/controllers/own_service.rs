@@ -85,6 +85,11 @@ struct Wanted {
     decides: &'static [&'static str],
 }
 
+/// The objects of the server's own service.
+pub fn own(api: &Context) -> Vec<Target> {
+    wanted(api).into_iter().map(|wanted| wanted.target).collect()
+}
+
 fn wanted(api: &Context) -> Vec<Wanted> {
     let Some(address) = api.allocations().own_address() else { return Vec::new() };
     let naming = api.naming();

@@ -17,6 +17,28 @@ pub(super) const AGGREGATED_VERSION: &str = "v2";
 /// Kind of the aggregated form.
 pub(super) const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
 
+/// How a document is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Encoding {
+    /// As JSON.
+    Json,
+    /// As YAML.
+    Yaml,
+    /// As protobuf in its envelope, under this media type.
+    Protobuf(&'static str),
+}
+
+impl Encoding {
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Encoding::Json => "application/json",
+            Encoding::Yaml => "application/yaml",
+            Encoding::Protobuf(media_type) => media_type,
+        }
+    }
+}
+
 /// The form to answer in.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Form {
@@ -39,15 +61,19 @@ pub(crate) struct Clause<'a> {
 
 /// The form that `headers` ask for; `None` when nothing they accept is served (406). Where the document has no
 /// aggregated form, its clause matches nothing.
-pub(super) fn form(headers: &HeaderMap, naming: &Naming, has_aggregated: bool) -> Option<Form> {
+pub(super) fn form(
+    headers: &HeaderMap,
+    naming: &'static Naming,
+    has_aggregated: bool,
+) -> Option<(Form, Encoding)> {
     let clauses = Clause::sorted(headers);
     if clauses.is_empty() {
-        return Some(Form::Plain);
+        return Some((Form::Plain, Encoding::Json));
     }
     clauses
         .iter()
         .filter_map(|clause| clause.form(naming))
-        .find(|form| has_aggregated || *form == Form::Plain)
+        .find(|(form, _)| has_aggregated || *form == Form::Plain)
 }
 
 impl<'a> Clause<'a> {
@@ -87,11 +113,17 @@ impl<'a> Clause<'a> {
         self.parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
-    fn form(&self, naming: &Naming) -> Option<Form> {
-        if !matches!(self.media_type, "application/json" | "*/*" | "*") {
-            return None;
-        }
-        match (self.parameter("g"), self.parameter("v"), self.parameter("as")) {
+    fn form(&self, naming: &'static Naming) -> Option<(Form, Encoding)> {
+        let protobuf = || {
+            let mut types = naming.understood().map(|words| words.protobuf_media_type);
+            types.find(|media_type| *media_type == self.media_type)
+        };
+        let encoding = match self.media_type {
+            "application/json" | "*/*" | "*" => Encoding::Json,
+            "application/yaml" => Encoding::Yaml,
+            _ => Encoding::Protobuf(protobuf()?),
+        };
+        let form = match (self.parameter("g"), self.parameter("v"), self.parameter("as")) {
             ("", "", "") => Some(Form::Plain),
             (group, AGGREGATED_VERSION, AGGREGATED_KIND)
                 if group.strip_suffix(naming.group_suffix) == Some(AGGREGATED_GROUP) =>
@@ -99,7 +131,8 @@ impl<'a> Clause<'a> {
                 Some(Form::Aggregated)
             }
             _ => None,
-        }
+        };
+        form.map(|form| (form, encoding))
     }
 }
 
@@ -130,6 +163,7 @@ mod tests {
             (only_old, &KUBERNETES, None),
             (&format!("{spaced};profile=nopeer"), &CLUSTER, Some(Form::Aggregated)),
             ("text/html", &CLUSTER, None),
+            ("application/yaml, text/html", &CLUSTER, Some(Form::Plain)),
             ("application/*", &CLUSTER, None),
             ("Application/JSON", &CLUSTER, None),
             (&format!("text/html, {other};q=0.9, */*;q=0.1"), &CLUSTER, Some(Form::Plain)),
@@ -138,7 +172,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
-            assert_eq!(form(&headers, naming, true), want, "{accept}");
+            assert_eq!(form(&headers, naming, true).map(|(form, _)| form), want, "{accept}");
         }
     }
 }

@@ -22,11 +22,12 @@ use http::header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use sha2::{Digest, Sha512};
 
+pub use self::accept::Encoding;
 use self::accept::Form;
 pub use self::foreign::Foreign;
 use crate::types::schema::registry::{Group, Registry};
 use crate::values::json::{self, Value};
-use crate::values::status::{Reason, Status};
+use crate::values::status::Status;
 
 /// The discovery documents of one registry.
 #[derive(Debug)]
@@ -38,6 +39,28 @@ pub struct Discovery {
     other_paths: Vec<String>,
     core: OnceLock<Aggregated>,
     named: OnceLock<Aggregated>,
+}
+
+/// An answer: a response with a JSON document, and the encoding that the client wants of it instead.
+#[derive(Debug)]
+pub struct Answer {
+    /// The response. Its `Content-Type` is already that of the encoding.
+    pub response: Response<Bytes>,
+    /// The encoding that the body is yet to be brought to.
+    pub encoding: Encoding,
+}
+
+impl Answer {
+    fn json(response: Response<Bytes>) -> Self {
+        Answer { response, encoding: Encoding::Json }
+    }
+}
+
+/// Name of the message that a document of this kind is.
+pub fn message_of(kind: &str) -> String {
+    let package =
+        if kind == accept::AGGREGATED_KIND { "api.apidiscovery.v2" } else { "apimachinery.pkg.apis.meta.v1" };
+    format!("{package}.{kind}")
 }
 
 /// An aggregated document, ready to send.
@@ -69,12 +92,13 @@ impl Discovery {
     /// Answers a GET of `path`; `None` when it is no discovery path or names nothing that is served.
     ///
     /// A slash at the end is accepted. `pretty` asks for indented JSON. A 406 is answered as a Status here.
-    pub fn respond(&self, path: &str, headers: &HeaderMap, pretty: bool) -> Option<Response<Bytes>> {
+    pub fn respond(&self, path: &str, headers: &HeaderMap, pretty: bool) -> Option<Answer> {
         let mut parts = path.strip_prefix('/')?.trim_end_matches('/').split('/');
         let parts = [parts.next(), parts.next(), parts.next(), parts.next()];
         // The list of paths is the one document that ignores `Accept` and is always indented.
         if let [Some(""), None, None, None] = parts {
-            return Some(json_response(StatusCode::OK, &documents::root_paths(self.paths()), true));
+            let paths = documents::root_paths(self.paths());
+            return Some(Answer::json(json_response(StatusCode::OK, &paths, true)));
         }
         let cache = match parts {
             [Some("api"), None, None, None] => Some(&self.core),
@@ -82,15 +106,25 @@ impl Discovery {
             _ => None,
         };
         let form = accept::form(headers, self.registry.naming(), cache.is_some());
-        let response = match (cache, form) {
-            (_, None) => self.plain(parts).map(|_| {
-                let status = not_acceptable();
-                json_response(status.code, &status.to_value(), pretty)
-            })?,
-            (Some(cache), Some(Form::Aggregated)) => self.aggregated(cache, parts[0] == Some("api"), headers),
-            (_, Some(_)) => json_response(StatusCode::OK, &self.plain(parts)?, pretty),
+        let Some((form, encoding)) = form else {
+            let status =
+                not_acceptable(&[Encoding::Yaml.media_type(), self.registry.naming().protobuf_media_type]);
+            self.plain(parts)?;
+            return Some(Answer::json(json_response(status.code, &status.to_value(), true)));
         };
-        Some(response)
+        let response = match (cache, form) {
+            (Some(cache), Form::Aggregated) => {
+                self.aggregated(cache, parts[0] == Some("api"), headers, encoding)
+            }
+            _ => {
+                let pretty = pretty && encoding == Encoding::Json;
+                let mut response = json_response(StatusCode::OK, &self.plain(parts)?, pretty);
+                let media_type = HeaderValue::from_static(encoding.media_type());
+                response.headers_mut().insert(CONTENT_TYPE, media_type);
+                response
+            }
+        };
+        Some(Answer { response, encoding })
     }
 
     fn plain(&self, parts: [Option<&str>; 4]) -> Option<Value> {
@@ -116,7 +150,13 @@ impl Discovery {
         })
     }
 
-    fn aggregated(&self, cache: &OnceLock<Aggregated>, core: bool, headers: &HeaderMap) -> Response<Bytes> {
+    fn aggregated(
+        &self,
+        cache: &OnceLock<Aggregated>,
+        core: bool,
+        headers: &HeaderMap,
+        encoding: Encoding,
+    ) -> Response<Bytes> {
         let document = cache.get_or_init(|| {
             let document = documents::aggregated(self.groups(core), self.registry.naming());
             let foreign = if core { &[] } else { &*self.foreign };
@@ -130,7 +170,7 @@ impl Discovery {
         } else {
             let group = self.registry.naming().group(accept::AGGREGATED_GROUP, true);
             let (version, kind) = (accept::AGGREGATED_VERSION, accept::AGGREGATED_KIND);
-            let content_type = format!("application/json;g={group};v={version};as={kind}");
+            let content_type = format!("{};g={group};v={version};as={kind}", encoding.media_type());
             if let Ok(content_type) = HeaderValue::from_str(&content_type) {
                 response.headers_mut().insert(CONTENT_TYPE, content_type);
             }
@@ -162,12 +202,9 @@ impl Discovery {
     }
 }
 
-/// What is said to those who do not accept JSON where there is nothing else.
-pub(crate) fn not_acceptable() -> Status {
-    let message = "406: Not Acceptable\n\nAvailable representations: application/json";
-    let mut status = Status::new(Reason::NotAcceptable, message);
-    status.details = Some(Box::default());
-    status
+/// The refusal of a document that exists in JSON and in these media types.
+pub(crate) fn not_acceptable(others: &[&str]) -> Status {
+    Status::no_such_representation(&[&["application/json"], others].concat().join(", "))
 }
 
 /// `value` as a JSON response; compact bodies end in a newline, indented ones do not
@@ -274,7 +311,7 @@ mod tests {
     fn get(path: &str, accept: &str) -> Option<Response<Bytes>> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
-        discovery().respond(path, &headers, false)
+        discovery().respond(path, &headers, false).map(|answer| answer.response)
     }
 
     fn text(response: &Response<Bytes>) -> &str {
@@ -357,11 +394,11 @@ mod tests {
         let discovery = discovery();
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_str(&aggregated()).unwrap());
-        let etag = discovery.respond("/api", &headers, false).unwrap().headers()[ETAG].clone();
+        let etag = discovery.respond("/api", &headers, false).unwrap().response.headers()[ETAG].clone();
         let weak = HeaderValue::from_str(&format!("W/{}", etag.to_str().unwrap())).unwrap();
         for (none_match, code) in [(etag, StatusCode::NOT_MODIFIED), (weak, StatusCode::OK)] {
             headers.insert(IF_NONE_MATCH, none_match);
-            let response = discovery.respond("/api", &headers, false).unwrap();
+            let response = discovery.respond("/api", &headers, false).unwrap().response;
             assert_eq!(response.status(), code);
             assert_eq!(response.body().is_empty(), code == StatusCode::NOT_MODIFIED);
             assert!(response.headers().contains_key(ETAG));
@@ -374,7 +411,9 @@ mod tests {
             let response = get(path, accept).unwrap();
             assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE);
             assert!(
-                text(&response).contains(r#""message":"406: Not Acceptable\n\nAvailable representations: "#)
+                text(&response).contains(
+                    r#""message": "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "#
+                )
             );
         }
     }

@@ -155,6 +155,8 @@ enum Source<'a> {
 pub(super) struct Definitions<'a> {
     naming: &'static Naming,
     dialect: Dialect,
+    /// Group and version of the document, where it is of one.
+    of: Option<(&'a str, &'a str)>,
     kinds: &'a Kinds,
     sources: BTreeMap<String, Source<'a>>,
     /// Messages whose fields were not looked through yet.
@@ -163,7 +165,13 @@ pub(super) struct Definitions<'a> {
 
 impl<'a> Definitions<'a> {
     pub(super) fn new(naming: &'static Naming, dialect: Dialect, kinds: &'a Kinds) -> Self {
-        Definitions { naming, dialect, kinds, sources: BTreeMap::new(), pending: Vec::new() }
+        Definitions { naming, dialect, of: None, kinds, sources: BTreeMap::new(), pending: Vec::new() }
+    }
+
+    /// For the document of one version: kinds that belong to every version are only told for that one.
+    pub(super) fn of(mut self, version: &'a Version) -> Self {
+        self.of = Some((&version.group, &version.version));
+        self
     }
 
     /// Name of the definition of a metadata type such as `Status`.
@@ -285,7 +293,7 @@ impl<'a> Definitions<'a> {
             let mut fields: Vec<&Field> = message.fields.iter().collect();
             fields.sort_by_key(|field| &field.name);
             let properties: Object =
-                fields.iter().map(|field| (field.name.clone(), self.property(field))).collect();
+                fields.iter().map(|field| (field.name.clone(), self.property(message, field))).collect();
             schema.push("properties", properties.into());
         }
         let required: Vec<Value> =
@@ -295,7 +303,12 @@ impl<'a> Definitions<'a> {
         }
         schema.push("type", "object".into());
         if let Some(kinds) = self.kinds.of.get(&identity(message)) {
-            let kinds = kinds.iter().map(gvk_value).collect();
+            let is_of_all = matches!(&*message.name, "DeleteOptions" | "WatchEvent");
+            let is_told = |gvk: &&Gvk| match self.of {
+                Some(of) if is_of_all => gvk.group.is_empty() || (&*gvk.group, &*gvk.version) == of,
+                _ => true,
+            };
+            let kinds = kinds.iter().filter(is_told).map(gvk_value).collect();
             schema.push(self.naming.extension("group-version-kind"), Value::Array(kinds));
         }
         if message.atomic {
@@ -311,7 +324,12 @@ impl<'a> Definitions<'a> {
     }
 
     /// The schema of one property, with everything that is said about the field.
-    fn property(&self, field: &Field) -> Value {
+    fn property(&self, message: &Message, field: &Field) -> Value {
+        // The lists of objects, and the verbs of discovery, which are a type of their own.
+        let is_unmarked = match &field.kind {
+            Kind::List(list) => list.wrapped || (field.name == "items" && is_list(message)),
+            _ => false,
+        };
         let mut schema = self.value(&field.kind, field.empty, field);
         constrain(&mut schema, field.limits.as_deref(), field.empty, self.dialect);
         let reference = schema.remove("$ref");
@@ -321,7 +339,7 @@ impl<'a> Definitions<'a> {
         {
             schema.push("default", default);
         }
-        self.push_merge_rules(&mut schema, field);
+        self.push_merge_rules(&mut schema, field, is_unmarked);
         if let Some(reference) = reference {
             if self.dialect == Dialect::V2 || schema.is_empty() {
                 schema.push("$ref", reference);
@@ -347,9 +365,12 @@ impl<'a> Definitions<'a> {
         schema.push(self.naming.extension("list-type"), list_type.into());
     }
 
-    fn push_merge_rules(&self, schema: &mut Object, field: &Field) {
+    /// `is_unmarked` for a list that says nothing of how it merges.
+    fn push_merge_rules(&self, schema: &mut Object, field: &Field, is_unmarked: bool) {
         if let Kind::List(list) = &field.kind {
-            self.push_list_type(schema, &list.merge);
+            if !is_unmarked {
+                self.push_list_type(schema, &list.merge);
+            }
         } else if let Some(map_type) = map_type(field) {
             schema.push(self.naming.extension("map-type"), map_type.into());
         }
@@ -417,6 +438,12 @@ impl<'a> Definitions<'a> {
         let target = format!("{}{name}", self.dialect.reference_prefix());
         Object::from_iter([("$ref".into(), target.into())])
     }
+}
+
+/// Whether a message is a list of objects.
+fn is_list(message: &Message) -> bool {
+    let metadata = message.field("metadata").and_then(|field| field.kind.message());
+    metadata.is_some_and(|metadata| metadata.name == "ListMeta")
 }
 
 /// How apply treats the map or struct of a field, where that differs from its type.

@@ -296,6 +296,9 @@ impl OpenApi {
             _ => Dialect::V3,
         };
         let mut definitions = Definitions::new(naming, dialect, kinds);
+        if let Subject::Version(version) = subject {
+            definitions = definitions.of(version);
+        }
         let mut paths = Vec::new();
         self.paths(subject, &mut definitions, &mut paths);
         document::assemble(naming, dialect, encoding, &paths, definitions)

@@ -97,6 +97,8 @@ pub(super) enum Media {
     Json,
     /// The encodings of objects.
     Object,
+    /// The encodings of objects of custom types.
+    Custom,
     /// Those, and their streams.
     List,
     /// The kinds of patches; `strategic` where the type knows that one.
@@ -131,9 +133,24 @@ pub(super) fn version_paths<'a>(
     paths.retain(|item| !item.operations.is_empty());
     for item in &mut paths {
         item.operations.sort_by_key(|(method, _)| *method);
+        share_parameters(item);
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     paths
+}
+
+/// Moves the parameters that all operations of a path take to the path, behind its own.
+fn share_parameters(item: &mut PathItem) {
+    let Some(((_, first), others)) = item.operations.split_first() else { return };
+    let takes =
+        |operation: &Operation, name: &str| operation.parameters.iter().any(|other| other.name == name);
+    let is_shared = |name: &str| others.iter().all(|(_, operation)| takes(operation, name));
+    let shared: Vec<Parameter> =
+        first.parameters.iter().filter(|parameter| is_shared(&parameter.name)).cloned().collect();
+    for (_, operation) in &mut item.operations {
+        operation.parameters.retain(|own| !shared.iter().any(|other| other.name == own.name));
+    }
+    item.parameters.extend(shared);
 }
 
 /// A path outside the resource API with its one GET operation.
@@ -146,7 +163,7 @@ pub(super) fn plain_path(path: &str, id: &str, tag: &str, description: &str, con
         gvk: None,
         parameters: Vec::new(),
         body: None,
-        responses: vec![(200, content)],
+        responses: vec![(200, content), (401, Content::None)],
         deprecated: false,
     };
     let operations = vec![(Method::Get, operation)];
@@ -220,6 +237,11 @@ struct Maker<'m, 'a> {
 }
 
 impl<'a> Maker<'_, 'a> {
+    /// The encodings of the objects.
+    fn media(&self) -> Media {
+        if self.resource.table.message.custom { Media::Custom } else { Media::Object }
+    }
+
     fn scope(&self) -> &'static str {
         if self.resource.namespaced() { "Namespaced" } else { "" }
     }
@@ -282,7 +304,7 @@ impl<'a> Maker<'_, 'a> {
             delete.parameters = cloned(parameter::DELETE_COLLECTION);
             delete.body = Some(self.delete_options());
             let status = self.definitions.meta("Status");
-            delete.responses.insert(0, (200, Content::Schema(status, Media::Object)));
+            delete.responses.insert(0, (200, Content::Schema(status, self.media())));
             operations.push((Method::Delete, delete));
         }
         self.push(self.collection_path(), self.path_parameters(false), operations);
@@ -316,7 +338,7 @@ impl<'a> Maker<'_, 'a> {
             delete.body = Some(self.delete_options());
             let answer =
                 if resource.table.delete_returns_object { object } else { self.definitions.meta("Status") };
-            let content = Content::Schema(answer, Media::Object);
+            let content = Content::Schema(answer, self.media());
             delete.responses.splice(0..0, [(200, content.clone()), (202, content)]);
             operations.push((Method::Delete, delete));
         }
@@ -336,7 +358,7 @@ impl<'a> Maker<'_, 'a> {
         if can("get") {
             let (id, description) = (format!("read{suffix}"), format!("read the specified {what}"));
             let mut read = self.operation("get", gvk, id, description);
-            read.responses.insert(0, (200, Content::Schema(schema.to_owned(), Media::Object)));
+            read.responses.insert(0, (200, Content::Schema(schema.to_owned(), self.media())));
             operations.push((Method::Get, read));
         }
         if can("update") {
@@ -362,13 +384,13 @@ impl<'a> Maker<'_, 'a> {
     /// Makes `operation` one that takes and answers `schema`.
     fn write(&self, operation: &mut Operation, schema: &str, codes: &[u16]) {
         operation.parameters = cloned(parameter::WRITE);
-        operation.body = Some(Body { schema: schema.to_owned(), media: Media::Object, required: true });
-        let content = Content::Schema(schema.to_owned(), Media::Object);
+        operation.body = Some(Body { schema: schema.to_owned(), media: self.media(), required: true });
+        let content = Content::Schema(schema.to_owned(), self.media());
         operation.responses.splice(0..0, codes.iter().map(|code| (*code, content.clone())));
     }
 
     fn delete_options(&mut self) -> Body {
-        Body { schema: self.definitions.meta("DeleteOptions"), media: Media::Object, required: false }
+        Body { schema: self.definitions.meta("DeleteOptions"), media: self.media(), required: false }
     }
 
     fn subresource(&mut self, subresource: &'a Subresource) {

@@ -55,6 +55,8 @@ queries! {
         "`true` asks for indented output, whatever the client is.";
     LABEL_SELECTOR: string "labelSelector" =
         "Only objects whose labels match this selector.";
+    SHARD_SELECTOR: string "shardSelector" =
+        "Only the objects of a shard. This server has no shards and ignores the parameter.";
     FIELD_SELECTOR: string "fieldSelector" =
         "Only objects whose fields match this selector.";
     WATCH: boolean "watch" =
@@ -106,6 +108,7 @@ pub(super) static LIST: &[&Parameter] = &[
     &RESOURCE_VERSION,
     &RESOURCE_VERSION_MATCH,
     &INITIAL_EVENTS,
+    &SHARD_SELECTOR,
     &TIMEOUT,
     &WATCH,
 ];
@@ -130,6 +133,7 @@ pub(super) static DELETE_COLLECTION: &[&Parameter] = &[
     &RESOURCE_VERSION,
     &RESOURCE_VERSION_MATCH,
     &INITIAL_EVENTS,
+    &SHARD_SELECTOR,
     &TIMEOUT,
 ];
 

@@ -52,7 +52,9 @@ impl Renderer {
             members.push("parameters", self.parameters(&operation.parameters));
         }
         if let Some(body) = &operation.body {
-            let content = self.content(body.media, &self.reference(&body.schema));
+            // An encoding of objects is recognised without being named, so any is announced.
+            let media = if body.media == Media::Object { Media::Any } else { body.media };
+            let content = self.content(media, &self.reference(&body.schema));
             let mut request = Object::from_iter([("content".into(), content)]);
             if body.required {
                 request.push("required", true.into());
@@ -159,6 +161,7 @@ impl Renderer {
         match media {
             Media::Json => owned(&["application/json"]),
             Media::Object => owned(&["application/json", protobuf, "application/yaml"]),
+            Media::Custom => owned(&["application/json", "application/yaml"]),
             Media::List => {
                 let stream = format!("{protobuf};stream=watch");
                 let json = "application/json";

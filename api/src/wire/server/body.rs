@@ -86,6 +86,14 @@ impl Body {
     /// The same bytes; `held` is kept until they are sent or the client is gone. A body whose bytes are at hand keeps
     /// nothing.
     pub fn with<T: Send + 'static>(self, held: T) -> Self {
+        match self.0 {
+            Inner::Empty | Inner::Full(_) => self,
+            _ => self.keeping(held),
+        }
+    }
+
+    /// The same bytes; `held` is kept until the connection has taken them all or the client is gone.
+    pub fn keeping<T: Send + 'static>(self, held: T) -> Self {
         struct Held<T> {
             _held: T,
         }
@@ -93,7 +101,7 @@ impl Body {
             fn chunk(&mut self, _: &Bytes) {}
         }
         match self.0 {
-            Inner::Empty | Inner::Full(_) => self,
+            Inner::Empty => self,
             _ => self.observed(Held { _held: held }),
         }
     }

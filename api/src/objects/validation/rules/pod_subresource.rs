@@ -37,10 +37,9 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
                 let detail = format!("existing ephemeral containers {quoted} may not be removed\n");
                 validator.forbidden(path, detail);
             }
-            // The reference server follows this by a diff of the two.
             Some(now) if now.object() != before.object() => {
-                let detail = format!("existing ephemeral containers {quoted} may not be changed\n");
-                validator.forbidden(path, detail);
+                let detail = format!("existing ephemeral containers {quoted} may not be changed");
+                validator.forbidden_change(path, &detail, "spec.ephemeralContainers[0]", [before, *now]);
             }
             Some(_) => {}
         }

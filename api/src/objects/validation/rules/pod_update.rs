@@ -34,9 +34,9 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
     }
     let mut masked = new_spec.clone();
     take_back(&mut masked, old, was_gated);
-    if let Some(field) = first_difference(View::of(&masked), old) {
-        // The reference server appends a diff of the two; we name only the field that differs.
-        validator.forbidden("spec", format!("{DETAIL}\n  spec.{field} differs\n"));
+    let masked = View::of(&masked);
+    if !is_same_struct(masked, old) {
+        validator.forbidden_change("spec", DETAIL, "spec", [old, masked]);
     }
 }
 
@@ -167,10 +167,8 @@ fn restore(object: &mut Object, old: View, name: &str) {
     }
 }
 
-/// The first member in which two specifications differ.
-fn first_difference<'v>(new: View<'v>, old: View<'v>) -> Option<&'v str> {
-    let differs = |a: View<'v>, b: View<'v>| {
-        a.members().find(|(name, value)| !is_same(Some(value), b.get(name))).map(|(name, _)| name)
-    };
-    differs(new, old).or_else(|| differs(old, new))
+/// Whether two structs have the same members.
+fn is_same_struct(new: View, old: View) -> bool {
+    let holds = |a: View, b: View| a.members().all(|(name, value)| is_same(Some(value), b.get(name)));
+    holds(new, old) && holds(old, new)
 }

@@ -1,7 +1,9 @@
 //! Rules for the security contexts of pods and containers.
 
+use std::sync::atomic::Ordering;
+
 use super::super::path::Path;
-use super::super::{Validator, forms};
+use super::super::{PRIVILEGED, Validator, forms};
 use super::View;
 use super::common::Seen;
 use crate::types::schema::table::Form;
@@ -17,6 +19,9 @@ const USER_MAX: usize = 104;
 
 /// The context of a container.
 pub(super) fn container(validator: &mut Validator, path: &Path, context: View) {
+    if context.is_true("privileged") && !PRIVILEGED.load(Ordering::Relaxed) {
+        validator.forbidden(path.child("privileged"), "disallowed by cluster policy");
+    }
     if context.flag("allowPrivilegeEscalation") != Some(false) {
         return;
     }

@@ -128,23 +128,21 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
 /// Where the data lies does not change.
 pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
     let (new, old) = (new.child("spec"), old.child("spec"));
-    let source = |spec: View| {
-        let mut source: Object = spec
-            .members()
-            .filter(|(name, _)| !NO_SOURCE.contains(name))
-            .map(|(name, value)| (name.to_owned().into(), value.clone()))
-            .collect();
-        // A secret for growing can be named later.
-        if let Some(csi) = source.get_mut("csi").and_then(Value::as_object_mut) {
-            csi.remove("controllerExpandSecretRef");
-        }
-        source
+    let source = |spec: View| -> Object {
+        let members = spec.members().filter(|(name, _)| !NO_SOURCE.contains(name));
+        members.map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
     };
     let expand = |spec: View<'_>| spec.child("csi").get("controllerExpandSecretRef").cloned();
-    let rewritten = expand(old).is_some() && expand(new) != expand(old);
-    if source(new) != source(old) || rewritten {
+    let (now, mut before) = (source(new), source(old));
+    // A secret for growing can be named later.
+    if let (None, Some(later)) = (expand(old), expand(new))
+        && let Some(csi) = before.get_mut("csi").and_then(Value::as_object_mut)
+    {
+        csi.insert("controllerExpandSecretRef", later);
+    }
+    if now != before {
         let detail = "spec.persistentvolumesource is immutable after creation";
-        validator.forbidden("spec.persistentvolumesource", detail);
+        validator.forbidden_source_change("spec.persistentvolumesource", detail, &before, &now);
     }
     mode_kept(validator, new, old);
     if old.has("nodeAffinity") && !is_same(new.get("nodeAffinity"), old.get("nodeAffinity")) {
@@ -214,10 +212,11 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     let status = old_claim.child("status");
     let bound = status.text("phase") == "Bound";
     let (new, old) = (new_claim.child("spec"), old_claim.child("spec"));
-    if may_change(new, old, bound) {
+    let [now, before] = compared(new, old, bound);
+    if now != before {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                       bound claims";
-        validator.forbidden("spec", detail);
+        validator.forbidden_change("spec", detail, "spec", [View::of(&before), View::of(&now)]);
     }
     let storage = |spec: View| spec.child("resources").child("requests").quantity("storage");
     if let (Some(now), Some(before)) = (storage(new), storage(old))
@@ -240,27 +239,35 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     }
 }
 
-/// Whether a claim's specification differs in an immutable field.
-fn may_change(new: View, old: View, bound: bool) -> bool {
-    let is_free = |name: &str| match name {
-        "volumeName" => old.text("volumeName").is_empty(),
-        "storageClassName" => !old.has("storageClassName"),
-        "volumeAttributesClassName" => bound,
-        _ => false,
+/// The two versions of a claim's specification, made the same where it may change.
+fn compared(new: View, old: View, bound: bool) -> [Object; 2] {
+    let spec = |spec: View| -> Object {
+        spec.members().map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
     };
-    let differs = |a: View, b: View| {
-        a.members()
-            .any(|(name, value)| name != "resources" && !is_free(name) && !is_same(Some(value), b.get(name)))
-    };
-    let requests = |spec: View| {
-        let mut resources = spec.get("resources").cloned().unwrap_or_default();
-        if let Some(list) = resources.as_object_mut().and_then(|resources| resources.get_mut("requests"))
-            && bound
-            && let Some(list) = list.as_object_mut()
-        {
-            list.remove("storage");
+    let (mut now, mut before) = (spec(new), spec(old));
+    if old.text("volumeName").is_empty()
+        && let Some(name) = new.get("volumeName")
+    {
+        before.insert("volumeName", name.clone());
+    }
+    if !old.has("storageClassName") {
+        now.remove("storageClassName");
+    }
+    if bound {
+        keep(&mut now, old, "volumeAttributesClassName");
+        let granted = old.child("resources").child("requests").get("storage");
+        let resources = now.get_mut("resources").and_then(Value::as_object_mut);
+        let requests = resources.and_then(|resources| resources.get_mut("requests"));
+        if let (Some(Value::Object(requests)), Some(granted)) = (requests, granted) {
+            requests.insert("storage", granted.clone());
         }
-        resources
+    }
+    [now, before]
+}
+
+fn keep(spec: &mut Object, old: View, name: &str) {
+    match old.get(name) {
+        Some(value) => spec.insert(name.to_owned(), value.clone()),
+        None => spec.remove(name),
     };
-    differs(new, old) || differs(old, new) || requests(new) != requests(old)
 }

@@ -69,8 +69,8 @@ pub enum YamlError {
     Unsupported(&'static str),
 }
 
-impl From<ScanError> for YamlError {
-    fn from(error: ScanError) -> Self {
+impl From<&ScanError> for YamlError {
+    fn from(error: &ScanError) -> Self {
         let (line, what) = (error.marker().line(), error.info());
         // The reference server leaves out what was being parsed, and counts the lines of the parser from 0 and those
         // of the scanner from 1.
@@ -110,7 +110,8 @@ pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     let mut builder = Builder::default();
     let mut document = Value::Null;
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| of_tab(&error, text).unwrap_or_else(|| error.into()))?;
+        let (event, span) = event
+            .map_err(|error| of_tab(&error, text).unwrap_or_else(|| builder.syntax(&error)))?;
         let line = span.start.line();
         match event {
             Event::StreamEnd => break,
@@ -167,6 +168,20 @@ struct Builder {
 }
 
 impl Builder {
+    /// An error of the parser at this place of the document.
+    fn syntax(&self, error: &ScanError) -> YamlError {
+        // Between the elements of a sequence in brackets the reference server only knows what may follow, and says where
+        // the sequence begins, unless that is the first line.
+        let of_pair = error.info() == "illegal placement of ':' indicator";
+        match self.stack.last() {
+            Some(Frame::Sequence { line, .. }) if of_pair => YamlError::Syntax {
+                line: if *line > 1 { line - 1 } else { error.marker().line() - 1 },
+                what: "did not find expected ',' or ']'".to_owned(),
+            },
+            _ => error.into(),
+        }
+    }
+
     fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), YamlError> {
         let wrong = |what: &str| YamlError::Syntax { line, what: what.to_owned() };
         match event {

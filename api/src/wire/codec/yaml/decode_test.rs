@@ -127,6 +127,8 @@ fn errors_count_lines_as_clients_know_them() {
     for (yaml, want) in [
         ("a: [1\n", "yaml: line 1: did not find expected"),
         ("a: {\n", "yaml: line 1: did not find expected"),
+        ("a: [1, 2\nb: }", "yaml: line 1: did not find expected ',' or ']'"),
+        ("x: 1\ny: 2\na: [1, 2\nb: }", "yaml: line 2: did not find expected ',' or ']'"),
     ] {
         let error = parse(yaml.as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with(want), "{yaml:?}: {error}");
