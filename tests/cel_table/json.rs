@@ -185,6 +185,15 @@ pub fn from_value(value: &Value<'_>) -> Json {
                 entries.iter().map(|(key, value)| json!([from_value(key), from_value(value)])).collect();
             json!({ "map": entries })
         }
+        Value::Object(object) if object.is_lazy() => {
+            let entry = |value: Value<'_>| {
+                let under = object.look_up(&value).unwrap_or_else(Value::fault);
+                json!([from_value(&value), from_value(&under)])
+            };
+            let mut entries: Vec<Json> = object.elements().into_iter().map(entry).collect();
+            entries.sort_by_cached_key(|entry| entry[0].to_string());
+            json!({ "map": entries })
+        }
         Value::Object(object) => {
             let fields: Map<_, _> = object
                 .fields()

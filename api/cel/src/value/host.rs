@@ -78,6 +78,11 @@ pub trait HostObject: Send + Sync {
         Ok(self.get(view, field))
     }
 
+    /// Whether the object is lazy ([`Object::is_lazy`](super::Object::is_lazy)).
+    fn is_lazy(&self) -> bool {
+        false
+    }
+
     /// Names of the fields that are set, in the host's order; for equality and output.
     fn fields<'v>(&'v self, view: View<'v>) -> Vec<&'v str>;
 }

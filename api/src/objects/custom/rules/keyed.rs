@@ -9,11 +9,11 @@
 
 use std::borrow::Cow;
 
+use cel::identifier::escape;
 use cel::evaluation::equality::{Comparison, equal as equal_values};
 use cel::value::{List, Value};
 use hashbrown::{HashMap, HashSet};
 
-use super::escape::escape;
 use crate::types::schema::table::ListType;
 
 /// What an element is told apart by: a scalar, or those under its keys.

@@ -5,12 +5,12 @@
 //! untyped JSON.
 
 use base64::Engine;
+use cel::identifier::{escape, unescape};
 use cel::error::EvalError;
 use cel::value::{
     Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Value, View,
 };
 
-use super::escape::{escape, unescape};
 use super::keyed;
 use super::time;
 use crate::objects::custom::same::limits_of;

@@ -157,6 +157,10 @@ impl HostObject for Scope<'_> {
         cell.get_or_init(|| self.evaluate(this, &self.variables[variable.place])).clone().map(Some)
     }
 
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
     fn fields<'v>(&'v self, view: View<'v>) -> Vec<&'v str> {
         let end = view.and_then(|end| end.downcast_ref()).copied().unwrap_or(self.variables.len());
         self.variables[..end].iter().map(|variable| &*variable.name).collect()
