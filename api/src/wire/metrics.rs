@@ -12,6 +12,7 @@ pub mod allowed;
 pub mod buckets;
 pub mod family;
 pub mod page;
+pub mod policies;
 pub mod requests;
 
 use std::collections::BTreeSet;
@@ -25,6 +26,7 @@ use self::buckets::{
 };
 use self::family::{Counters, Definition, Gauges, Histograms, micros};
 use self::page::{Kind, Page, Stability};
+use self::policies::{Checks, Conditions};
 use self::requests::Requests;
 
 /// A number that only grows.
@@ -120,6 +122,12 @@ pub struct Metrics {
     pub admission: Histograms,
     /// Calls of admission webhooks.
     pub webhooks: Webhooks,
+    /// Validations of admission policies.
+    pub validations: Checks,
+    /// Mutations of admission policies.
+    pub mutations: Checks,
+    /// Match conditions of policies and webhooks.
+    pub conditions: Conditions,
     /// Audit.
     pub audit: Audited,
     /// Accesses to the store.
@@ -321,6 +329,9 @@ impl Metrics {
                     "Failures of admission webhooks that were ignored.",
                 )),
             },
+            validations: Checks::of_validations(),
+            mutations: Checks::of_mutations(),
+            conditions: Conditions::new(),
             audit: Audited {
                 events: audit("apiserver_audit_event_total", &[], "Audit events."),
                 levels: audit("apiserver_audit_level_total", &["level"], "Requests by audit level."),
@@ -484,7 +495,7 @@ impl Metrics {
     }
 
     /// The counters of this part, requests and health checks apart.
-    fn counters(&self) -> [&Counters; 16] {
+    fn counters(&self) -> [&Counters; 20] {
         [
             &self.authentication.counts,
             &self.authorization.counts,
@@ -502,11 +513,15 @@ impl Metrics {
             &self.webhooks.calls,
             &self.webhooks.rejections,
             &self.webhooks.failed_open,
+            self.validations.families().0,
+            self.mutations.families().0,
+            &self.conditions.errors,
+            &self.conditions.exclusions,
         ]
     }
 
     /// The histograms of this part, requests apart.
-    fn histograms(&self) -> [&Histograms; 10] {
+    fn histograms(&self) -> [&Histograms; 13] {
         [
             &self.authentication.durations,
             &self.authorization.durations,
@@ -516,6 +531,9 @@ impl Metrics {
             &self.plugins,
             &self.admission,
             &self.webhooks.durations,
+            self.validations.families().1,
+            self.mutations.families().1,
+            &self.conditions.durations,
             &self.store_durations,
             &self.comparisons,
         ]

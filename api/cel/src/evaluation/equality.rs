@@ -142,7 +142,7 @@ fn equal_to_lazy<'v>(
     right: &Object<'v>,
     comparison: &mut Comparison<'_>,
 ) -> Result<bool, EvalError> {
-    if left.len() != right.fields().len() {
+    if left.len() != right.len() {
         return Ok(false);
     }
     for (key, value) in left.iter() {
@@ -164,13 +164,17 @@ fn equal_objects<'v>(
     if matches!(left, Object::Host(_)) && left.is(right) {
         return Ok(true);
     }
-    let (fields, others) = (left.fields(), right.fields());
-    if left.type_name() != right.type_name() || fields.len() != others.len() {
+    if left.type_name() != right.type_name() || left.len() != right.len() {
         return Ok(false);
     }
-    for field in fields {
+    if let (Object::Host(a), Object::Host(b)) = (left, right)
+        && let Some(equal) = a.node.equals(a.view, *b)
+    {
+        return Ok(equal);
+    }
+    for field in left.fields() {
         comparison.step()?;
-        let (Some(value), Some(other)) = (left.get(field)?, right.get(field)?) else { return Ok(false) };
+        let (Some(value), Some(other)) = (left.get(&field)?, right.get(&field)?) else { return Ok(false) };
         if compare(&value, &other, comparison)? == Some(false) {
             return Ok(false);
         }

@@ -1,5 +1,6 @@
 //! Objects: values with declared fields, made by a struct literal or the host's.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::ast::Name;
@@ -49,7 +50,7 @@ impl<'v> Object<'v> {
 
     /// What a loop over a lazy object visits. A value that cannot be had is a fault.
     pub fn elements(&self) -> Vec<Value<'v>> {
-        let element = |name: &str| self.look_up(&Value::string(name)).unwrap_or_else(Value::fault);
+        let element = |name: Cow<'_, str>| self.look_up(&Value::string(&*name)).unwrap_or_else(Value::fault);
         self.fields().into_iter().map(element).collect()
     }
 
@@ -95,10 +96,23 @@ impl<'v> Object<'v> {
     }
 
     /// Names of the fields that are set.
-    pub fn fields(&self) -> Vec<&str> {
+    pub fn fields(&self) -> Vec<Cow<'_, str>> {
         match self {
-            Self::Shared(object) => object.fields.iter().map(|(name, _)| &**name).collect(),
+            Self::Shared(object) => object.fields.iter().map(|(name, _)| Cow::Borrowed(&**name)).collect(),
             Self::Host(host) => host.node.fields(host.view),
         }
+    }
+
+    /// Number of the fields that are set, also of those that have no name.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Shared(object) => object.fields.len(),
+            Self::Host(host) => host.node.len(host.view),
+        }
+    }
+
+    /// Whether no field is set.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }

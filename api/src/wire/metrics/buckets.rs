@@ -119,6 +119,21 @@ pub const ADMISSION_US: &[Bound] = &[
     (2_500_000, "2.5"),
 ];
 
+/// Durations of expressions of admission policies, in microseconds: what takes none is below the first bound.
+pub const POLICIES_US: &[Bound] =
+    &[(0, "5e-07"), (1_000, "0.001"), (10_000, "0.01"), (100_000, "0.1"), (1_000_000, "1")];
+
+/// Durations of match conditions, in microseconds.
+pub const CONDITIONS_US: &[Bound] = &[
+    (1_000, "0.001"),
+    (5_000, "0.005"),
+    (10_000, "0.01"),
+    (25_000, "0.025"),
+    (100_000, "0.1"),
+    (200_000, "0.2"),
+    (250_000, "0.25"),
+];
+
 /// Durations of calls of admission webhooks, in microseconds.
 pub const WEBHOOKS_US: &[Bound] = &[
     (5_000, "0.005"),
