@@ -10,7 +10,7 @@ use api::objects::custom::definition::rules::{
 };
 use api::objects::custom::field_path;
 use api::objects::custom::resource;
-use api::objects::custom::rules::escape::{escape, unescape};
+use cel::identifier::{escape, unescape};
 use api::objects::custom::rules::value::{Place, object as value_of};
 use api::objects::custom::rules::{Compiler, OBJECT_COST_MAX, Rules, Scope, Terms};
 use api::objects::custom::schema::{Additional, Items, Rule, Schema};

@@ -185,13 +185,31 @@ pub fn from_value(value: &Value<'_>) -> Json {
                 entries.iter().map(|(key, value)| json!([from_value(key), from_value(value)])).collect();
             json!({ "map": entries })
         }
+        Value::Object(object) if object.is_lazy() => {
+            let entry = |value: Value<'_>| {
+                let under = object.look_up(&value).unwrap_or_else(Value::fault);
+                json!([from_value(&value), from_value(&under)])
+            };
+            let mut entries: Vec<Json> = object.elements().into_iter().map(entry).collect();
+            entries.sort_by_cached_key(|entry| entry[0].to_string());
+            json!({ "map": entries })
+        }
         Value::Object(object) => {
-            let fields: Map<_, _> = object
-                .fields()
+            let names = object.fields();
+            let unnamed = object.len().saturating_sub(names.len());
+            let fields: Map<_, _> = names
                 .iter()
-                .filter_map(|name| Some(((*name).to_owned(), from_value(&object.get(name).ok()??))))
+                .filter_map(|name| Some((name.to_string(), from_value(&object.get(name).ok()??))))
                 .collect();
-            json!({ "object": fields })
+            if unnamed == 0 {
+                return json!({ "object": fields });
+            }
+            // The reference has a key without a value for each member that its schema does not know.
+            let mut entries: Vec<Json> = fields.into_iter().map(|(name, value)| json!([name, value])).collect();
+            entries.sort_by_cached_key(|entry| entry[0].to_string());
+            let nothing = json!([{ "opaque": "nil" }, { "opaque": "error: no such overload" }]);
+            entries.resize(entries.len() + unnamed, nothing);
+            json!({ "map": entries })
         }
         Value::Optional(None) => json!({"optional": []}),
         Value::Optional(Some(value)) => json!({"optional": [from_value(value)]}),

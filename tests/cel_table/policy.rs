@@ -284,7 +284,7 @@ impl Fixture {
         let request = self.request(policy["operation"].as_str().unwrap_or_default());
         let inputs = Inputs { namespace: None, ..self.inputs(&request) };
         let scope = Scope::new(&inputs, None, &[]);
-        match conditions.judge(&scope.open(), || 0) {
+        match conditions.judge(&scope.open(), || 0).outcome {
             Match::Yes => json!({ "valid": true }),
             Match::No(name) => json!({ "valid": false, "result": name }),
             Match::Failed(_) if policy["failurePolicy"] == "Ignore" => json!({ "valid": false }),

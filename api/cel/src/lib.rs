@@ -20,6 +20,7 @@ pub mod environment;
 pub mod error;
 pub mod evaluation;
 mod go_text;
+pub mod identifier;
 pub mod library;
 pub mod number;
 pub mod parser;

@@ -184,7 +184,7 @@ impl<'v> Value<'v> {
             Self::Bytes(bytes) => bytes.len(),
             Self::List(list) => list.len(),
             Self::Map(map) => map.len(),
-            Self::Object(object) => object.fields().len(),
+            Self::Object(object) => object.len(),
             _ => return None,
         })
     }

@@ -13,6 +13,7 @@ pub mod buckets;
 pub mod families;
 pub mod family;
 pub mod page;
+pub mod policies;
 pub mod reloads;
 pub mod requests;
 
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use self::allowed::Allowed;
-use self::families::{Audited, Calls, Checked, Families, Webhooks};
+use self::families::{Audited, Calls, Checked, Conditions, Families, Mutations, Validations, Webhooks};
 use self::family::{Family, micros};
 use self::page::Page;
 use self::reloads::Reloads;
@@ -82,6 +83,12 @@ pub struct Metrics {
     pub reloads: (Reloads, Reloads),
     /// Calls of admission webhooks.
     pub webhooks: Webhooks,
+    /// Validations of admission policies.
+    pub validations: Validations,
+    /// Mutations of admission policies.
+    pub mutations: Mutations,
+    /// Match conditions of policies and webhooks.
+    pub conditions: Conditions,
     /// Audit.
     pub audit: Audited,
     /// Calls of other servers.
@@ -114,6 +121,9 @@ impl Metrics {
             requests: Requests::default(),
             reloads: (Reloads::of_authentication(), Reloads::of_authorization()),
             webhooks: Webhooks::default(),
+            validations: Validations::default(),
+            mutations: Mutations::default(),
+            conditions: Conditions::default(),
             audit: Audited::default(),
             outgoing: Calls::default(),
             health: Checked::default(),
@@ -185,6 +195,8 @@ impl Metrics {
 
     /// The families, requests and health checks apart.
     fn all(&self) -> impl Iterator<Item = &dyn Family> {
-        self.families.all().chain(self.webhooks.all()).chain(self.audit.all()).chain(self.outgoing.all())
+        let policies = self.validations.all().chain(self.mutations.all()).chain(self.conditions.all());
+        let calls = self.webhooks.all().chain(self.outgoing.all());
+        self.families.all().chain(calls).chain(policies).chain(self.audit.all())
     }
 }

@@ -141,7 +141,9 @@ fn request(spec: &Map<String, Json>) -> Value<'_> {
         put_texts(&mut attributes, given, &names);
         for name in ["fieldSelector", "labelSelector"] {
             if let Some(given) = given.get(name).and_then(Json::as_object) {
-                put(&mut attributes, name, selector(given));
+                if let Some(selector) = selector(given) {
+                    put(&mut attributes, name, selector);
+                }
             }
         }
         put(&mut request, "resourceAttributes", Value::map(attributes));
@@ -154,8 +156,13 @@ fn request(spec: &Map<String, Json>) -> Value<'_> {
     Value::map(request)
 }
 
-fn selector(given: &Map<String, Json>) -> Value<'_> {
+/// A selector with requirements, or with a text that nothing was made of; without both it counts as absent.
+fn selector(given: &Map<String, Json>) -> Option<Value<'_>> {
     let mut selector = OwnedMap::default();
+    if given.get("rawSelector").and_then(Json::as_str).is_some_and(|raw| !raw.is_empty()) {
+        put_texts(&mut selector, given, &["rawSelector"]);
+        return Some(Value::map(selector));
+    }
     let requirements = given.get("requirements").and_then(Json::as_array).into_iter().flatten();
     let requirements: Vec<Value<'_>> = requirements
         .filter_map(Json::as_object)
@@ -166,13 +173,11 @@ fn selector(given: &Map<String, Json>) -> Value<'_> {
             Value::map(requirement)
         })
         .collect();
-    if !requirements.is_empty() {
-        put(&mut selector, "requirements", Value::list(requirements));
+    if requirements.is_empty() {
+        return None;
     }
-    if given.get("rawSelector").and_then(Json::as_str).is_some_and(|raw| !raw.is_empty()) {
-        put_texts(&mut selector, given, &["rawSelector"]);
-    }
-    Value::map(selector)
+    put(&mut selector, "requirements", Value::list(requirements));
+    Some(Value::map(selector))
 }
 
 fn put<'v>(map: &mut OwnedMap<'v>, name: &'v str, value: Value<'v>) {

@@ -84,6 +84,9 @@ pub fn compare<'v>(
         (Value::Type(a), Value::Type(b)) => a.runtime_name() == b.runtime_name(),
         (Value::List(a), Value::List(b)) => equal_lists(a, b, comparison)?,
         (Value::Map(a), Value::Map(b)) => equal_maps(a, b, comparison)?,
+        (Value::Object(a), Value::Object(b)) if a.is_lazy() && b.is_lazy() => a.is(b),
+        (Value::Object(a), _) if a.is_lazy() => return Ok(None),
+        (Value::Map(a), Value::Object(b)) if b.is_lazy() => equal_to_lazy(a, b, comparison)?,
         (Value::Object(a), Value::Object(b)) => equal_objects(a, b, comparison)?,
         (Value::Optional(a), Value::Optional(b)) => match (a, b) {
             (None, None) => true,
@@ -134,26 +137,44 @@ fn equal_maps<'v>(
     Ok(true)
 }
 
+fn equal_to_lazy<'v>(
+    left: &Map<'v>,
+    right: &Object<'v>,
+    comparison: &mut Comparison<'_>,
+) -> Result<bool, EvalError> {
+    if left.len() != right.len() {
+        return Ok(false);
+    }
+    for (key, value) in left.iter() {
+        comparison.step()?;
+        let Ok(other) = right.look_up(&key) else { return Ok(false) };
+        if compare(&value, &other, comparison)? == Some(false) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 fn equal_objects<'v>(
     left: &Object<'v>,
     right: &Object<'v>,
     comparison: &mut Comparison<'_>,
 ) -> Result<bool, EvalError> {
     // An object of the host is itself; what it computes is not computed for that.
-    if let (Object::Host(a), Object::Host(b)) = (left, right)
-        && std::ptr::addr_eq(a.node, b.node)
-        && a.view.map(std::ptr::from_ref).map(<*const _>::cast::<()>)
-            == b.view.map(std::ptr::from_ref).map(<*const _>::cast::<()>)
-    {
+    if matches!(left, Object::Host(_)) && left.is(right) {
         return Ok(true);
     }
-    let (fields, others) = (left.fields(), right.fields());
-    if left.type_name() != right.type_name() || fields.len() != others.len() {
+    if left.type_name() != right.type_name() || left.len() != right.len() {
         return Ok(false);
     }
-    for field in fields {
+    if let (Object::Host(a), Object::Host(b)) = (left, right)
+        && let Some(equal) = a.node.equals(a.view, *b)
+    {
+        return Ok(equal);
+    }
+    for field in left.fields() {
         comparison.step()?;
-        let (Some(value), Some(other)) = (left.get(field)?, right.get(field)?) else { return Ok(false) };
+        let (Some(value), Some(other)) = (left.get(&field)?, right.get(&field)?) else { return Ok(false) };
         if compare(&value, &other, comparison)? == Some(false) {
             return Ok(false);
         }

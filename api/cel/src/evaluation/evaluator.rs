@@ -106,7 +106,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
             }
             Expression::Object { type_name, fields } => {
                 let object = self.fields(fields).and_then(|fields| {
-                    let fields = OwnedObject { type_name: type_name.clone(), fields };
+                    let fields = OwnedObject { type_name: type_name.clone(), fields, is_lazy: false };
                     wellknown::convert(&fields)
                         .unwrap_or_else(|| Ok(Value::Object(Object::Shared(Arc::new(fields)))))
                 });
@@ -419,7 +419,9 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                     _ if qualifier.presence => Value::Bool(found.is_some()),
                     Some(found) => found,
                     // A field that a struct literal did not set.
-                    None if matches!(value, Value::Object(Object::Shared(_))) => Value::Null,
+                    None if matches!(&value, Value::Object(Object::Shared(object)) if !object.is_lazy) => {
+                        Value::Null
+                    }
                     None => return Err(missing(&value, &key)),
                 };
                 continue;
@@ -455,10 +457,11 @@ impl<'e, 'v> Evaluator<'e, 'v> {
             return Err(EvalError::new(format!("invalid qualifier type: {}", kind_name(&key))));
         }
         let found = match value {
-            Value::Map(map) => map.get(&key),
+            Value::Map(map) => map.select(&key),
             Value::List(list) => usize::try_from(list_index(&key)?).ok().and_then(|index| list.get(index)),
             Value::Object(object) => match &*key {
                 Value::String(field) => object.get(field)?,
+                _ if object.is_lazy() => return Err(EvalError::no_such_overload()),
                 _ => None,
             },
             _ => None,

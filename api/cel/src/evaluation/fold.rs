@@ -8,7 +8,7 @@ use crate::evaluation::equality;
 use crate::evaluation::evaluator::{Evaluator, Outcome, SlotState, describe, kind_name, settle};
 use crate::evaluation::plan::{ExpressionId, Fold, FoldVariables, Slot, Step};
 use crate::evaluation::{dispatch, operators};
-use crate::value::{List, Value};
+use crate::value::{List, Object, Value};
 
 /// Iterations between two looks at the caller's interrupt.
 const ITERATIONS_PER_CHECK: usize = 100;
@@ -17,7 +17,14 @@ const STEP_COST: u64 = 1;
 
 impl<'v> Evaluator<'_, 'v> {
     pub(super) fn fold(&mut self, fold: &Fold) -> Outcome<'v> {
-        let range = self.evaluate(fold.range)?;
+        let mut range = self.evaluate(fold.range)?;
+        let lazy = match &range {
+            Value::Object(object) if object.is_lazy() => Some(object.clone()),
+            _ => None,
+        };
+        if let Some(lazy) = &lazy {
+            range = Value::list(lazy.elements());
+        }
         self.set(fold.accumulator, SlotState::Unread(fold.init));
         let len = match (&range, fold.variables) {
             (Value::List(list), _) => list.len(),
@@ -36,7 +43,13 @@ impl<'v> Evaluator<'_, 'v> {
             if index % ITERATIONS_PER_CHECK == ITERATIONS_PER_CHECK - 1 && self.interrupted() {
                 return Err(equality::interrupted());
             }
-            if !self.bind(&range, index, fold.variables) {
+            let is_bound = match (&lazy, fold.variables) {
+                (Some(lazy), FoldVariables::Two(key, element)) => {
+                    self.bind_lazy(lazy, &range, index, key, element)
+                }
+                _ => self.bind(&range, index, fold.variables),
+            };
+            if !is_bound {
                 break;
             }
             if let Ok(Value::Bool(false)) = settle(self.evaluate(fold.condition))? {
@@ -70,6 +83,23 @@ impl<'v> Evaluator<'_, 'v> {
             }
             _ => return false,
         }
+        true
+    }
+
+    /// Sets the variables to an element of a lazy object and to what is under that element.
+    fn bind_lazy(
+        &mut self,
+        lazy: &Object<'v>,
+        elements: &Value<'v>,
+        index: usize,
+        first: Slot,
+        second: Slot,
+    ) -> bool {
+        let Value::List(elements) = elements else { return false };
+        let Some(key) = elements.get(index) else { return false };
+        let value = lazy.look_up(&key);
+        self.set(first, SlotState::Value(key.checked()));
+        self.set(second, SlotState::Value(value));
         true
     }
 

@@ -235,7 +235,7 @@ pub fn contains<'v>(
             found
         }
         Value::Map(map) => map.get(element).is_some(),
-        Value::Object(object) => match element {
+        Value::Object(object) if !object.is_lazy() => match element {
             Value::String(field) => object.get(field)?.is_some(),
             _ => false,
         },

@@ -66,7 +66,8 @@ pub fn is_conversion(function: &str) -> bool {
 
 /// `size(x)`
 pub fn size<'v>(value: &Value<'v>) -> Outcome<'v> {
-    match value.size() {
+    let size = value.size().filter(|_| !matches!(value, Value::Object(object) if object.is_lazy()));
+    match size {
         Some(size) => Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX))),
         None => Err(super::operators::unsupported(value, "size")),
     }

@@ -4,6 +4,7 @@
 //! traits hand out values that borrow from both.
 
 use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::EvalError;
@@ -78,8 +79,33 @@ pub trait HostObject: Send + Sync {
         Ok(self.get(view, field))
     }
 
-    /// Names of the fields that are set, in the host's order; for equality and output.
-    fn fields<'v>(&'v self, view: View<'v>) -> Vec<&'v str>;
+    /// Whether the object is lazy ([`Object::is_lazy`](super::Object::is_lazy)).
+    fn is_lazy(&self) -> bool {
+        false
+    }
+
+    /// Names of the fields that are set, as expressions ask for them, in the host's order; for equality and output.
+    fn fields<'v>(&'v self, view: View<'v>) -> Vec<Cow<'v, str>>;
+
+    /// Number of the fields that are set, and of those that have no name.
+    fn len<'v>(&'v self, view: View<'v>) -> usize {
+        self.fields(view).len()
+    }
+
+    /// Whether no field is set.
+    fn is_empty<'v>(&'v self, view: View<'v>) -> bool {
+        self.len(view) == 0
+    }
+
+    /// The host's own equality, which may look at fields without a name; `None`: field by field.
+    fn equals<'v>(&'v self, _view: View<'v>, _other: HostRef<'v, dyn HostObject + 'v>) -> Option<bool> {
+        None
+    }
+
+    /// The host's data, for its own equality.
+    fn data(&self) -> Option<&dyn Any> {
+        None
+    }
 }
 
 impl<T: ?Sized> Clone for HostRef<'_, T> {

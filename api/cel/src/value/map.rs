@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
+use crate::identifier::unescape;
 use crate::number;
 use crate::value::Text;
 use crate::value::Value;
@@ -33,6 +34,8 @@ pub struct OwnedMap<'v> {
     /// Places in `entries`, by the hash of the key; empty up to [`SCAN_LEN_MAX`] entries.
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
+    /// See [`OwnedMap::with_identifiers`].
+    has_identifiers: bool,
 }
 
 impl<'v> Map<'v> {
@@ -56,6 +59,17 @@ impl<'v> Map<'v> {
             (Self::Host(host), Value::String(key)) => host.node.get(host.view, key),
             (Self::Host(_), _) => None,
         }
+    }
+
+    /// The value that a selection or an index finds: that under `key`, or what the map's identifiers stand for.
+    pub fn select(&self, key: &Value<'v>) -> Option<Value<'v>> {
+        if let (Self::Shared(map), Value::String(identifier)) = (self, key)
+            && map.has_identifiers
+            && let Some(name) = unescape(identifier)
+        {
+            return map.get(&Value::string(name)).cloned();
+        }
+        self.get(key)
     }
 
     /// The key of the entry at `index`, in the map's own order.
@@ -85,6 +99,13 @@ impl<'v> Map<'v> {
 }
 
 impl<'v> OwnedMap<'v> {
+    /// The map, with entries that are selected and indexed by the identifiers of their keys. `in` and loops know the
+    /// keys themselves.
+    #[must_use]
+    pub fn with_identifiers(self) -> Self {
+        Self { has_identifiers: true, ..self }
+    }
+
     /// Adds an entry. Returns false, leaving the map as it was, when the key is there already, also as the equal integer
     /// of another type.
     pub fn insert(&mut self, key: Value<'v>, value: Value<'v>) -> bool {
@@ -128,7 +149,7 @@ impl<'v> OwnedMap<'v> {
 
     fn push(&mut self, key: Value<'v>, value: Value<'v>) {
         self.entries.push((key, value));
-        let Self { entries, index, hasher } = self;
+        let Self { entries, index, hasher, .. } = self;
         let first_new = match entries.len() {
             len if len <= SCAN_LEN_MAX => return,
             len if index.is_empty() => 0..len,

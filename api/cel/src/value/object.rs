@@ -1,11 +1,13 @@
 //! Objects: values with declared fields, made by a struct literal or the host's.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::ast::Name;
 use crate::error::EvalError;
+use crate::identifier::unescape;
 use crate::value::Value;
-use crate::value::host::{HostObject, HostRef};
+use crate::value::host::{HostObject, HostRef, View};
 
 /// An object with declared fields, owned or the host's.
 #[derive(Clone, Debug)]
@@ -16,13 +18,15 @@ pub enum Object<'v> {
     Host(HostRef<'v, dyn HostObject + 'v>),
 }
 
-/// An object made by a struct literal.
+/// An object made by a struct literal, or a lazy one.
 #[derive(Clone, Debug)]
 pub struct OwnedObject<'v> {
     /// Name of its type.
     pub type_name: Name,
     /// The fields that were set, in order.
     pub fields: Vec<(Name, Value<'v>)>,
+    /// See [`Object::is_lazy`].
+    pub is_lazy: bool,
 }
 
 impl<'v> Object<'v> {
@@ -34,11 +38,55 @@ impl<'v> Object<'v> {
         }
     }
 
+    /// Whether the object is one of the reference's lazy maps. Its fields are asked for by identifiers, also where
+    /// they are indexed; a loop over it visits the values of its fields, not their names; it equals only itself, and has
+    /// neither a size nor members (`in`).
+    pub fn is_lazy(&self) -> bool {
+        match self {
+            Self::Shared(object) => object.is_lazy,
+            Self::Host(host) => host.node.is_lazy(),
+        }
+    }
+
+    /// What a loop over a lazy object visits. A value that cannot be had is a fault.
+    pub fn elements(&self) -> Vec<Value<'v>> {
+        let element = |name: Cow<'_, str>| self.look_up(&Value::string(&*name)).unwrap_or_else(Value::fault);
+        self.fields().into_iter().map(element).collect()
+    }
+
+    /// The value under a key of a lazy object.
+    ///
+    /// # Errors
+    /// There is none, the key is no text, or the host's.
+    pub fn look_up(&self, key: &Value<'v>) -> Result<Value<'v>, EvalError> {
+        let Value::String(name) = key else { return Err(EvalError::no_such_overload()) };
+        self.get(name)?.ok_or_else(|| EvalError::new(format!("no such key: {}", &**name)))
+    }
+
+    /// Whether both are one and the same in memory.
+    pub fn is(&self, other: &Object<'v>) -> bool {
+        let address = |view: View<'v>| view.map(std::ptr::from_ref).map(<*const _>::cast::<()>);
+        match (self, other) {
+            (Self::Shared(a), Self::Shared(b)) => Arc::ptr_eq(a, b),
+            (Self::Host(a), Self::Host(b)) => {
+                std::ptr::addr_eq(a.node, b.node) && address(a.view) == address(b.view)
+            }
+            _ => false,
+        }
+    }
+
     /// The value of a field that is set.
     ///
     /// # Errors
     /// Those of a host that computes the field.
     pub fn get(&self, field: &str) -> Result<Option<Value<'v>>, EvalError> {
+        if !self.is_lazy() {
+            return self.get_exact(field);
+        }
+        unescape(field).map_or(Ok(None), |name| self.get_exact(&name))
+    }
+
+    fn get_exact(&self, field: &str) -> Result<Option<Value<'v>>, EvalError> {
         match self {
             Self::Shared(object) => {
                 Ok(object.fields.iter().find(|(name, _)| **name == *field).map(|(_, value)| value.clone()))
@@ -48,10 +96,23 @@ impl<'v> Object<'v> {
     }
 
     /// Names of the fields that are set.
-    pub fn fields(&self) -> Vec<&str> {
+    pub fn fields(&self) -> Vec<Cow<'_, str>> {
         match self {
-            Self::Shared(object) => object.fields.iter().map(|(name, _)| &**name).collect(),
+            Self::Shared(object) => object.fields.iter().map(|(name, _)| Cow::Borrowed(&**name)).collect(),
             Self::Host(host) => host.node.fields(host.view),
         }
+    }
+
+    /// Number of the fields that are set, also of those that have no name.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Shared(object) => object.fields.len(),
+            Self::Host(host) => host.node.len(host.view),
+        }
+    }
+
+    /// Whether no field is set.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 }

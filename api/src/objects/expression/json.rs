@@ -83,8 +83,8 @@ fn convert(value: &Value<'_>, depth: usize) -> Result<json::Value, String> {
         Value::Object(object) => {
             let mut members = Object::new();
             for field in object.fields() {
-                let value = object.get(field).map_err(|error| error.to_string())?;
-                members.insert(field.to_owned(), convert(&value.unwrap_or(Value::Null), depth)?);
+                let value = object.get(&field).map_err(|error| error.to_string())?;
+                members.insert(field.into_owned(), convert(&value.unwrap_or(Value::Null), depth)?);
             }
             members.into()
         }

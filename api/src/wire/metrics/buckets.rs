@@ -103,6 +103,13 @@ pub const IDENTITY_US: &[Bound] = &bounds(
 /// Durations of admission, in microseconds.
 pub const ADMISSION_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5"]);
 
+/// Durations of expressions of admission policies, in microseconds: what takes none is below the first bound.
+pub const POLICIES_US: &[Bound] = &bounds(MICROS, ["5e-07", "0.001", "0.01", "0.1", "1"]);
+
+/// Durations of match conditions, in microseconds.
+pub const CONDITIONS_US: &[Bound] =
+    &bounds(MICROS, ["0.001", "0.005", "0.01", "0.025", "0.1", "0.2", "0.25"]);
+
 /// Durations of calls of admission webhooks, in microseconds.
 pub const WEBHOOKS_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "1", "2.5", "10", "25"]);
 

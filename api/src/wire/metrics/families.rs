@@ -4,8 +4,8 @@
 //! Flow control keeps its own (`state/fairness/meter.rs`), and `scrape.rs` adds what is read from the other parts.
 
 use super::buckets::{
-    ADMISSION_US, CALLS_US, COMPARISONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, REQUESTS_US, STAGES_US,
-    VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
+    ADMISSION_US, CALLS_US, COMPARISONS_US, CONDITIONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, POLICIES_US,
+    REQUESTS_US, STAGES_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
 };
 use super::family::{Counter, Counters, Definition, Family, Gauges, Histograms};
 use super::page::Stability;
@@ -18,6 +18,9 @@ const ACCESS: &[&str] = &["group", "operation", "resource"];
 const DECIDED: &[&str] = &["decision", "mode"];
 const PLUGIN: &[&str] = &["name", "operation", "rejected", "type"];
 const STEP: &[&str] = &["operation", "rejected", "type"];
+const VALIDATED: &[&str] = &["enforcement_action", "error_type", "policy", "policy_binding"];
+const MUTATED: &[&str] = &["error_type", "policy", "policy_binding"];
+const CONDITION: &[&str] = &["kind", "name", "operation", "type"];
 const CALL: &[&str] = &["host", "verb"];
 
 /// A struct of families with its empty value and a walk over all of them. A line of it is
@@ -167,6 +170,41 @@ families! {
             "Writes that an admission webhook refused, or that failed with it.";
         failed_open: Counters = new(Alpha, "apiserver_admission_webhook_fail_open_count", &["name", "type"]),
             "Failures of admission webhooks that were ignored.";
+    }
+}
+
+families! {
+    /// Validations of admission policies that were refused, warned of or recorded, or that failed.
+    Validations {
+        counts: Counters = new(Beta, "apiserver_validating_admission_policy_check_total", VALIDATED),
+            "Validations of policies that were refused, warned of or recorded, or that failed.";
+        durations: Histograms = of_durations(Beta,
+            "apiserver_validating_admission_policy_check_duration_seconds", VALIDATED, POLICIES_US),
+            "Time that one validation of a policy takes.";
+    }
+}
+
+families! {
+    /// Mutations of admission policies.
+    Mutations {
+        counts: Counters = new(Alpha, "apiserver_mutating_admission_policy_check_total", MUTATED),
+            "Mutations of policies.";
+        durations: Histograms = of_durations(Alpha,
+            "apiserver_mutating_admission_policy_check_duration_seconds", MUTATED, POLICIES_US),
+            "Time that one mutation of a policy takes.";
+    }
+}
+
+families! {
+    /// Match conditions, counted where they are asked, be it of a policy or of a webhook.
+    Conditions {
+        errors: Counters = new(Alpha, "apiserver_admission_match_condition_evaluation_errors_total", CONDITION),
+            "Match conditions that failed.";
+        exclusions: Counters = new(Alpha, "apiserver_admission_match_condition_exclusions_total", CONDITION),
+            "Writes that a match condition excluded.";
+        durations: Histograms = of_durations(Alpha,
+            "apiserver_admission_match_condition_evaluation_seconds", CONDITION, CONDITIONS_US),
+            "Time that the match conditions of one policy or webhook take.";
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use cel::ast::{CheckedAst, NodeId, NodeKind};
+use cel::ast::{CheckedAst, Name, NodeId, NodeKind};
 use cel::environment::{Environment, Origin};
 use cel::evaluation::{Limits, Program};
 use cel::library::{Library, Version, extensions, standard};
@@ -23,6 +23,9 @@ const COST_MAX: u64 = 1_000_000;
 
 /// Name of the type of `user`.
 const USER: &str = "kubernetes.UserInfo";
+
+/// Name of the type that `claims` has when it is read.
+const CLAIMS_TYPE: &str = "kubernetes.claims";
 
 static CLAIMS: LazyLock<Environment> =
     LazyLock::new(|| base().with_variable("claims", Type::map(Type::String, Type::Any)));
@@ -119,7 +122,8 @@ impl Expression {
     /// # Errors
     /// Why there is none.
     pub fn on_claims<'c>(&self, claims: &'c Claims) -> Result<Value<'c>, String> {
-        self.evaluate(vec![("claims".to_owned(), map_of(claims))])
+        let fields = claims.iter().map(|(name, value)| (name.as_str().into(), value_of(value))).collect();
+        self.evaluate(vec![("claims".to_owned(), lazy(CLAIMS_TYPE, fields))])
     }
 
     /// The result for a user.
@@ -209,6 +213,11 @@ fn list_of(texts: &[String]) -> Value<'_> {
     Value::list(texts.iter().map(|text| borrowed(text)).collect::<Vec<_>>())
 }
 
+fn lazy<'v>(type_name: &str, fields: Vec<(Name, Value<'v>)>) -> Value<'v> {
+    let object = OwnedObject { type_name: type_name.into(), fields, is_lazy: true };
+    Value::Object(Object::Shared(Arc::new(object)))
+}
+
 fn value_of_user(user: &User) -> Value<'_> {
     let mut extra = OwnedMap::default();
     for (key, values) in &user.extra {
@@ -218,7 +227,7 @@ fn value_of_user(user: &User) -> Value<'_> {
         ("username".into(), borrowed(&user.name)),
         ("uid".into(), borrowed(&user.uid)),
         ("groups".into(), list_of(&user.groups)),
-        ("extra".into(), Value::map(extra)),
+        ("extra".into(), Value::map(extra.with_identifiers())),
     ];
-    Value::Object(Object::Shared(Arc::new(OwnedObject { type_name: USER.into(), fields })))
+    lazy(USER, fields)
 }

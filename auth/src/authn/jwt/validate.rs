@@ -213,8 +213,9 @@ fn validate_claim_rules(errors: &mut Errors, path: &str, rules: &[ClaimRule]) ->
                 let Some(expression) = errors.compiled(&path, &rule.expression, Expression::of_claims) else {
                     continue;
                 };
-                selects_verified |= expression.selects_claim("email_verified");
-                if !expression.is_condition() {
+                if expression.is_condition() {
+                    selects_verified |= expression.selects_claim("email_verified");
+                } else {
                     errors.invalid(&path, &rule.expression, "must evaluate to bool");
                 }
             }

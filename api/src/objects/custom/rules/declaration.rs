@@ -6,10 +6,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use cel::identifier::escape;
 use cel::cost::{SizeEstimate, SizeHints};
 use cel::types::{Type, TypeProvider};
 
-use super::escape::escape;
 use crate::objects::custom::schema::{Additional, Items, Schema};
 use crate::values::json::Value;
 

@@ -9,11 +9,11 @@
 
 use std::borrow::Cow;
 
+use cel::identifier::escape;
 use cel::evaluation::equality::{Comparison, equal as equal_values};
 use cel::value::{List, Value};
 use hashbrown::{HashMap, HashSet};
 
-use super::escape::escape;
 use crate::types::schema::table::ListType;
 
 /// What an element is told apart by: a scalar, or those under its keys.
@@ -50,7 +50,13 @@ pub(super) fn equal<'v>(merge: &ListType, a: &List<'v>, b: &List<'v>) -> Option<
 }
 
 /// `a + b`; `None` for lists without a rule.
-pub(super) fn sum<'v>(merge: &ListType, a: &List<'v>, b: &List<'v>) -> Option<List<'v>> {
+/// `read` makes of an element of `b` what it is in the sum.
+pub(super) fn sum<'v>(
+    merge: &ListType,
+    a: &List<'v>,
+    b: &List<'v>,
+    read: &dyn Fn(Value<'v>) -> Value<'v>,
+) -> Option<List<'v>> {
     let names = names(merge)?;
     let mut sum: Vec<Value<'v>> = a.iter().collect();
     if names.is_empty() {
@@ -60,7 +66,7 @@ pub(super) fn sum<'v>(merge: &ListType, a: &List<'v>, b: &List<'v>) -> Option<Li
             b.iter()
                 .enumerate()
                 .filter(|(at, item)| known.insert(identity(&names, item, (false, *at))))
-                .map(|(_, item)| item),
+                .map(|(_, item)| read(item)),
         );
         return Some(List::Shared(sum.into()));
     }
@@ -68,8 +74,8 @@ pub(super) fn sum<'v>(merge: &ListType, a: &List<'v>, b: &List<'v>) -> Option<Li
         sum.iter().enumerate().map(|(at, item)| (identity(&names, item, (true, at)), at)).collect();
     for (at, item) in b.iter().enumerate() {
         match own.get(&identity(&names, &item, (false, at))) {
-            Some(at) => sum[*at] = item,
-            None => sum.push(item),
+            Some(at) => sum[*at] = read(item),
+            None => sum.push(read(item)),
         }
     }
     Some(List::Shared(sum.into()))
@@ -92,6 +98,8 @@ fn identity(names: &[String], item: &Value<'_>, place: (bool, usize)) -> Identit
         Value::Int(value) => Identity::Int(*value),
         Value::Double(value) => Identity::Double(value.to_bits()),
         Value::String(text) => Identity::Text((**text).into()),
+        // Elements of a set are told apart by their texts, which a time no longer has.
+        Value::Timestamp(_) | Value::Duration(_) if names.is_empty() => Identity::Place(place.0, place.1),
         Value::Timestamp(at) => Identity::Time(at.seconds(), at.nanos()),
         Value::Duration(span) => Identity::Span(span.nanoseconds),
         _ => Identity::Place(place.0, place.1),

@@ -9,7 +9,6 @@
 
 mod compile;
 mod declaration;
-pub mod escape;
 mod keyed;
 mod run;
 mod time;

@@ -4,19 +4,23 @@
 //! identifiers, elements of sets have no order. The type is the view that goes with each value; a list without a view is
 //! untyped JSON.
 
+use std::any::Any;
+use std::borrow::Cow;
+
 use base64::Engine;
+use cel::identifier::{escape, unescape};
 use cel::error::EvalError;
+use cel::evaluation::equality::{Comparison, equal};
 use cel::value::{
     Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Value, View,
 };
 
-use super::escape::{escape, unescape};
 use super::keyed;
 use super::time;
 use crate::objects::custom::same::limits_of;
 use crate::types::schema::kind;
 use crate::types::schema::limits::Limits;
-use crate::types::schema::table::{Kind, Message};
+use crate::types::schema::table::{Field, Kind, Message};
 use crate::values::json;
 
 /// What a value below an object is.
@@ -123,6 +127,30 @@ fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
     }
 }
 
+/// An element that was appended to a list, as the reference reads it: by the schema of the list, from what the value is
+/// made of. That is no JSON for times, bytes, and lists and maps made by the expression.
+fn read_again<'v>(kind: &Kind, item: Value<'v>) -> Value<'v> {
+    let wanted = match (kind, &item) {
+        (_, Value::Timestamp(_)) => "expected string, got time.Time",
+        (_, Value::Duration(_)) => "expected string, got time.Duration",
+        (_, Value::Bytes(_)) => "expected string, got []uint8",
+        (Kind::List(_), Value::List(List::Shared(_))) => {
+            "expected an array for the provided schema with type=array"
+        }
+        (Kind::Map(_) | Kind::Message(_), Value::Map(Map::Shared(_))) => {
+            "expected a map for the provided schema with type=object"
+        }
+        _ => return item,
+    };
+    Value::fault(EvalError::new(format!("invalid data, {wanted}")))
+}
+
+/// The field of a struct that rules can speak of: of metadata, these are the names.
+fn declared<'t>(message: &'t Message, name: &str) -> Option<&'t Field> {
+    let is_metadata = message.checked_apart;
+    message.field(name).filter(|_| !is_metadata || matches!(name, "name" | "generateName"))
+}
+
 fn view<'v, T: 'static>(view: View<'v>) -> Option<&'v T> {
     view?.downcast_ref()
 }
@@ -148,7 +176,16 @@ impl HostList for json::Value {
 
     fn concat<'v>(&'v self, list: View<'v>, other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
         let own = List::Host(HostRef { node: self, view: list });
-        keyed::sum(&view::<kind::List>(list)?.merge, &own, other).map(Ok)
+        let kind = view::<kind::List>(list)?;
+        let read = |item| read_again(&kind.item.kind, item);
+        if let Some(sum) = keyed::sum(&kind.merge, &own, other, &read) {
+            return Some(Ok(sum));
+        }
+        // The reference appends what its values are made of, and reads that by the schema when it is asked for.
+        let List::Shared(items) = other else { return None };
+        let items: Vec<Value<'v>> = items.iter().cloned().map(read).collect();
+        let is_changed = items.iter().any(|item| item.clone().checked().is_err());
+        is_changed.then(|| Ok(List::Shared(own.iter().chain(items).collect())))
     }
 }
 
@@ -189,10 +226,38 @@ impl HostObject for json::Object {
         Ok(Some(of(&field.kind, limits_of(&field.kind, field.limits.as_deref()), value)))
     }
 
-    fn fields<'v>(&'v self, message: View<'v>) -> Vec<&'v str> {
+    fn fields<'v>(&'v self, message: View<'v>) -> Vec<Cow<'v, str>> {
         let Some(message) = view::<Message>(message) else { return Vec::new() };
-        let declared = self.iter().filter(|(name, _)| message.field(name).is_some());
-        // A name that is no identifier cannot be asked for.
-        declared.map(|(name, _)| name).filter(|name| escape(name).as_deref() == Some(*name)).collect()
+        let declared = self.iter().filter(|(name, _)| declared(message, name).is_some());
+        // A name that has no identifier stands for itself.
+        let identifier = |name: &'v str| match escape(name) {
+            Some(identifier) if identifier != name => Cow::Owned(identifier),
+            _ => Cow::Borrowed(name),
+        };
+        declared.map(|(name, _)| identifier(name)).collect()
+    }
+
+    fn len<'v>(&'v self, _: View<'v>) -> usize {
+        json::Object::len(self)
+    }
+
+    /// Fields that the schema knows are compared as values, others as what is stored. One that the schema does not know
+    /// and the other object does not have makes no difference.
+    fn equals<'v>(&'v self, message: View<'v>, other: HostRef<'v, dyn HostObject + 'v>) -> Option<bool> {
+        let message = view::<Message>(message)?;
+        let other: &json::Object = other.node.data()?.downcast_ref()?;
+        Some(self.iter().all(|(name, value)| match declared(message, name) {
+            Some(field) => {
+                let limits = limits_of(&field.kind, field.limits.as_deref());
+                let Some(found) = other.get(name).filter(|found| !found.is_null()) else { return false };
+                let (own, found) = (of(&field.kind, limits, value), of(&field.kind, limits, found));
+                equal(&own, &found, &mut Comparison::new(&|| false)).unwrap_or_default()
+            }
+            None => other.get(name).is_none_or(|found| found == value),
+        }))
+    }
+
+    fn data(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 }

@@ -1,6 +1,9 @@
 //! The plugin MutatingAdmissionPolicy: changes objects as policies say, in the order of their names.
 
-use super::condition::Match;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::condition::{Match, Owner};
 use super::mutation::Mutating;
 use super::source::{Source, asked, handles, inputs, misconfigured, request};
 use super::validation::FailurePolicy;
@@ -8,12 +11,15 @@ use crate::types::schema::defaults;
 use crate::values::json::Object;
 use crate::values::naming::Naming;
 use crate::values::status::{Cause, Reason, Status};
+use crate::wire::metrics::Metrics;
+use crate::wire::metrics::policies::error_type;
 use crate::writes::admission::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 
 /// The plugin.
 pub struct MutatingAdmissionPolicy {
     source: Source<Mutating>,
     naming: &'static Naming,
+    metrics: Arc<Metrics>,
 }
 
 impl MutatingAdmissionPolicy {
@@ -24,6 +30,7 @@ impl MutatingAdmissionPolicy {
         MutatingAdmissionPolicy {
             source: Source::new(lookup, policies, bindings, Mutating::compile),
             naming: lookup.naming,
+            metrics: lookup.metrics.clone(),
         }
     }
 
@@ -72,12 +79,15 @@ impl MutatingAdmissionPolicy {
                 let current = object.clone();
                 let now = asked(record, Some(&current));
                 let known = inputs(&now, &request, namespace, &authorizer);
-                match compiled.matches(&known, params) {
-                    Match::Yes => {}
-                    Match::No(_) => continue,
-                    Match::Failed(why) => {
-                        refuse(Some(binding), &why);
-                        continue;
+                if let Some(judged) = compiled.matches(&known, params) {
+                    judged.count(&self.metrics, Owner { kind: "policy", name, point: "validate" }, record.operation);
+                    match judged.outcome {
+                        Match::Yes => {}
+                        Match::No(_) => continue,
+                        Match::Failed(why) => {
+                            refuse(Some(binding), &why);
+                            continue;
+                        }
                     }
                 }
                 let message = &record.resource.table.message;
@@ -85,7 +95,11 @@ impl MutatingAdmissionPolicy {
                     let current = object.clone();
                     let now = asked(record, Some(&current));
                     let known = inputs(&now, &request, namespace, &authorizer);
-                    match compiled.apply(mutation, &known, params, message, &current) {
+                    let began = Instant::now();
+                    let applied = compiled.apply(mutation, &known, params, message, &current);
+                    let error = error_type(applied.as_ref().err().map(|why| &**why));
+                    self.metrics.mutations.record(&[error, name, binding], began.elapsed());
+                    match applied {
                         Ok(mut changed) => {
                             defaults::apply(message, &mut changed, self.naming);
                             is_changed |= changed != current;

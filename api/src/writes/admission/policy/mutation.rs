@@ -8,7 +8,7 @@
 use cel::environment::{Environment, Origin};
 use cel::value::{Object as ObjectValue, Value};
 
-use super::condition::{Conditions, Match};
+use super::condition::{Conditions, Judged};
 use super::scope::{Inputs, Scope};
 use super::validation::{FailurePolicy, declared, matches, pairs};
 use crate::objects::apply;
@@ -99,12 +99,9 @@ impl Mutating {
         }
     }
 
-    /// Whether its match conditions hold.
-    pub fn matches(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Match {
-        if self.conditions.is_empty() {
-            return Match::Yes;
-        }
-        matches(&self.conditions, &self.variables, inputs, params)
+    /// What becomes of its match conditions; `None` without any.
+    pub fn matches(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Option<Judged> {
+        (!self.conditions.is_empty()).then(|| matches(&self.conditions, &self.variables, inputs, params))
     }
 
     /// The object with one of its mutations in it.
@@ -157,8 +154,8 @@ fn named_after_fields(value: &Value<'_>, names: &mut Vec<String>) -> Result<(), 
                 ));
             }
             for field in object.fields() {
-                if let Ok(Some(part)) = object.get(field) {
-                    below(&part, field, names)?;
+                if let Ok(Some(part)) = object.get(&field) {
+                    below(&part, &field, names)?;
                 }
             }
         }

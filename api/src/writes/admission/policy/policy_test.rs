@@ -213,6 +213,6 @@ fn a_condition_that_is_false_wins_over_one_that_fails() {
             let scope = Scope::new(inputs, None, &[]);
             compiled.judge(&scope.open(), || scope.take_cost())
         });
-        assert_eq!(judged, want, "{conditions:?}");
+        assert_eq!(judged.outcome, want, "{conditions:?}");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! A variable sees those before it. What its evaluation cost is charged to the expression that read it first.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -157,8 +158,12 @@ impl HostObject for Scope<'_> {
         cell.get_or_init(|| self.evaluate(this, &self.variables[variable.place])).clone().map(Some)
     }
 
-    fn fields<'v>(&'v self, view: View<'v>) -> Vec<&'v str> {
+    fn is_lazy(&self) -> bool {
+        true
+    }
+
+    fn fields<'v>(&'v self, view: View<'v>) -> Vec<Cow<'v, str>> {
         let end = view.and_then(|end| end.downcast_ref()).copied().unwrap_or(self.variables.len());
-        self.variables[..end].iter().map(|variable| &*variable.name).collect()
+        self.variables[..end].iter().map(|variable| Cow::Borrowed(&*variable.name)).collect()
     }
 }

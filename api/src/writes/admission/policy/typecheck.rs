@@ -7,7 +7,7 @@ use hashbrown::HashMap;
 
 use super::validation::{declared, pairs};
 use crate::objects::custom::limits_of;
-use crate::objects::custom::rules::escape::escape;
+use cel::identifier::escape;
 use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
 use crate::objects::expression::types::Types;
 use crate::objects::expression::{Expression, Refusal};

@@ -1,14 +1,19 @@
 //! The plugin ValidatingAdmissionPolicy: refuses, warns and annotates as policies say.
 
 use std::borrow::Cow;
+use std::sync::Arc;
+use std::time::Duration;
 
 use hashbrown::HashMap;
 
+use super::condition::Owner;
 use super::matching::Asked;
 use super::source::{Source, asked, handles, inputs, misconfigured, request};
 use super::validation::{Decision, FailurePolicy, Outcome, Published, Validation};
 use crate::values::json::{Object, Value, write};
 use crate::values::status::{Cause, Reason, Status};
+use crate::wire::metrics::Metrics;
+use crate::wire::metrics::policies::error_type;
 use crate::writes::admission::{Lookup, Plugin, Record, Review, Step, Target};
 
 /// Longest value of an audit annotation, in bytes; the rest is cut off.
@@ -20,6 +25,7 @@ const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 /// The plugin.
 pub struct ValidatingAdmissionPolicy {
     source: Source<Validation>,
+    metrics: Arc<Metrics>,
 }
 
 /// A validation that refuses the write.
@@ -35,7 +41,10 @@ impl ValidatingAdmissionPolicy {
     pub fn new(lookup: &Lookup) -> ValidatingAdmissionPolicy {
         let policies = "validatingadmissionpolicies";
         let bindings = "validatingadmissionpolicybindings";
-        ValidatingAdmissionPolicy { source: Source::new(lookup, policies, bindings, Validation::compile) }
+        ValidatingAdmissionPolicy {
+            source: Source::new(lookup, policies, bindings, Validation::compile),
+            metrics: lookup.metrics.clone(),
+        }
     }
 
     fn judge(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
@@ -72,15 +81,30 @@ impl ValidatingAdmissionPolicy {
                 let Some(request) = &request else { continue };
                 let inputs = inputs(&asked, request, namespace, &authorizer);
                 let outcome = invocation.policy.compiled.judge(&inputs, invocation.params.as_deref());
-                let Outcome { decisions, annotations: made } = outcome;
+                let Outcome { decisions, took, annotations: made, conditions } = outcome;
                 let (name, binding) = (&*invocation.policy.name, invocation.binding);
+                if let Some(judged) = conditions {
+                    judged.count(&self.metrics, Owner { kind: "policy", name, point: "validate" }, record.operation);
+                }
                 for (at, decision) in decisions.into_iter().enumerate() {
-                    let (message, reason) = match decision {
-                        Decision::Deny { message, reason } => (message, reason),
-                        Decision::Error { message, is_denied: true } => (message, "Invalid".into()),
-                        Decision::Admit | Decision::Error { .. } => continue,
+                    let took = took.get(at).copied().unwrap_or_default();
+                    let count = |action: &str, error: &str| {
+                        self.metrics.validations.record(&[action, error, name, &binding.name], took);
+                    };
+                    let (message, reason, error) = match decision {
+                        Decision::Deny { message, reason } => (message, reason, error_type(None)),
+                        Decision::Error { message, is_denied: true } => {
+                            let error = error_type(Some(&message));
+                            (message, "Invalid".into(), error)
+                        }
+                        Decision::Error { message, is_denied: false } => {
+                            count("allow", error_type(Some(&message)));
+                            continue;
+                        }
+                        Decision::Admit => continue,
                     };
                     for action in &binding.actions {
+                        count(&action.to_ascii_lowercase(), error);
                         match action.as_str() {
                             "Warn" => review.warnings.push(format!(
                                 "Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{}': {message}",
@@ -105,12 +129,16 @@ impl ValidatingAdmissionPolicy {
                                 values.push(value);
                             }
                         }
-                        Published::Error(why) => denials.push(Denial {
-                            policy: name.to_owned(),
-                            binding: Some(binding.name.clone()),
-                            message: why,
-                            reason: "Invalid".into(),
-                        }),
+                        Published::Error(why) => {
+                            let labels = ["deny", error_type(Some(&why)), name, &*binding.name];
+                            self.metrics.validations.record(&labels, Duration::ZERO);
+                            denials.push(Denial {
+                                policy: name.to_owned(),
+                                binding: Some(binding.name.clone()),
+                                message: why,
+                                reason: "Invalid".into(),
+                            });
+                        }
                         Published::Nothing | Published::Excluded(_) => {}
                     }
                 }

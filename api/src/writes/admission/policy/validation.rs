@@ -9,12 +9,13 @@
 //! anew.
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use cel::environment::Origin;
 use cel::types::Type;
 use cel::value::Value;
 
-use super::condition::{Conditions, Match};
+use super::condition::{Conditions, Judged, Match};
 use super::scope::{Inputs, Scope};
 use crate::objects::expression::policy::environment::Variable;
 use crate::objects::expression::policy::environment::{Declarations, Extent, Known, POLICY_COST_MAX};
@@ -117,8 +118,12 @@ pub struct Outcome {
     /// One for each validation, in their order; one for all, where they could not be asked; none, where the policy does
     /// not match.
     pub decisions: Vec<Decision>,
+    /// How long each of them took.
+    pub took: Vec<Duration>,
     /// One for each annotation.
     pub annotations: Vec<Annotated>,
+    /// What became of the match conditions, if there are any.
+    pub conditions: Option<Judged>,
 }
 
 /// The texts at two members of each struct in a list.
@@ -181,22 +186,27 @@ impl Validation {
 
     /// What it says of a write with one set of parameters.
     pub fn judge(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Outcome {
-        if !self.conditions.is_empty() {
-            match matches(&self.conditions, &self.variables, inputs, params) {
-                Match::Yes => {}
-                Match::No(_) => return Outcome::default(),
-                Match::Failed(_) if self.failure_policy == FailurePolicy::Ignore => {
-                    return Outcome::default();
-                }
-                Match::Failed(why) => return self.failed(why),
-            }
+        if self.conditions.is_empty() {
+            return self.judge_matching(inputs, params);
         }
-        let decisions = match self.decide(inputs, params) {
+        let judged = matches(&self.conditions, &self.variables, inputs, params);
+        let outcome = match &judged.outcome {
+            Match::Yes => self.judge_matching(inputs, params),
+            Match::No(_) => Outcome::default(),
+            Match::Failed(_) if self.failure_policy == FailurePolicy::Ignore => Outcome::default(),
+            Match::Failed(why) => self.failed(why.clone()),
+        };
+        Outcome { conditions: Some(judged), ..outcome }
+    }
+
+    fn judge_matching(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Outcome {
+        let mut took = Vec::with_capacity(self.rules.len());
+        let decisions = match self.decide(inputs, params, &mut took) {
             Ok(decisions) => decisions,
             Err(spent) => return self.failed(spent.to_string()),
         };
         match self.annotate(inputs, params) {
-            Ok(annotations) => Outcome { decisions, annotations },
+            Ok(annotations) => Outcome { decisions, took, annotations, conditions: None },
             Err(spent) => self.failed(spent.to_string()),
         }
     }
@@ -206,15 +216,21 @@ impl Validation {
     }
 
     fn failed(&self, message: String) -> Outcome {
-        Outcome { decisions: vec![self.error(message)], annotations: Vec::new() }
+        Outcome { decisions: vec![self.error(message)], ..Outcome::default() }
     }
 
-    fn decide(&self, inputs: &Inputs<'_>, params: Option<&Object>) -> Result<Vec<Decision>, Failure> {
+    fn decide(
+        &self,
+        inputs: &Inputs<'_>,
+        params: Option<&Object>,
+        took: &mut Vec<Duration>,
+    ) -> Result<Vec<Decision>, Failure> {
         let mut budget = Budget::new(POLICY_COST_MAX);
         let scope = Scope::new(inputs, params, &self.variables);
         let open = scope.open();
         let mut decisions = Vec::with_capacity(self.rules.len());
         let mut is_denied = false;
+        let mut began = Instant::now();
         for rule in &self.rules {
             let decision = match evaluate(&rule.expression, &open, || scope.take_cost(), &mut budget) {
                 Ok(Value::Bool(true)) => Decision::Admit,
@@ -227,6 +243,8 @@ impl Validation {
                 Err(spent @ Failure::OutOfBudget) => return Err(spent),
             };
             decisions.push(decision);
+            let now = Instant::now();
+            took.push(now - std::mem::replace(&mut began, now));
         }
         if is_denied {
             let made = self.messages(inputs, params, budget);
@@ -315,7 +333,7 @@ pub(super) fn matches(
     variables: &[Variable],
     inputs: &Inputs<'_>,
     params: Option<&Object>,
-) -> Match {
+) -> Judged {
     let inputs = Inputs { namespace: None, ..inputs.clone() };
     let scope = Scope::new(&inputs, params, variables);
     conditions.judge(&scope.open(), || scope.take_cost())

@@ -7,13 +7,13 @@ use super::{Webhook, Write};
 use crate::types::schema::registry::Resource;
 use crate::values::naming::Naming;
 use crate::writes::admission::Lookup;
-use crate::writes::admission::policy::condition::Match;
+use crate::writes::admission::policy::condition::Judged;
 use crate::writes::admission::policy::permission::Permissions;
 use crate::writes::admission::policy::request::Request;
 use crate::writes::admission::policy::scope::{Inputs, Scope};
 
 /// What the conditions of a webhook come to. The objects are those of the request's version.
-pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, lookup: &Lookup) -> Match {
+pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, lookup: &Lookup) -> Judged {
     let naming: &'static Naming = lookup.naming;
     let requested = kind(write.new.or(write.old), write);
     let request = Request {

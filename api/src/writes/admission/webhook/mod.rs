@@ -29,7 +29,7 @@ pub use validating::ValidatingWebhooks;
 
 use self::configuration::{Configuration, Webhook};
 use self::review::Verdict;
-use super::policy::condition::Match;
+use super::policy::condition::{Match, Owner};
 use super::settings::{Files, Make};
 use super::{Lookup, Operation, Options, Parsed, Target};
 use crate::objects::store;
@@ -87,6 +87,8 @@ struct Webhooks {
     services: Arc<Resource>,
     slices: Arc<Resource>,
     agent: String,
+    /// The point of admission, as metrics name it.
+    point: &'static str,
 }
 
 /// Reads the configuration of the plugin that may change objects.
@@ -117,6 +119,7 @@ impl Webhooks {
             services: lookup.resource("", "v1", "services"),
             agent: format!("{}apiserver-admission", lookup.naming.system_prefix),
             lookup: lookup.clone(),
+            point: if plural.starts_with("mutating") { "admit" } else { "validating" },
         }
     }
 
@@ -154,7 +157,10 @@ impl Webhooks {
         if webhook.conditions.is_empty() {
             return Ok(Some(seen));
         }
-        match condition::judge(webhook, write, seen, &self.lookup) {
+        let judged = condition::judge(webhook, write, seen, &self.lookup);
+        let owner = Owner { kind: "webhook", name: &webhook.name, point: self.point };
+        judged.count(&self.lookup.metrics, owner, write.operation);
+        match judged.outcome {
             Match::Yes => Ok(Some(seen)),
             Match::No(_) => Ok(None),
             Match::Failed(_) if webhook.ignores_failures => Ok(None),

@@ -76,7 +76,7 @@ pub fn unescape(identifier: &str) -> Option<String> {
         if let Some(word) = rest.strip_prefix("__")
             && let Some((word, _)) = word.split_once("__")
             && !word.is_empty()
-            && word.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            && !word.contains('_')
         {
             return None;
         }
@@ -119,7 +119,7 @@ mod tests {
                 assert_eq!(unescape(identifier).as_deref(), Some(name), "{identifier}");
             }
         }
-        for (identifier, want) in [("__a__", None), ("a__b", Some("a__b")), ("a-b", Some("a-b"))] {
+        for (identifier, want) in [("__a__", None), ("a__b", Some("a__b")), ("a-b", Some("a-b")), ("__a.b__", None), ("x__in__", None)] {
             assert_eq!(unescape(identifier).as_deref(), want, "{identifier}");
         }
     }
