@@ -131,6 +131,7 @@ pub(super) fn by_revision(events: &[Event]) -> BTreeMap<Revision, Vec<&Event>> {
 impl Replica {
     /// The engine's key and state of an object; `None` for what is none, or cannot be read.
     fn payload(&self, place: &Place, kv: &KeyValue) -> Option<(Bytes, Payload)> {
+        let ttl = self.lease_ttl.filter(|_| kv.lease != 0);
         let (key, payload) = match place {
             Place::Other => return None,
             Place::Builtin(resource, key) => (key, self.values.decode(resource, &kv.value)),
@@ -140,7 +141,7 @@ impl Replica {
             }
         };
         match payload {
-            Ok(payload) if is_within_limits(key, &payload) => Some((key.clone(), payload)),
+            Ok(payload) if is_within_limits(key, &payload) => Some((key.clone(), Payload { ttl, ..payload })),
             Ok(_) => {
                 self.hidden(kv, &"it is larger than the server takes");
                 None

@@ -19,11 +19,14 @@ mod commit;
 pub mod compaction;
 pub mod definitions;
 mod fill;
+mod fetch;
 mod follower;
 pub mod keys;
 mod lease;
+pub mod moving;
 pub mod values;
 
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -58,6 +61,12 @@ pub struct Replica {
     naming: &'static Naming,
     /// The range of node ports, as it is written.
     ports: String,
+    /// How long objects with a lease live in a store that this copy becomes.
+    lease_ttl: Option<Duration>,
+    /// The revision at which this server made the mark of a move; 0: it made none (docs/api/etcd.md#moving).
+    claim: AtomicI64,
+    /// Whether the store was moved from this etcd to another place.
+    has_left: AtomicBool,
     /// The types that are served, once they are.
     types: OnceLock<Arc<Types>>,
     barrier: Barrier,
@@ -93,6 +102,9 @@ impl Replica {
             values: Values::new(registry, naming),
             naming,
             ports: ports.to_string(),
+            lease_ttl: None,
+            claim: AtomicI64::new(0),
+            has_left: AtomicBool::new(false),
             types: OnceLock::new(),
             barrier: Barrier::default(),
             leases: Leases::default(),
@@ -101,6 +113,12 @@ impl Replica {
             trouble: Mutex::default(),
             health: Mutex::new(Ok(())),
         }
+    }
+
+    /// Has the copy note that objects with a lease live so long after each write: it may become a store of its own.
+    #[must_use]
+    pub fn noting_leases(self, ttl: Duration) -> Replica {
+        Replica { lease_ttl: (!ttl.is_zero()).then_some(ttl), ..self }
     }
 
     /// Tells which types are served: custom objects are taken over in their form from now on.
@@ -149,6 +167,20 @@ impl Replica {
             *self.health.lock() = found;
             tokio::time::sleep(HEALTH_PAUSE).await;
         }
+    }
+
+    /// The key of the mark of a move.
+    fn mark_key(&self) -> bytes::Bytes {
+        format!("{}{}", self.keys.prefix(), moving::MARK).into()
+    }
+
+    fn claimed(&self) -> i64 {
+        self.claim.load(Ordering::Acquire)
+    }
+
+    /// Whether the store was moved from this etcd to another place: nothing here is the newest state any more.
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
     }
 
     /// The newest revision of the copy.
