@@ -239,8 +239,10 @@ fn weight(records: usize, payload_bytes: usize) -> u32 {
 }
 
 // The largest batch of a follower fits an empty queue.
-const _: () =
-    assert!(1 + APPLIED_RECORDS_MAX / APPLIED_PER_UNIT + APPLIED_BYTES_MAX / PROPOSAL_BYTES <= QUEUE_BYTES_MAX / PROPOSAL_BYTES);
+const _: () = assert!(
+    1 + APPLIED_RECORDS_MAX / APPLIED_PER_UNIT + APPLIED_BYTES_MAX / PROPOSAL_BYTES
+        <= QUEUE_BYTES_MAX / PROPOSAL_BYTES
+);
 
 fn check_limits(write: &Write) -> Result<(), CommitError> {
     let len = write.key.len();

@@ -122,10 +122,8 @@ impl Snapshot {
                 false => Ok(()),
             }
         })?;
-        let mut keys: Vec<Key> = keys
-            .into_iter()
-            .map(|(key, (mod_revision, place))| Key { key, mod_revision, place })
-            .collect();
+        let mut keys: Vec<Key> =
+            keys.into_iter().map(|(key, (mod_revision, place))| Key { key, mod_revision, place }).collect();
         keys.sort_by(|a, b| (a.mod_revision, &a.key).cmp(&(b.mod_revision, &b.key)));
         Ok(Snapshot { file, keys, revision, has_digest })
     }
@@ -315,7 +313,8 @@ impl Pages<'_> {
         let outside = || unsound("an element is not in its page");
         for at in 0..page.count {
             let element = HEADER_BYTES + at * ELEMENT_BYTES;
-            let word = |at: usize| u32_at(&page.bytes, element + at).map(|word| word as usize).ok_or_else(outside);
+            let word =
+                |at: usize| u32_at(&page.bytes, element + at).map(|word| word as usize).ok_or_else(outside);
             match page.flags {
                 BRANCH => {
                     let child = u64_at(&page.bytes, element + 8).ok_or_else(outside)?;
@@ -350,7 +349,9 @@ impl Page {
 }
 
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 #[cfg(test)]

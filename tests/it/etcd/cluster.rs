@@ -23,7 +23,7 @@ struct Member {
     child: Option<Child>,
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
     listener.local_addr().expect("a listener has an address").port()
 }

@@ -48,7 +48,8 @@ impl Replica {
 
     /// The answer to what this etcd cannot say any more.
     pub(super) fn moved(&self) -> Status {
-        let message = "the store is moved to another place, or is being filled: ask the server that serves it now";
+        let message =
+            "the store is moved to another place, or is being filled: ask the server that serves it now";
         Status::new(Reason::ServiceUnavailable, message)
     }
 

@@ -30,12 +30,15 @@ impl Ledger for Replica {
 
     fn health(&self) -> Result<(), String> {
         self.health.lock().clone()?;
+        if self.has_left() {
+            return Err("the store was moved to another place".to_owned());
+        }
         self.trouble().map_or(Ok(()), Err)
     }
 }
 
 impl Replica {
-    async fn decide(&self, write: Write) -> Result<Committed, CommitFailure> {
+    pub(super) async fn decide(&self, write: Write) -> Result<Committed, CommitFailure> {
         let Write { key, expected, change } = write;
         let Some((etcd_key, resource)) = self.keys.of(&key) else {
             return Err(Status::internal("the key is no object's").into());

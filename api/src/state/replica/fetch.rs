@@ -40,7 +40,11 @@ impl Replica {
                 let Some(Response::Range(range)) = response.response else { continue };
                 // A value must not hold on to the whole answer.
                 let kvs = range.kvs.into_iter();
-                found.extend(kvs.map(|kv| (kv.key.clone(), KeyValue { value: Bytes::copy_from_slice(&kv.value), ..kv })));
+                found.extend(
+                    kvs.map(|kv| {
+                        (kv.key.clone(), KeyValue { value: Bytes::copy_from_slice(&kv.value), ..kv })
+                    }),
+                );
             }
             done += part.len();
         }

@@ -16,9 +16,14 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use engine::{ApplyError, Change, Engine, Entry, EventKind, Expected, KeyRange, ReadError, Revision, Snapshot, Tail, TailError, Write};
+use engine::{
+    ApplyError, Change, Engine, Entry, EventKind, Expected, KeyRange, ReadError, Revision, Snapshot, Tail,
+    TailError, Write,
+};
 use etcd::Error;
-use etcd::rpc::{Compare, DeleteRangeRequest, EVENT_PUT, Event, KeyValue, PutRequest, RangeRequest, Request, TxnRequest};
+use etcd::rpc::{
+    Compare, DeleteRangeRequest, EVENT_PUT, Event, KeyValue, PutRequest, RangeRequest, Request, TxnRequest,
+};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use sha2::{Digest as _, Sha256};
 
@@ -26,9 +31,8 @@ use super::apply::Batch;
 use super::values::{ValueError, content};
 use super::{Replica, number, revision};
 use crate::objects::store::CommitFailure;
-use crate::state::allocation::held;
-use crate::values::json::{self, Value};
-use crate::values::status::{Reason, Status};
+use crate::values::json;
+use crate::values::status::Reason;
 
 /// Name of the mark, below the prefix.
 pub(super) const MARK: &str = "migration";
@@ -36,9 +40,8 @@ pub(super) const MARK: &str = "migration";
 /// Name of the key that is written to raise etcd's revision, below the prefix.
 const FILLER: &str = "migration-revisions";
 
-/// How far above the source's revision the first object is written: room for the source's writes meanwhile. What it does not
-/// suffice for is written again.
-const ROOM: u64 = 2000;
+/// Most writes that raise a revision. A store that was restored is further above, and etcd takes no revision but by writes.
+const RAISE_MAX: u64 = 50_000_000;
 
 /// Writes under way at once.
 const WRITES_MAX: usize = 32;
@@ -131,7 +134,8 @@ impl Replica {
     pub async fn count(&self) -> Result<i64, Error> {
         let range = KeyRange::prefix(self.keys.prefix().as_bytes());
         let end = range.end.unwrap_or_else(|| Bytes::from_static(b"\0"));
-        let request = RangeRequest { key: range.start, range_end: end, count_only: true, ..RangeRequest::default() };
+        let request =
+            RangeRequest { key: range.start, range_end: end, count_only: true, ..RangeRequest::default() };
         Ok(self.client.range(&request).await?.count)
     }
 
@@ -148,7 +152,9 @@ impl Replica {
                 0 => 0,
                 count => {
                     let prefix = self.keys.prefix();
-                    return Err(MoveError::InUse(format!("the target is not empty: {count} keys below {prefix}")));
+                    return Err(MoveError::InUse(format!(
+                        "the target is not empty: {count} keys below {prefix}"
+                    )));
                 }
             },
             Some((text, at)) if *text == wanted => {
@@ -157,7 +163,9 @@ impl Replica {
             }
             Some((text, at)) if *text == format!("left {id}") => *at,
             Some((text, _)) => {
-                return Err(MoveError::InUse(format!("the target belongs to another move: its mark is {text:?}")));
+                return Err(MoveError::InUse(format!(
+                    "the target belongs to another move: its mark is {text:?}"
+                )));
             }
         };
         self.put_mark(&wanted, known).await?;
@@ -172,7 +180,10 @@ impl Replica {
         let wanted = format!("left {id}");
         match self.mark().await? {
             None => self.put_mark(&wanted, 0).await.map(revision),
-            Some((text, at)) if text == wanted => Ok(revision(at)),
+            Some((text, at)) if text == wanted => {
+                self.claim.store(at, Ordering::Release);
+                Ok(revision(at))
+            }
             Some((text, _)) => Err(MoveError::InUse(format!("the source has the mark {text:?}"))),
         }
     }
@@ -214,23 +225,57 @@ impl Replica {
         }
     }
 
+    /// Waits until the copy has a revision.
+    ///
+    /// # Errors
+    /// It has not in time.
+    pub async fn reach(&self, wanted: Revision) -> Result<(), MoveError> {
+        self.follow_to(wanted).await.map_err(|status| MoveError::InUse(status.message))
+    }
+
+    /// Waits until the copy has what etcd has.
+    ///
+    /// # Errors
+    /// etcd did not answer, or the copy does not follow.
+    pub async fn catch_up(&self) -> Result<(), MoveError> {
+        let newest = self.newest().await?;
+        self.reach(newest).await
+    }
+
     fn filler_key(&self) -> Bytes {
         format!("{}{FILLER}", self.keys.prefix()).into()
+    }
+
+    /// How many writes it takes to have etcd's revision at least `room` above `source`.
+    ///
+    /// # Errors
+    /// etcd did not answer, or that are too many.
+    pub async fn raising(&self, source: Revision, room: u64) -> Result<u64, MoveError> {
+        let request = RangeRequest { key: self.filler_key(), ..RangeRequest::default() };
+        let now = revision(self.client.range(&request).await?.header.unwrap_or_default().revision);
+        match (source.get() + room).saturating_sub(now.get()) {
+            writes if writes > RAISE_MAX => Err(MoveError::InUse(format!(
+                "etcd is at revision {now}, the source at {source}: more than {RAISE_MAX} writes would be needed to get there"
+            ))),
+            writes => Ok(writes),
+        }
     }
 
     /// Has etcd's revision be at least so far above `source`, by writes of one key.
     ///
     /// # Errors
-    /// etcd did not answer.
-    pub async fn raise(&self, source: Revision) -> Result<Revision, MoveError> {
-        let wanted = source.get() + ROOM;
+    /// etcd did not answer, or too many writes would be needed.
+    pub async fn raise(&self, source: Revision, room: u64) -> Result<Revision, MoveError> {
+        self.raising(source, room).await?;
+        let wanted = source.get() + room;
         let request = RangeRequest { key: self.filler_key(), ..RangeRequest::default() };
         let mut now = revision(self.client.range(&request).await?.header.unwrap_or_default().revision);
         while now.get() < wanted {
             let most = (wanted - now.get()).min(RAISED_MAX);
             let put = PutRequest { key: self.filler_key(), value: now.to_string().into(), lease: 0 };
             let request = TxnRequest { success: vec![Request::Put(put).into()], ..TxnRequest::default() };
-            let writes = stream::iter(0..most).map(|_| self.client.txn(&request)).buffer_unordered(WRITES_MAX);
+            let writes =
+                stream::iter(0..most).map(|_| self.client.txn(&request)).buffer_unordered(WRITES_MAX);
             let newest = writes.try_fold(0, async |newest: i64, answer| {
                 Ok(newest.max(answer.header.unwrap_or_default().revision))
             });
@@ -326,7 +371,9 @@ impl Replica {
             let failure = match self.decide(write).await {
                 Ok(_) => return Ok(()),
                 // What is to be deleted is gone.
-                Err(CommitFailure::Conflict { current: None }) if matches!(change, Change::Delete(_)) => return Ok(()),
+                Err(CommitFailure::Conflict { current: None }) if matches!(change, Change::Delete(_)) => {
+                    return Ok(());
+                }
                 Err(failure) => failure,
             };
             tries += 1;
@@ -464,7 +511,9 @@ impl Replica {
             let first = first?;
             let same = first.mod_revision;
             let mut group = vec![first];
-            while let Some(next) = states.next_if(|next| next.as_ref().is_ok_and(|kv| kv.mod_revision == same)) {
+            while let Some(next) =
+                states.next_if(|next| next.as_ref().is_ok_and(|kv| kv.mod_revision == same))
+            {
                 group.push(next?);
             }
             batch.make_room(group.len() + 1, group.iter().map(|kv| 2 * kv.value.len()).sum()).await?;
@@ -539,18 +588,6 @@ impl Replica {
         }
         self.has_left.store(has_left, Ordering::Release);
     }
-
-    /// The ports that the services of a snapshot have; a number for people.
-    ///
-    /// # Errors
-    /// A state cannot be read.
-    pub fn ports_held(&self, snapshot: &Snapshot) -> Result<usize, MoveError> {
-        let mut ports = 0;
-        for entry in snapshot.prefix(SERVICES) {
-            ports += held(&entry.read()?.value).1.len();
-        }
-        Ok(ports)
-    }
 }
 
 fn contents_of(key: &Bytes, value: &[u8]) -> Result<Vec<u8>, MoveError> {
@@ -566,12 +603,6 @@ fn left_of(expires_s: u32) -> Duration {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let left = u64::from(expires_s).saturating_sub(now).max(1);
     Duration::from_secs(if left > 60 { left.next_multiple_of(60) } else { left })
-}
-
-impl From<MoveError> for Status {
-    fn from(error: MoveError) -> Status {
-        Status::internal(error)
-    }
 }
 
 #[cfg(test)]
