@@ -240,7 +240,11 @@ pub async fn run(
         // The last spans are worth a moment, and no more.
         let _ = tokio::time::timeout(TRACES_FLUSH_MAX, exporter).await;
     }
-    tracing::info!(connections_cut = drained.connections_cut, "stopped");
+    let cut = drained.connections_cut;
+    match moves {
+        true => tracing::info!(connections_cut = cut, "the store is served anew"),
+        false => tracing::info!(connections_cut = cut, "stopped"),
+    }
     let after = if moves { After::Again } else { After::End };
     failed.map_or(Ok(after), Err)
 }

@@ -176,6 +176,8 @@ impl EtcdConfig {
         let id = moving::store_id(data_dir)?;
         match source {
             Some(source) => {
+                // Before there is a mark: what cannot be raised is left as it is.
+                replica.raising(source, moving::ROOM).await?;
                 replica.claim(&id).await?;
                 replica.raise(source, moving::ROOM).await?;
             }

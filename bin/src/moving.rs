@@ -224,8 +224,8 @@ impl IntoEtcd {
         // Until here a crash leaves a log that is served; from here on an etcd whose mark the next start takes away.
         self.replica.conclude().await?;
         self.replica.catch_up().await?;
-        // Whoever knows a revision of the source reads anew.
-        self.engine.compact(self.engine.revision()).await?;
+        // A client that knows a revision of the source reads anew. The newest change stays: by it the next start knows its copy.
+        self.engine.compact(self.engine.revision().before()).await?;
         tracing::info!(
             ?levelled,
             source = newest.get(),

@@ -23,6 +23,7 @@ mod fill;
 mod follower;
 pub mod keys;
 mod lease;
+mod mark;
 pub mod moving;
 pub mod values;
 
@@ -171,7 +172,7 @@ impl Replica {
 
     /// The key of the mark of a move.
     fn mark_key(&self) -> bytes::Bytes {
-        format!("{}{}", self.keys.prefix(), moving::MARK).into()
+        format!("{}{}", self.keys.prefix(), mark::MARK).into()
     }
 
     fn claimed(&self) -> i64 {
