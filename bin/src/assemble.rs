@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! listen ─► data directory ─► store ─► credentials ─► handler ─► custom types ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
+//! moved  ─► stop accepting ─► drain ─► controllers end ─► the rest is moved ─► close the store ─► begin again, in the same process
 //! signal ─► not ready ─► shutdown delay ─► refuse (if asked for) ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
 //! ```
 //!
@@ -17,7 +18,6 @@ use anyhow::{Context, anyhow};
 use api::objects::store::Ledger;
 use api::state::policy::EngineAccounts;
 use api::state::replica::{Broken, Replica};
-use api::state::secrecy::Secrecy;
 use api::wire::metrics::Metrics;
 use api::wire::server::{Lifecycle, Limits, Stage};
 use api::wire::traces::{Tracer, export};
@@ -25,13 +25,15 @@ use api::writes::context::{Context as Api, OwnService, Parts};
 use auth::authn::NameDomains;
 use engine::{Engine, Role};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Notify, watch};
 
 use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
 use crate::credentials::{Credentials, PKI_DIR};
 use crate::encryption::EncryptionConfig;
-use crate::flags::Durability;
+use crate::flags::{Direction, Durability};
 use crate::log_files;
+use crate::moving::{self, IntoEtcd, Place};
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
 use crate::{audit, etcd, files, host, logging, notify, tokens, upgrade};
@@ -39,11 +41,28 @@ use crate::{audit, etcd, files, host, logging, notify, tokens, upgrade};
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// Serves until a signal ends it. `started` is the start of the process, for the log.
+/// What follows the end of a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum After {
+    /// The end of the process.
+    End,
+    /// Another run: the store is elsewhere.
+    Again,
+}
+
+/// The socket that connections wait at, kept from one run to the next.
+pub type Kept = Option<std::net::TcpListener>;
+
+/// Serves until a signal ends it, or the store has moved. `started` is the start of the process, for the log.
 ///
 /// # Errors
 /// One that fits one line, when the start fails.
-pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> anyhow::Result<()> {
+pub async fn run(
+    config: Config,
+    metrics: Arc<Metrics>,
+    started: Instant,
+    kept: &mut Kept,
+) -> anyhow::Result<After> {
     let lifecycle = Lifecycle::new();
     let selection = config.controllers.clone();
     listen_to_signals(&lifecycle)?;
@@ -51,25 +70,37 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     if config.allow_privileged {
         api::objects::validation::allow_privileged();
     }
-    let listener = host::listen(config.bind)?;
+    let listener = match kept {
+        Some(kept) => kept.try_clone().and_then(tokio::net::TcpListener::from_std),
+        None => host::listen(config.bind)?.into_std().and_then(|listener| {
+            *kept = Some(listener.try_clone()?);
+            tokio::net::TcpListener::from_std(listener)
+        }),
+    };
+    let listener = listener.context("cannot keep the listening socket")?;
     let address = listener.local_addr().context("cannot read the listening address")?;
 
     files::private_dir(&config.data_dir)?;
     config::remember_profile(&config.data_dir, config.naming)?;
-    let secrecy = config.encryption.as_ref().map(EncryptionConfig::enforce).transpose()?;
-    let open_store = |dir: &Path, role| open_store(&config, dir, role, secrecy.clone());
-    let (engine, replica) = match &config.etcd {
-        None => (open_store(&config.data_dir.join("log"), Role::Leader)?, None),
+    let mut config = config;
+    config.secrecy = config.encryption.as_ref().map(EncryptionConfig::enforce).transpose()?;
+    if let Some(etcd) = &mut config.etcd {
+        etcd.secrecy = config.secrecy.clone();
+    }
+    let plan = moving::plan(&config.data_dir, config.etcd.as_ref())?;
+    let served_etcd = config.etcd.as_ref().filter(|_| plan.place == Place::Etcd);
+    let (engine, replica) = match served_etcd {
+        None => (open_store(&config, &config.data_dir.join("log"), Role::Leader)?, None),
         Some(etcd) => {
-            let open = |dir: &Path| open_store(dir, Role::Follower);
-            let opened =
-                etcd.open(&config.data_dir, config.naming, &config.ranges.ports, secrecy.clone(), open);
+            let open = |dir: &Path| open_store(&config, dir, Role::Follower);
+            let ports = (&config.ranges.ports, config.event_ttl);
+            let opened = etcd.open(&config.data_dir, config.naming, ports, None, open);
             let (engine, replica) = unless_stopped(&lifecycle, opened).await?;
             (engine, Some(replica))
         }
     };
     let following_etcd = replica.as_ref().map(|replica| tokio::spawn(replica.clone().follow()));
-    if let (Some(etcd), Some(replica)) = (&config.etcd, &replica) {
+    if let (Some(etcd), Some(replica)) = (served_etcd, &replica) {
         unless_stopped(&lifecycle, etcd.caught_up(replica)).await?;
     }
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
@@ -131,7 +162,7 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         "serving"
     );
 
-    let tending = replica.as_ref().zip(config.etcd.as_ref()).map(|(replica, etcd)| {
+    let tending = replica.as_ref().zip(served_etcd).map(|(replica, etcd)| {
         let (replica, interval, timeout) = (replica.clone(), etcd.compaction_interval, etcd.check_timeout);
         tokio::spawn(async move {
             let compacts = async {
@@ -143,18 +174,38 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
             tokio::join!(compacts, replica.watch_health(timeout));
         })
     });
+    let (may_move, stop) = (Arc::new(Notify::new()), watch::Sender::new(false));
+    let approaching = match plan.moves {
+        None => None,
+        Some(Direction::ToLog) => {
+            may_move.notify_one();
+            None
+        }
+        Some(Direction::ToEtcd) => {
+            let (config, source, ready) = (config.clone(), engine.clone(), may_move.clone());
+            let stopped = stop.subscribe();
+            Some(tokio::spawn(async move { approach_etcd(&config, &source, &ready, stopped).await }))
+        }
+    };
     // A failed log takes no more writes: the process ends, and its next start recovers the store. So it is with a copy that
     // is none any more, which the next start fills.
+    let mut moves = false;
     let failed: Option<anyhow::Error> = tokio::select! {
         () = lifecycle.reached(Stage::Leaving) => None,
+        () = may_move.notified() => {
+            moves = true;
+            None
+        }
         refusal = engine.failed() => Some(anyhow!("the store's log failed: {refusal}")),
         broken = broken(replica.as_deref()) => {
             etcd::forget_cluster(&config.data_dir).context("cannot forget the copy of etcd's store")?;
             Some(anyhow!("the copy of etcd's store is broken: {broken}"))
         }
     };
-    notify::stopping();
-    if failed.is_none() {
+    if !moves {
+        notify::stopping();
+    }
+    if failed.is_none() && !moves {
         tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
         tokio::time::sleep(config.shutdown_delay).await;
         if config.edge.refuses_when_leaving {
@@ -169,10 +220,28 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
     let drained = serving.await.context("the listener failed")?;
     following.abort();
     controllers.stop().await;
+    if moves {
+        stop.send_replace(true);
+        let moved = match (approaching, &replica) {
+            (Some(approaching), _) => end_at_etcd(approaching, &engine).await,
+            (None, Some(replica)) => end_at_log(&config, &engine, replica).await,
+            (None, None) => Ok(()),
+        };
+        if let Err(error) = moved {
+            tracing::error!(
+                error = format!("{error:#}"),
+                "the store was not moved: it is served from where it was"
+            );
+            tokio::time::sleep(MOVE_PAUSE).await;
+        }
+    }
     for task in [following_etcd, tending].into_iter().flatten() {
         task.abort();
     }
     engine.close().await;
+    if moves && moving::recorded(&config.data_dir)? == Some(Place::Etcd) {
+        moving::put_log_aside(&config.data_dir)?;
+    }
     if let Some(sink) = handler.auditor().map(|auditor| auditor.sink.clone()) {
         tokio::task::spawn_blocking(move || sink.close()).await.context("the audit log failed")?;
     }
@@ -181,8 +250,63 @@ pub async fn run(config: Config, metrics: Arc<Metrics>, started: Instant) -> any
         // The last spans are worth a moment, and no more.
         let _ = tokio::time::timeout(TRACES_FLUSH_MAX, exporter).await;
     }
-    tracing::info!(connections_cut = drained.connections_cut, "stopped");
-    failed.map_or(Ok(()), Err)
+    let cut = drained.connections_cut;
+    match moves {
+        true => tracing::info!(connections_cut = cut, "the store is served anew"),
+        false => tracing::info!(connections_cut = cut, "stopped"),
+    }
+    let after = if moves { After::Again } else { After::End };
+    failed.map_or(Ok(after), Err)
+}
+
+/// Pause before the store is served again from where it was.
+const MOVE_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Begins a move into etcd.
+async fn into_etcd(config: &Config, source: &Engine) -> anyhow::Result<IntoEtcd> {
+    let etcd = config.etcd.as_ref().context("no etcd is named")?;
+    let open = |dir: &Path| open_store(config, dir, Role::Follower);
+    let ports = (&config.ranges.ports, config.event_ttl);
+    IntoEtcd::begin(etcd, &config.data_dir, config.naming, ports, source.revision(), open).await
+}
+
+/// Moves a store into etcd while it is served. Tells `ready` when the source may stop, and ends once it has `stopped`. Begins
+/// again after each failure: nothing is lost by that.
+async fn approach_etcd(
+    config: &Config,
+    source: &Engine,
+    ready: &Notify,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<IntoEtcd> {
+    loop {
+        let error = match into_etcd(config, source).await {
+            Ok(into) => match into.approach(source, ready, stopped.clone()).await {
+                Ok(()) => return Ok(into),
+                Err(error) => error.into(),
+            },
+            Err(error) => error,
+        };
+        if *stopped.borrow() {
+            return Err(error);
+        }
+        tracing::error!(error = format!("{error:#}"), "the store was not moved to etcd, beginning again");
+        tokio::time::sleep(moving::PAUSE).await;
+    }
+}
+
+/// Ends a move into etcd, of a log that nothing writes to any more.
+async fn end_at_etcd(
+    approaching: tokio::task::JoinHandle<anyhow::Result<IntoEtcd>>,
+    source: &Engine,
+) -> anyhow::Result<()> {
+    let into = approaching.await.context("the move failed")??;
+    into.finish(source).await.map(drop)
+}
+
+/// Ends a move out of etcd, of a server that serves nothing any more.
+async fn end_at_log(config: &Config, engine: &Engine, replica: &Replica) -> anyhow::Result<()> {
+    let open = |dir: &Path| open_store(config, dir, Role::Leader);
+    moving::out_of_etcd(&config.data_dir, engine, replica, open).await.map(drop)
 }
 
 /// What traces requests, and the task that sends the spans until the server has stopped.
@@ -214,12 +338,7 @@ async fn broken(replica: Option<&Replica>) -> Broken {
 }
 
 /// Opens a store in a directory.
-fn open_store(
-    config: &Config,
-    dir: &Path,
-    role: Role,
-    secrecy: Option<Arc<Secrecy>>,
-) -> anyhow::Result<Engine> {
+fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine> {
     let durability = match config.durability {
         Durability::Sync => engine::Durability::Sync,
         Durability::Relaxed => engine::Durability::Relaxed,
@@ -229,7 +348,7 @@ fn open_store(
         history_retention: config.history_retention,
         bloom_scheme: api::types::bloom::SCHEME,
         role,
-        seal: secrecy.map(|secrecy| secrecy as Arc<dyn engine::Seal>),
+        seal: config.secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>),
         ..engine::Options::new(dir)
     })?)
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use api::state::allocation::Ranges;
+use api::state::secrecy::Secrecy;
 use api::system::controllers::Selection;
 use api::types::enablement::Enablement;
 use api::types::features::Features;
@@ -89,6 +90,8 @@ pub struct Config {
     pub named_certificates: Vec<NamedFiles>,
     /// How stored values are encrypted, if any are.
     pub encryption: Option<EncryptionConfig>,
+    /// The same in force, once the server runs.
+    pub secrecy: Option<Arc<Secrecy>>,
     /// Whether files of logs are served.
     pub serves_log_files: bool,
     /// How nodes, pods and services are reached.
@@ -255,6 +258,7 @@ impl Config {
             edge,
             named_certificates,
             encryption,
+            secrecy: None,
             serves_log_files: flags.edge.enable_logs_handler,
             disabled_metrics: flags.metrics.disabled_metrics.into_iter().collect(),
             allowed_labels,

@@ -68,10 +68,11 @@ impl EncryptionConfig {
         let mut watched = Watched::new(vec![self.path.clone()]);
         let secrecy = Arc::new(Secrecy::new(self.rules()?, &registry, self.naming));
         if self.is_reloaded {
-            let (config, secrecy) = (self.clone(), secrecy.clone());
+            let (config, used) = (self.clone(), Arc::downgrade(&secrecy));
             tokio::spawn(async move {
                 loop {
                     tokio::time::sleep(INTERVAL).await;
+                    let Some(secrecy) = used.upgrade() else { break };
                     let Some([bytes]) = watched.changed() else { continue };
                     match config.parse(bytes) {
                         Ok(rules) => {

@@ -18,10 +18,11 @@ use engine::Engine;
 
 use crate::config::read;
 use crate::files;
-use crate::flags::EtcdFlags;
+use crate::flags::{Direction, EtcdFlags};
+use crate::moving;
 
 /// Directory of the copy.
-const COPY_DIR: &str = "etcd-copy";
+pub const COPY_DIR: &str = "etcd-copy";
 
 /// File that says which cluster the copy is of.
 const CLUSTER_FILE: &str = "etcd-cluster";
@@ -41,10 +42,14 @@ pub struct EtcdConfig {
     endpoints: Vec<Endpoint>,
     tls: Option<Tls>,
     prefix: String,
+    /// Where the store is moved while it is served.
+    pub live: Option<Direction>,
     /// How often it is compacted; zero: not by this server.
     pub compaction_interval: Duration,
     /// How long health checks wait for it.
     pub check_timeout: Duration,
+    /// How values are encrypted, if any are.
+    pub secrecy: Option<Arc<Secrecy>>,
 }
 
 impl std::fmt::Debug for EtcdConfig {
@@ -71,6 +76,9 @@ impl EtcdConfig {
         }
         check_overrides(&flags.etcd_servers_overrides, !urls.is_empty())?;
         if urls.is_empty() {
+            if flags.live_migration.is_some() {
+                bail!("--live-migration needs --etcd-servers");
+            }
             return Ok(None);
         }
         let endpoints = urls.into_iter().map(Endpoint::parse).collect::<Result<Vec<_>, _>>();
@@ -111,12 +119,32 @@ impl EtcdConfig {
             endpoints,
             tls,
             prefix: flags.etcd_prefix.clone(),
+            live: flags.live_migration,
             compaction_interval: flags.etcd_compaction_interval,
             check_timeout,
+            secrecy: None,
         }))
     }
 
-    /// Opens the copy and brings it up to etcd. `open` opens an engine that follows in a directory.
+    /// The same, of which the store is moved away.
+    #[must_use]
+    pub fn moving_to_log(&self) -> EtcdConfig {
+        EtcdConfig { live: Some(Direction::ToLog), ..self.clone() }
+    }
+
+    /// A client of it; nothing is connected yet.
+    pub fn client(&self) -> Client {
+        let (endpoints, tls) = (self.endpoints.clone(), self.tls.clone());
+        Client::new(ClientConfig { endpoints, tls, deadline: CALL_DEADLINE })
+    }
+
+    /// Start of all keys.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// Opens the copy and brings it up to etcd. `open` opens an engine that follows in a directory. `source` is the revision of
+    /// the store that is moved there, if one is.
     ///
     /// # Errors
     /// etcd cannot be reached for a minute, or the copy not be kept.
@@ -124,23 +152,18 @@ impl EtcdConfig {
         &self,
         data_dir: &Path,
         naming: &'static Naming,
-        ports: &Ports,
-        secrecy: Option<Arc<Secrecy>>,
+        (ports, event_ttl): (&Ports, Duration),
+        source: Option<engine::Revision>,
         open: impl Fn(&Path) -> anyhow::Result<Engine>,
     ) -> anyhow::Result<(Engine, Arc<Replica>)> {
-        let config = ClientConfig {
-            endpoints: self.endpoints.clone(),
-            tls: self.tls.clone(),
-            deadline: CALL_DEADLINE,
-        };
-        let client = Client::new(config);
+        let client = self.client();
         let (dir, cluster_file) = (data_dir.join(COPY_DIR), data_dir.join(CLUSTER_FILE));
-        let mut engine = open(&dir)?;
-        let new_replica = |engine: &Engine| {
+        let replica_of = |engine: &Engine| {
             let replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
-            replica.with_secrecy(secrecy.clone())
+            replica.noting_leases(event_ttl).with_secrecy(self.secrecy.clone())
         };
-        let mut replica = new_replica(&engine);
+        let mut engine = open(&dir)?;
+        let mut replica = replica_of(&engine);
         let continuation = self.asked(|| replica.continuation()).await?;
         let cluster = format!("{:016x} {}\n", client.cluster(), self.prefix);
         let known = files::read_if_there(&cluster_file)?;
@@ -160,7 +183,17 @@ impl EtcdConfig {
             drop(engine);
             std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
             engine = open(&dir)?;
-            replica = new_replica(&engine);
+            replica = replica_of(&engine);
+        }
+        let id = moving::store_id(data_dir)?;
+        match source {
+            Some(source) => {
+                // Before there is a mark: what cannot be raised is left as it is.
+                replica.raising(source, moving::ROOM).await?;
+                replica.claim(&id).await?;
+                replica.raise(source, moving::ROOM).await?;
+            }
+            None => self.check_mark(&replica, &id, data_dir).await?,
         }
         files::write_private(&cluster_file, cluster.as_bytes())?;
         if engine.revision() == engine::Revision::ZERO {
@@ -173,6 +206,19 @@ impl EtcdConfig {
             );
         }
         Ok((engine, Arc::new(replica)))
+    }
+
+    /// Refuses an etcd that a move is filling, or that the store has left. A move of this server that was all but done is ended.
+    async fn check_mark(&self, replica: &Replica, id: &str, data_dir: &Path) -> anyhow::Result<()> {
+        let Some((mark, _)) = self.asked(|| replica.mark()).await? else { return Ok(()) };
+        if mark == format!("filling {id}") && moving::recorded(data_dir)? == Some(moving::Place::Etcd) {
+            replica.claim(id).await?;
+            return Ok(replica.conclude().await?);
+        }
+        if mark == format!("left {id}") && self.live == Some(Direction::ToLog) {
+            return Ok(());
+        }
+        bail!("etcd has the mark of a move, {mark:?}: docs/api/etcd.md#moving")
     }
 
     /// Waits until the copy, which is followed, has what etcd has now.

@@ -38,7 +38,7 @@ pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
 pub use certificates::CertificateFlags;
 pub use edge::EdgeFlags;
-pub use etcd::EtcdFlags;
+pub use etcd::{Direction, EtcdFlags};
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
 pub use metrics::MetricsFlags;
@@ -491,7 +491,11 @@ fn networks(text: &str) -> Result<Networks, String> {
     })
 }
 
-fn profile(text: &str) -> Result<Profile, String> {
+/// The naming profile of that name.
+///
+/// # Errors
+/// There is none.
+pub fn profile(text: &str) -> Result<Profile, String> {
     Naming::by_profile(text).ok_or_else(|| format!("must be {}", profiles(" or ")))
 }
 

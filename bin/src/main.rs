@@ -23,6 +23,7 @@ mod issuers;
 mod kubeconfig;
 mod log_files;
 mod logging;
+mod moving;
 mod nodes;
 mod notify;
 mod pki;
@@ -44,6 +45,7 @@ use anyhow::Context;
 use api::types::version::Build;
 use api::wire::metrics::{self, Metrics};
 
+use crate::assemble::After;
 use crate::config::Config;
 use crate::flags::{Invocation, Stop};
 
@@ -83,22 +85,31 @@ const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE"
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Set here alone.
     let _ = api::types::version::BUILD.set(BUILD);
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let _ = api::system::controllers::identity::HOST.set(host);
     let config = Config { flags: shown, ..Config::from_flags(flags)? };
     let _ = api::types::version::RELEASES.set(config.releases);
     let disabled = config.disabled_metrics.clone();
     let allowed = config.allowed_labels.clone();
     let metrics = Arc::new(Metrics::new(metrics::Settings { disabled, allowed, usage: process::usage }));
     logging::start(config.log_format, config.verbosity, metrics.clone());
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .thread_name("api")
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
-    let result = runtime.block_on(assemble::run(config, metrics, started));
-    // The remaining tasks belong to connections that were cut.
-    runtime.shutdown_background();
-    logging::flush();
-    result
+    let mut kept = None;
+    loop {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .thread_name("api")
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        let run = assemble::run(config.clone(), metrics.clone(), started, &mut kept);
+        let result = runtime.block_on(run);
+        // The remaining tasks belong to connections that were cut.
+        runtime.shutdown_background();
+        logging::flush();
+        match result? {
+            After::End => return Ok(()),
+            After::Again => {}
+        }
+    }
 }
 
 /// An error and its causes, but for those that the text before them ends with.

@@ -53,12 +53,10 @@ fn is_within_limits(applied: &Applied) -> bool {
         && payload_is
 }
 
-/// Expiry comes from where the revisions come from, as a delete like any other.
 fn payload_is_within_limits(payload: &Payload) -> bool {
     payload.attributes.len() <= ATTRIBUTES_BYTES_MAX
         && payload.value.len() <= VALUE_BYTES_MAX
         && payload.stamp_at.is_none_or(|at| at as usize <= payload.value.len())
-        && payload.ttl.is_none()
 }
 
 /// Whether a batch in that form continues a store whose newest revision is `newest`; `version` gives the newest version

@@ -27,21 +27,32 @@ impl Due {
     }
 }
 
-/// All that is due some day.
-pub(crate) struct Expiry(Mutex<BinaryHeap<Reverse<Due>>>);
+/// All that is due some day; nothing ever in a store that is told of each delete.
+pub(crate) struct Expiry {
+    heap: Mutex<BinaryHeap<Reverse<Due>>>,
+    is_told: bool,
+}
 
 impl Expiry {
     pub fn new(due: Vec<Due>) -> Expiry {
-        Expiry(Mutex::new(due.into_iter().map(Reverse).collect()))
+        let heap = Mutex::new(due.into_iter().map(Reverse).collect());
+        Expiry { heap, is_told: false }
+    }
+
+    /// Of a follower.
+    pub fn told() -> Expiry {
+        Expiry { heap: Mutex::default(), is_told: true }
     }
 
     pub fn add(&self, due: Due) {
-        self.0.lock().push(Reverse(due));
+        if !self.is_told {
+            self.heap.lock().push(Reverse(due));
+        }
     }
 
     /// Takes up to `max` that are due at `now_s` or were before, the earliest first.
     pub fn take_due(&self, now_s: u32, max: usize) -> Vec<Due> {
-        let mut heap = self.0.lock();
+        let mut heap = self.heap.lock();
         let mut due = Vec::new();
         while due.len() < max && heap.peek().is_some_and(|Reverse(first)| first.at_s <= now_s) {
             due.extend(heap.pop().map(|Reverse(first)| first));
@@ -51,7 +62,7 @@ impl Expiry {
 
     /// How many there are, replaced ones included.
     pub fn len(&self) -> usize {
-        self.0.lock().len()
+        self.heap.lock().len()
     }
 }
 

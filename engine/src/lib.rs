@@ -170,9 +170,10 @@ impl Engine {
         let queue = Arc::new(Queue::new());
         let keeper = Arc::new(Keeper::new());
         let numbers = Arc::new(Numbers::new(found.numbers_given));
-        // A follower is told of each delete.
-        let is_leader = options.role == Role::Leader;
-        let expiry = Arc::new(Expiry::new(if is_leader { found.expiring } else { Vec::new() }));
+        let expiry = Arc::new(match options.role {
+            Role::Leader => Expiry::new(found.expiring),
+            Role::Follower => Expiry::told(),
+        });
         let requests = Arc::new(Requests::new());
         let segments = found.root.segments.clone();
         let log = Log::new(

@@ -25,6 +25,9 @@ use crate::types::{
 const QUEUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// What a proposal costs in the queue beside its bytes.
 const PROPOSAL_BYTES: usize = 4096;
+
+/// Records of a follower's batch that count as one proposal: what a record is beside its payload is a small part of that.
+const APPLIED_PER_UNIT: usize = 32;
 /// Most writes in one batch: they all wait for the last of them to be encoded.
 const BATCH_WRITES_MAX: usize = 1024;
 
@@ -47,7 +50,8 @@ impl Proposal {
         match self {
             Proposal::Commit { write, .. } => weight(1, write.change.payload_bytes()),
             Proposal::Apply { batch, .. } => {
-                weight(batch.len(), batch.iter().map(Applied::payload_bytes).sum())
+                let payload_bytes = batch.iter().map(Applied::payload_bytes).sum();
+                weight(1 + batch.len() / APPLIED_PER_UNIT, payload_bytes)
             }
         }
     }
@@ -235,8 +239,10 @@ fn weight(records: usize, payload_bytes: usize) -> u32 {
 }
 
 // The largest batch of a follower fits an empty queue.
-const _: () =
-    assert!(APPLIED_RECORDS_MAX + APPLIED_BYTES_MAX / PROPOSAL_BYTES <= QUEUE_BYTES_MAX / PROPOSAL_BYTES);
+const _: () = assert!(
+    1 + APPLIED_RECORDS_MAX / APPLIED_PER_UNIT + APPLIED_BYTES_MAX / PROPOSAL_BYTES
+        <= QUEUE_BYTES_MAX / PROPOSAL_BYTES
+);
 
 fn check_limits(write: &Write) -> Result<(), CommitError> {
     let len = write.key.len();

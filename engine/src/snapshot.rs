@@ -192,6 +192,11 @@ impl Entry {
         self.version.created
     }
 
+    /// When the key is deleted if it stays as it is, in seconds since 1970; `None`: never.
+    pub fn expires_s(&self) -> Option<u32> {
+        (self.version.expires_s > 0).then_some(self.version.expires_s)
+    }
+
     /// Length of the stored record in bytes: a little more than key, attributes and value together.
     pub fn stored_len(&self) -> usize {
         self.version.len()

@@ -39,8 +39,8 @@ pub const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 pub const SEGMENT_BYTES_DEFAULT: u64 = 64 * 1024 * 1024;
 
 /// Most records in one call of [`Engine::apply`](crate::Engine::apply). A transaction of etcd has at most 128 operations
-/// unless it is configured otherwise.
-pub const APPLIED_RECORDS_MAX: usize = 4096;
+/// unless it is configured otherwise, but one of them may delete a range of keys.
+pub const APPLIED_RECORDS_MAX: usize = 65_536;
 
 /// Most bytes of attributes and values in one call of [`Engine::apply`](crate::Engine::apply): half of what may wait for
 /// the sequencer.
@@ -231,7 +231,8 @@ pub struct Applied {
     pub created: Revision,
     /// The key, 1 to [`KEY_BYTES_MAX`] bytes.
     pub key: Bytes,
-    /// What became of it. A payload has no time to live: expiry comes as a delete.
+    /// What became of it. A time to live is kept, and counts once the store is opened as a [`Role::Leader`]: until then the end
+    /// of it comes as a delete.
     pub change: Change,
 }
 

@@ -15,6 +15,7 @@ mod error;
 mod frame;
 mod pool;
 pub mod rpc;
+pub mod snapshot;
 mod watch;
 
 pub use client::{Client, Config};

@@ -6,7 +6,11 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
 
+use api::state::allocation::Ports;
+use api::values::naming;
+
 use crate::duration;
+use crate::flags::Profile;
 
 /// The offline commands.
 #[derive(Clone, Debug, Subcommand)]
@@ -35,6 +39,12 @@ pub enum Command {
     /// The new store continues from a revision far above all earlier ones, so that no client can mistake an old
     /// revision for a new one. Exit code 2: restored, without the damaged records (--skip-damaged).
     Restore(Restore),
+    /// Moves a store between a data directory and etcd, or out of a snapshot of etcd; no server may write meanwhile
+    ///
+    /// The target must be empty, or half filled by the same move, which is then ended. Revisions go on above those of the source.
+    /// What was written is compared with the source, resource by resource. A server moves its store while it serves it with
+    /// --live-migration.
+    Migrate(Migrate),
 }
 
 /// Flags of all commands.
@@ -159,6 +169,55 @@ pub struct Restore {
     /// Leaves out damaged records instead of refusing to restore.
     #[arg(long)]
     pub skip_damaged: bool,
+}
+
+/// Flags of `migrate`.
+#[derive(Clone, Debug, Args)]
+pub struct Migrate {
+    /// The source: endpoints of etcd (scheme://host:port, separated by commas), a data directory, or a file of
+    /// "etcdctl snapshot save".
+    #[arg(long, value_name = "URLS|DIR|FILE")]
+    pub from: String,
+
+    /// The target: endpoints of etcd, or a data directory.
+    #[arg(long, value_name = "URLS|DIR")]
+    pub to: String,
+
+    /// Says what would be moved, and changes nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Start of all keys in etcd and in a snapshot.
+    #[arg(long, value_name = "PREFIX", default_value = "/registry")]
+    pub etcd_prefix: String,
+
+    /// Authorities (PEM) that the certificates of etcd are verified against.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_cafile: Option<PathBuf>,
+
+    /// Client certificate (PEM) shown to etcd.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_certfile: Option<PathBuf>,
+
+    /// Private key (PEM) of --etcd-certfile.
+    #[arg(long, value_name = "FILE")]
+    pub etcd_keyfile: Option<PathBuf>,
+
+    /// Naming profile of the objects, where no data directory says it.
+    #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = crate::flags::profile)]
+    pub naming: Profile,
+
+    /// Ports of nodes that services share.
+    #[arg(long, value_name = "FIRST-LAST", default_value_t = Ports::DEFAULT, value_parser = Ports::parse)]
+    pub service_node_port_range: Ports,
+
+    /// How long objects with a lease in etcd live in a data directory.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
+    pub event_ttl: Duration,
+
+    /// Output format. One of: text, json.
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub output: Format,
 }
 
 fn format(text: &str) -> Result<Format, String> {

@@ -8,6 +8,7 @@ pub mod args;
 mod backup;
 mod compact;
 mod inspect;
+mod migrate;
 mod progress;
 mod receive;
 mod report;
@@ -43,6 +44,7 @@ pub fn run(command: Command) -> ExitCode {
         Command::Backup(flags) => backup::run(&flags, &mut out),
         Command::Compact(flags) => compact::run(&flags, &mut out),
         Command::Restore(flags) => restore::run(&flags, &mut out),
+        Command::Migrate(flags) => migrate::run(&flags, &mut out),
     };
     match result.and_then(|outcome| Ok(out.flush().map(|()| outcome)?)) {
         Ok(Outcome::Fine) => ExitCode::SUCCESS,

@@ -35,6 +35,11 @@ pub struct EtcdFlags {
     #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
     pub etcd_servers_overrides: Vec<String>,
 
+    /// Moves the store while it is served, then serves it from there: to-etcd from the server's own log to --etcd-servers,
+    /// to-log the other way.
+    #[arg(long, value_name = "DIRECTION", value_parser = direction)]
+    pub live_migration: Option<Direction>,
+
     /// How often etcd is compacted; 0: by others.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
     pub etcd_compaction_interval: Duration,
@@ -50,4 +55,39 @@ pub struct EtcdFlags {
     /// How objects of built-in types are kept in etcd: application/vnd.kubernetes.protobuf.
     #[arg(long, value_name = "TYPE", default_value = "application/vnd.kubernetes.protobuf")]
     pub storage_media_type: String,
+}
+
+impl Default for EtcdFlags {
+    fn default() -> EtcdFlags {
+        EtcdFlags {
+            etcd_servers: Vec::new(),
+            etcd_prefix: "/registry".to_owned(),
+            etcd_cafile: None,
+            etcd_certfile: None,
+            etcd_keyfile: None,
+            etcd_servers_overrides: Vec::new(),
+            live_migration: None,
+            etcd_compaction_interval: Duration::from_secs(300),
+            etcd_healthcheck_timeout: Duration::from_secs(2),
+            etcd_readycheck_timeout: Duration::from_secs(2),
+            storage_media_type: "application/vnd.kubernetes.protobuf".to_owned(),
+        }
+    }
+}
+
+/// Where a store is moved while it is served.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Direction {
+    /// From the server's own log to etcd.
+    ToEtcd,
+    /// From etcd to the server's own log.
+    ToLog,
+}
+
+fn direction(text: &str) -> Result<Direction, String> {
+    match text {
+        "to-etcd" => Ok(Direction::ToEtcd),
+        "to-log" => Ok(Direction::ToLog),
+        _ => Err("must be to-etcd or to-log".to_owned()),
+    }
 }

@@ -3,11 +3,19 @@
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use etcd::rpc::{KeyValue, PutRequest, RangeRequest, Request, TxnRequest};
 use etcd::{Client, Config, Endpoint};
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
 use tests::{Options, PATIENCE, Server, TempDir};
 
 /// A cluster; its processes end with it.
@@ -23,7 +31,7 @@ struct Member {
     child: Option<Child>,
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
     listener.local_addr().expect("a listener has an address").port()
 }
@@ -142,6 +150,23 @@ impl Etcd {
         }
     }
 
+    /// The same for one of them.
+    pub fn pause_one(&self, member: usize, paused: bool) {
+        let signal = if paused { Signal::STOP } else { Signal::CONT };
+        let child = self.members[member].child.as_ref().expect("the member runs");
+        let pid = Pid::from_raw(child.id().cast_signed()).expect("a child has a pid");
+        kill_process(pid, signal).expect("the signal can be sent");
+    }
+
+    /// A proxy before each member.
+    pub async fn proxies(&self) -> Vec<Proxy> {
+        let mut proxies = Vec::new();
+        for member in &self.members {
+            proxies.push(Proxy::start(member.url.trim_start_matches("http://").to_owned()).await);
+        }
+        proxies
+    }
+
     /// Puts a key and returns its revision.
     pub async fn put(&self, key: &str, value: Vec<u8>) -> i64 {
         let put = PutRequest { key: key.to_owned().into(), value: value.into(), lease: 0 };
@@ -178,5 +203,67 @@ impl Member {
 impl Drop for Member {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// What stands between servers and a member: passes bytes on, late if asked to, and breaks connections off.
+pub struct Proxy {
+    /// Where it listens.
+    pub url: String,
+    delay_ms: Arc<AtomicU64>,
+    cuts: watch::Sender<u64>,
+    accepting: JoinHandle<()>,
+}
+
+impl Proxy {
+    async fn start(member: String) -> Proxy {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("there are free ports");
+        let url = format!("http://{}", listener.local_addr().expect("a listener has an address"));
+        let (delay_ms, cuts) = (Arc::new(AtomicU64::new(0)), watch::Sender::new(0));
+        let (delay, cutting) = (delay_ms.clone(), cuts.clone());
+        let accepting = tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let (delay, mut cut, member) = (delay.clone(), cutting.subscribe(), member.clone());
+                tokio::spawn(async move {
+                    let Ok(server) = TcpStream::connect(&member).await else { return };
+                    let (from_client, to_client) = client.into_split();
+                    let (from_server, to_server) = server.into_split();
+                    tokio::select! {
+                        () = pass(from_client, to_server, &delay) => {}
+                        () = pass(from_server, to_client, &delay) => {}
+                        _ = cut.changed() => {}
+                    }
+                });
+            }
+        });
+        Proxy { url, delay_ms, cuts, accepting }
+    }
+
+    /// Has bytes pass so much later.
+    pub fn delay(&self, ms: u64) {
+        self.delay_ms.store(ms, Ordering::Relaxed);
+    }
+
+    /// Breaks all connections off.
+    pub fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay_ms: &AtomicU64) {
+    let mut bytes = vec![0; 16 * 1024];
+    while let Ok(len) = from.read(&mut bytes).await
+        && len > 0
+    {
+        tokio::time::sleep(Duration::from_millis(delay_ms.load(Ordering::Relaxed))).await;
+        if to.write_all(&bytes[..len]).await.is_err() {
+            break;
+        }
     }
 }

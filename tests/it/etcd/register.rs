@@ -117,58 +117,7 @@ async fn registers_are_linearizable_on_three_servers_while_one_is_killed() {
     let mut writers = Vec::new();
     for writer in 0..WRITERS {
         let client = servers[writer % servers.len()].client().another();
-        let history = history.clone();
-        writers.push(tokio::spawn(async move {
-            let mut random = Random(writer as u64 + 1);
-            let mut count = 0_u64;
-            while Instant::now() < until {
-                let key = random.below(KEYS);
-                let path = format!("{MAPS}/r{key}");
-                let begun = Instant::now();
-                let Some(read) = client.try_get(&path).await.filter(|read| read.status == 200) else {
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    continue;
-                };
-                let ended = Instant::now();
-                let mut object: Value = read.json();
-                let number = |object: &Value| {
-                    object["data"]["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
-                };
-                let seen = version(&object);
-                let operation = Operation {
-                    key,
-                    begun,
-                    ended,
-                    version: seen,
-                    value: number(&object),
-                    writes: false,
-                    replaced: 0,
-                };
-                history.lock().push(operation);
-                count += 1;
-                let value = (writer as u64 + 1) * 1_000_000 + count;
-                object["data"]["v"] = value.to_string().into();
-                let begun = Instant::now();
-                let body = object.to_string();
-                let json = [("content-type", "application/json")];
-                let Some(reply) = client.try_send("PUT", &path, &json, body.as_bytes()).await else {
-                    continue;
-                };
-                if reply.status == 200 {
-                    let ended = Instant::now();
-                    let version = version(&reply.json());
-                    history.lock().push(Operation {
-                        key,
-                        begun,
-                        ended,
-                        version,
-                        value,
-                        writes: true,
-                        replaced: seen,
-                    });
-                }
-            }
-        }));
+        writers.push(tokio::spawn(exercise(client, writer as u64 + 1, until, history.clone())));
     }
     tokio::time::sleep(TIME / 3).await;
     servers[2].kill();
@@ -187,4 +136,162 @@ async fn registers_are_linearizable_on_three_servers_while_one_is_killed() {
         &wrong[..wrong.len().min(5)]
     );
     assert!(writes > 50, "{writes} writes of {} operations", history.len());
+}
+
+/// Reads and writes registers on one server until the time is over. `seed` is another for each writer.
+async fn exercise(client: tests::Client, seed: u64, until: Instant, history: Arc<Mutex<Vec<Operation>>>) {
+    let mut random = Random(seed);
+    let mut count = 0_u64;
+    while Instant::now() < until {
+        let key = random.below(KEYS);
+        let path = format!("{MAPS}/r{key}");
+        let begun = Instant::now();
+        let Some(read) = client.try_get(&path).await.filter(|read| read.status == 200) else {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let ended = Instant::now();
+        let mut object: Value = read.json();
+        let number =
+            |object: &Value| object["data"]["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let seen = version(&object);
+        let operation = Operation {
+            key,
+            begun,
+            ended,
+            version: seen,
+            value: number(&object),
+            writes: false,
+            replaced: 0,
+        };
+        history.lock().push(operation);
+        count += 1;
+        let value = seed * 1_000_000 + count;
+        object["data"]["v"] = value.to_string().into();
+        let begun = Instant::now();
+        let body = object.to_string();
+        let json = [("content-type", "application/json")];
+        let Some(reply) = client.try_send("PUT", &path, &json, body.as_bytes()).await else {
+            continue;
+        };
+        if reply.status == 200 {
+            let ended = Instant::now();
+            let version = version(&reply.json());
+            history.lock().push(Operation {
+                key,
+                begun,
+                ended,
+                version,
+                value,
+                writes: true,
+                replaced: seen,
+            });
+        }
+    }
+}
+
+/// What goes wrong in a round.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Nothing,
+    /// A server is killed and started again.
+    KillServer,
+    /// A member is killed and started again.
+    KillMember,
+    /// A member stands still for a while.
+    StopMember,
+    /// What a member says and hears comes late.
+    Delay,
+    /// Connections of a member break off, again and again.
+    Drop,
+    /// etcd forgets its history.
+    Compact,
+}
+
+const FAULTS: [Fault; 7] = [
+    Fault::Nothing,
+    Fault::KillServer,
+    Fault::KillMember,
+    Fault::StopMember,
+    Fault::Delay,
+    Fault::Drop,
+    Fault::Compact,
+];
+
+/// One round of each fault, in an order that the seed says; more with `ETCD_ROUNDS`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registers_are_linearizable_whatever_goes_wrong() {
+    let number =
+        |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (rounds, seed) = (number("ETCD_ROUNDS", FAULTS.len() as u64), number("ETCD_SEED", 1));
+    let Some(mut etcd) = Etcd::start(3).await else { return };
+    let proxies = etcd.proxies().await;
+    let urls: Vec<&str> = proxies.iter().map(|proxy| proxy.url.as_str()).collect();
+    let flags = vec![format!("--etcd-servers={}", urls.join(",")), "--controllers=".to_owned()];
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers
+            .push(tests::Server::start(tests::Options { flags: flags.clone(), ..Default::default() }).await);
+    }
+    for key in 0..KEYS {
+        let made = servers[0].client().post(MAPS, &map(&format!("r{key}"), "0")).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let (mut random, mut operations) = (Random(seed), 0);
+    for round in 0..rounds {
+        let fault = FAULTS[(round % FAULTS.len() as u64) as usize];
+        let history = Arc::new(Mutex::new(Vec::new()));
+        let until = Instant::now() + Duration::from_secs(3);
+        let exercises: Vec<_> = (0..16)
+            .map(|writer| {
+                let client = servers[writer % servers.len()].client().another();
+                tokio::spawn(exercise(client, round * 100 + writer as u64 + 1, until, history.clone()))
+            })
+            .collect();
+        tokio::time::sleep(Duration::from_millis(500 + random.below(500))).await;
+        let victim = random.below(3) as usize;
+        let lasts = Duration::from_millis(200 + random.below(1300));
+        match fault {
+            Fault::Nothing => {}
+            Fault::KillServer => {
+                servers[victim].kill();
+                servers[victim].restart().await;
+            }
+            Fault::KillMember => {
+                etcd.kill(victim);
+                tokio::time::sleep(lasts).await;
+                etcd.restart(victim);
+            }
+            Fault::StopMember => {
+                etcd.pause_one(victim, true);
+                tokio::time::sleep(lasts).await;
+                etcd.pause_one(victim, false);
+            }
+            Fault::Delay => {
+                proxies[victim].delay(random.below(400));
+                tokio::time::sleep(lasts).await;
+                proxies[victim].delay(0);
+            }
+            Fault::Drop => {
+                for _ in 0..5 {
+                    proxies[victim].cut();
+                    tokio::time::sleep(lasts / 5).await;
+                }
+            }
+            Fault::Compact => {
+                let now = etcd.put("/unrelated", Vec::new()).await;
+                etcd.client().compact(now).await.expect("etcd compacts");
+            }
+        }
+        for exercise in exercises {
+            exercise.await.unwrap();
+        }
+        etcd.answers().await;
+        let history = history.lock();
+        let wrong = check(&history);
+        assert!(wrong.is_empty(), "round {round}, {fault:?}: {:#?}", &wrong[..wrong.len().min(5)]);
+        operations += history.len();
+        eprintln!("round {round}: {fault:?}, {} operations", history.len());
+    }
+    assert!(operations > 0, "nothing was written");
 }

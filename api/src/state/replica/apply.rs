@@ -139,6 +139,7 @@ impl Replica {
                 return None;
             }
         };
+        let ttl = self.lease_ttl.filter(|_| kv.lease != 0);
         let (key, payload) = match place {
             Place::Other => return None,
             Place::Builtin(resource, key) => (key, self.values.decode(resource, value)),
@@ -148,7 +149,7 @@ impl Replica {
             }
         };
         match payload {
-            Ok(payload) if is_within_limits(key, &payload) => Some((key.clone(), payload)),
+            Ok(payload) if is_within_limits(key, &payload) => Some((key.clone(), Payload { ttl, ..payload })),
             Ok(_) => {
                 self.hidden(kv, &"it is larger than the server takes");
                 None

@@ -39,7 +39,18 @@ impl Replica {
     /// 504 when etcd, or the stream, does not answer in time; 503 when etcd cannot be reached.
     pub async fn current(&self) -> Result<(), Status> {
         let newest = self.newest().await.map_err(|error| self.unanswered(&error))?;
-        self.follow_to(newest).await
+        self.follow_to(newest).await?;
+        match self.has_left() {
+            true => Err(self.moved()),
+            false => Ok(()),
+        }
+    }
+
+    /// The answer to what this etcd cannot say any more.
+    pub(super) fn moved(&self) -> Status {
+        let message =
+            "the store is moved to another place, or is being filled: ask the server that serves it now";
+        Status::new(Reason::ServiceUnavailable, message)
     }
 
     /// Etcd's revision, from a question sent after the call.

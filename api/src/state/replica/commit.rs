@@ -30,12 +30,15 @@ impl Ledger for Replica {
 
     fn health(&self) -> Result<(), String> {
         self.health.lock().clone()?;
+        if self.has_left() {
+            return Err("the store was moved to another place".to_owned());
+        }
         self.trouble().map_or(Ok(()), Err)
     }
 }
 
 impl Replica {
-    async fn decide(&self, write: Write) -> Result<Committed, CommitFailure> {
+    pub(super) async fn decide(&self, write: Write) -> Result<Committed, CommitFailure> {
         let Write { key, expected, change } = write;
         let Some((etcd_key, resource)) = self.keys.of(&key) else {
             return Err(Status::internal("the key is no object's").into());
@@ -72,7 +75,12 @@ impl Replica {
         compare.extend(parts.compare);
         let mut success = vec![operation.into()];
         success.extend(parts.operations);
-        let request = TxnRequest { compare, success, failure: vec![Request::Range(read).into()] };
+        // A store that is being moved, or was, takes no writes but the mover's.
+        let mark = self.mark_key();
+        compare.push(Compare::mod_revision(mark.clone(), self.claimed()));
+        let mark = RangeRequest { key: mark, keys_only: true, ..RangeRequest::default() };
+        let failure = vec![Request::Range(read).into(), Request::Range(mark).into()];
+        let request = TxnRequest { compare, success, failure };
         let answer = self.send(request, ttl).await.map_err(|error| self.undecided(&error))?;
         self.decided(&key, expected, &answer).await
     }
@@ -155,10 +163,14 @@ impl Replica {
         let at = revision(answer.header.unwrap_or_default().revision);
         if !answer.succeeded {
             self.follow_to(at).await?;
-            let found = answer.responses.iter().find_map(|response| match &response.response {
+            let mut found = answer.responses.iter().filter_map(|response| match &response.response {
                 Some(Response::Range(range)) => Some(range.kvs.first().map_or(0, |kv| kv.mod_revision)),
                 _ => None,
             });
+            let (found, mark) = (found.next(), found.next());
+            if mark.is_some_and(|mark| mark != self.claimed()) {
+                return Err(self.moved().into());
+            }
             let is_as_expected = match expected {
                 Expected::Absent => found == Some(0),
                 Expected::Revision(seen) => found == Some(number(seen)),

@@ -4,14 +4,15 @@
 //! revision, what is gone is deleted, what was deleted and made again is both. Afterwards history before that revision is
 //! forgotten, so that watches that would miss what happened in between are told to begin again.
 //!
-//! Memory: what differs is held until it is sorted. A start without a copy holds all objects once.
+//! Memory: the keys of what differs are held until they are sorted; the values come in that order, a bounded number at a time.
 
 use bytes::Bytes;
 use engine::{ApplyError, EventKind, KeyRange, Revision};
 use etcd::Error;
-use etcd::rpc::{KeyValue, RangeRequest};
+use etcd::rpc::RangeRequest;
 
 use super::apply::Batch;
+use super::fetch::KEYS_MAX;
 use super::{Replica, number, revision};
 
 /// Keys of one page.
@@ -90,35 +91,39 @@ impl Replica {
         let mut batch = Batch::new(self);
         // What is gone is taken away last; but before a key that was made again, just before that.
         let mut steps: Vec<(Revision, Step)> = Vec::new();
-        for kv in states.changed {
-            let created = revision(kv.create_revision);
-            if let Some(key) = self.keys.place(&kv.key).key()
-                && self.engine.snapshot().get(key).is_some_and(|entry| entry.created() != created)
+        for changed in states.changed {
+            if let Some(key) = self.keys.place(&changed.key).key()
+                && self.engine.snapshot().get(key).is_some_and(|entry| entry.created() != changed.created)
             {
-                let before = Revision::new(created.get().saturating_sub(1)).max(had.next());
+                let before = changed.created.before().max(had.next());
                 steps.push((before, Step::Remove(key.clone())));
             }
-            steps.push((revision(kv.mod_revision), Step::Put(kv)));
+            steps.push((changed.revision, Step::Put(changed.key)));
         }
         steps.extend(states.gone.into_iter().map(|key| (at, Step::Remove(key))));
         steps.sort_by_key(|(revision, _)| *revision);
-        let mut steps = steps.into_iter().peekable();
-        while let Some((revision, step)) = steps.next() {
-            let mut same = vec![step];
-            while let Some((_, step)) = steps.next_if(|(next, _)| *next == revision) {
-                same.push(step);
-            }
-            let bytes = same.iter().map(Step::bytes).sum();
-            batch.make_room(same.len() + 1, bytes).await?;
-            let mut has_record = false;
-            for step in same {
-                has_record |= match step {
-                    Step::Put(kv) => batch.put(revision, &kv),
-                    Step::Remove(key) => batch.remove(revision, key),
-                };
-            }
-            if !has_record {
-                batch.mark(revision);
+        for window in windows(&steps) {
+            let keys = window.iter().filter_map(|(_, step)| match step {
+                Step::Put(key) => Some(key.clone()),
+                Step::Remove(_) => None,
+            });
+            let values = self.fetch(&keys.collect::<Vec<_>>(), number(at)).await?;
+            for same in window.chunk_by(|(before, _), (next, _)| before == next) {
+                let revision = same[0].0;
+                let bytes = same.iter().filter_map(|(_, step)| values.get(step.key()));
+                // The engine's form may be longer.
+                let bytes = bytes.map(|kv| 2 * kv.value.len()).sum();
+                batch.make_room(same.len() + 1, bytes).await?;
+                let mut has_record = false;
+                for (_, step) in same {
+                    has_record |= match step {
+                        Step::Put(key) => values.get(key).is_some_and(|kv| batch.put(revision, kv)),
+                        Step::Remove(key) => batch.remove(revision, key.clone()),
+                    };
+                }
+                if !has_record {
+                    batch.mark(revision);
+                }
             }
         }
         batch.apply().await?;
@@ -137,25 +142,19 @@ impl Replica {
     async fn differing(&self) -> Result<(Differing, Revision), Error> {
         let end = end_of(self.keys.prefix());
         let mut key = Bytes::copy_from_slice(self.keys.prefix().as_bytes());
-        let (mut at, mut limit) = (0, PAGE_KEYS);
+        let mut at = 0;
         let mut changed = Vec::new();
         let mut seen = std::collections::HashSet::new();
         loop {
             let request = RangeRequest {
                 key: key.clone(),
                 range_end: end.clone(),
-                limit,
+                limit: PAGE_KEYS,
                 revision: at,
+                keys_only: true,
                 ..RangeRequest::default()
             };
-            let page = match self.client.range(&request).await {
-                // A page of very large values: fewer at once.
-                Err(Error::Malformed(_)) if limit > 1 => {
-                    limit = (limit / 4).max(1);
-                    continue;
-                }
-                page => page?,
-            };
+            let page = self.client.range(&request).await?;
             if at == 0 {
                 at = page.header.unwrap_or_default().revision;
             }
@@ -167,8 +166,12 @@ impl Replica {
                 let known = snapshot.get(ours).map(|entry| entry.revision());
                 seen.insert(ours.clone());
                 if known != Some(revision(kv.mod_revision)) {
-                    // The page goes; what stays must not hold on to it.
-                    changed.push(KeyValue { value: Bytes::copy_from_slice(&kv.value), ..kv });
+                    changed.push(Changed {
+                        // The page goes; what stays must not hold on to it.
+                        key: Bytes::copy_from_slice(&kv.key),
+                        created: revision(kv.create_revision),
+                        revision: revision(kv.mod_revision),
+                    });
                 }
             }
             if !page.more {
@@ -185,21 +188,63 @@ impl Replica {
 }
 
 struct Differing {
-    changed: Vec<KeyValue>,
+    changed: Vec<Changed>,
     gone: Vec<Bytes>,
 }
 
+/// A key of etcd whose state the engine has not.
+struct Changed {
+    key: Bytes,
+    created: Revision,
+    revision: Revision,
+}
+
 enum Step {
-    Put(KeyValue),
+    /// Of a key of etcd.
+    Put(Bytes),
+    /// Of a key of the engine.
     Remove(Bytes),
 }
 
 impl Step {
-    fn bytes(&self) -> usize {
-        match self {
-            // The engine's form may be longer.
-            Step::Put(kv) => 2 * kv.value.len(),
-            Step::Remove(_) => 0,
+    fn key(&self) -> &Bytes {
+        let (Step::Put(key) | Step::Remove(key)) = self;
+        key
+    }
+}
+
+/// Cuts steps where enough values for one transaction are together; a revision is never cut.
+fn windows(steps: &[(Revision, Step)]) -> impl Iterator<Item = &[(Revision, Step)]> {
+    let mut rest = steps;
+    std::iter::from_fn(move || {
+        let mut end = rest.len().min(KEYS_MAX);
+        while (1..rest.len()).contains(&end) && rest[end].0 == rest[end - 1].0 {
+            end += 1;
+        }
+        let (window, after) = rest.split_at(end);
+        rest = after;
+        (!window.is_empty()).then_some(window)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_never_cuts_a_revision() {
+        let steps = |revisions: Vec<u64>| -> Vec<(Revision, Step)> {
+            revisions.into_iter().map(|at| (Revision::new(at), Step::Put(Bytes::new()))).collect()
+        };
+        for (revisions, want) in [
+            (vec![], vec![]),
+            (vec![1], vec![1]),
+            ((0..250).collect(), vec![100, 100, 50]),
+            (vec![7; 250], vec![250]),
+            ([vec![1; 99], vec![2; 3], vec![3; 2]].concat(), vec![102, 2]),
+        ] {
+            let steps = steps(revisions);
+            assert_eq!(windows(&steps).map(<[_]>::len).collect::<Vec<_>>(), want);
         }
     }
 }

@@ -139,6 +139,10 @@ impl Replica {
     async fn take_in(&self, response: &WatchResponse) -> Result<(), ApplyError> {
         let had = self.engine.revision();
         let revisions: BTreeMap<Revision, Vec<&Event>> = by_revision(&response.events);
+        for event in &response.events {
+            // Before the copy has it: who waits for that must not be told that it is the newest.
+            self.note_move(event);
+        }
         let mut batch = Batch::new(self);
         for (at, events) in revisions.range(had.next()..) {
             batch.events(*at, events).await?;

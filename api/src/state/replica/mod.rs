@@ -18,12 +18,16 @@ mod barrier;
 mod commit;
 pub mod compaction;
 pub mod definitions;
+mod fetch;
 mod fill;
 mod follower;
 pub mod keys;
 mod lease;
+mod mark;
+pub mod moving;
 pub mod values;
 
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -62,6 +66,12 @@ pub struct Replica {
     secrecy: Option<Arc<Secrecy>>,
     /// The range of node ports, as it is written.
     ports: String,
+    /// How long objects with a lease live in a store that this copy becomes.
+    lease_ttl: Option<Duration>,
+    /// The revision at which this server made the mark of a move; 0: it made none (docs/api/etcd.md#moving).
+    claim: AtomicI64,
+    /// Whether the store was moved from this etcd to another place.
+    has_left: AtomicBool,
     /// The types that are served, once they are.
     types: OnceLock<Arc<Types>>,
     barrier: Barrier,
@@ -98,6 +108,9 @@ impl Replica {
             naming,
             secrecy: None,
             ports: ports.to_string(),
+            lease_ttl: None,
+            claim: AtomicI64::new(0),
+            has_left: AtomicBool::new(false),
             types: OnceLock::new(),
             barrier: Barrier::default(),
             leases: Leases::default(),
@@ -109,6 +122,7 @@ impl Replica {
     }
 
     /// With values that are encrypted so.
+    #[must_use]
     pub fn with_secrecy(self, secrecy: Option<Arc<Secrecy>>) -> Replica {
         Replica { secrecy, ..self }
     }
@@ -117,6 +131,12 @@ impl Replica {
     fn opened(&self, etcd_key: &[u8], value: &Bytes) -> Result<Bytes, SealError> {
         let Some(secrecy) = &self.secrecy else { return Ok(value.clone()) };
         Ok(secrecy.opened(etcd_key, value)?.map_or_else(|| value.clone(), Bytes::from))
+    }
+
+    /// Has the copy note that objects with a lease live so long after each write: it may become a store of its own.
+    #[must_use]
+    pub fn noting_leases(self, ttl: Duration) -> Replica {
+        Replica { lease_ttl: (!ttl.is_zero()).then_some(ttl), ..self }
     }
 
     /// Tells which types are served: custom objects are taken over in their form from now on.
@@ -165,6 +185,20 @@ impl Replica {
             *self.health.lock() = found;
             tokio::time::sleep(HEALTH_PAUSE).await;
         }
+    }
+
+    /// The key of the mark of a move.
+    fn mark_key(&self) -> bytes::Bytes {
+        format!("{}{}", self.keys.prefix(), mark::MARK).into()
+    }
+
+    fn claimed(&self) -> i64 {
+        self.claim.load(Ordering::Acquire)
+    }
+
+    /// Whether the store was moved from this etcd to another place: nothing here is the newest state any more.
+    pub fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
     }
 
     /// The newest revision of the copy.

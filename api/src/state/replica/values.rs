@@ -271,6 +271,33 @@ impl Values {
     }
 }
 
+impl Values {
+    /// The state of an object as it is written anew: what a leader's engine keeps, without the revision.
+    ///
+    /// # Errors
+    /// A value that is no such object.
+    pub fn restated(&self, resource: Option<&Resource>, value: &[u8]) -> Result<Payload, ValueError> {
+        let Some(resource) = resource else { return self.decode_custom(None, value) };
+        let mut object = decode_own(&resource.stored().message, value).map_err(failed)?;
+        set_meta(&mut object, "resourceVersion", None);
+        Ok(Payload { ttl: None, ..store::payload(resource, &object) })
+    }
+}
+
+/// The content of a state, whichever store it is in: without the revision, and in one order.
+///
+/// # Errors
+/// A value that is no object.
+pub fn content(value: &[u8]) -> Result<Vec<u8>, ValueError> {
+    let mut value = json::parse(value).map_err(failed)?;
+    let Value::Object(object) = &mut value else { return Err(failed("the value is no object")) };
+    set_meta(object, "resourceVersion", None);
+    sort(&mut value);
+    let mut out = Vec::new();
+    json::write(&value, &mut out);
+    Ok(out)
+}
+
 /// Whether an object in the engine has fields in etcd that this release does not know.
 pub fn has_unknown(attributes: &[u8]) -> bool {
     Attributes::new(attributes).has_unknown()

@@ -53,9 +53,42 @@ impl Observed {
     }
 }
 
+/// A name for this server in elections.
+pub(super) fn candidate(api: &Context) -> String {
+    format!("{}_{}", api.naming().system("apiserver"), names::uid())
+}
+
+/// Gives up the lead of a server that stops, if it has it: its controllers have ended.
+pub(super) async fn release(api: &Context, id: &str) {
+    let loopback = Loopback::new(api);
+    let target = target(api);
+    let Ok(Some(mut lease)) = loopback.get(&target) else { return };
+    if lease.str_at(&["spec", "holderIdentity"]) != id {
+        return;
+    }
+    let Value::Object(object) = &mut lease else { return };
+    let spec = object.object_entry("spec");
+    spec.insert("holderIdentity", "".into());
+    spec.insert("leaseDurationSeconds", Value::Int(1));
+    spec.insert("renewTime", Value::from(clock::now_micros()));
+    match loopback.update(&target, lease).await {
+        Ok(_) => tracing::info!(id, "the lead is given up"),
+        Err(error) => tracing::warn!(%error, "the lead was not given up"),
+    }
+}
+
+fn target(api: &Context) -> Target {
+    Target {
+        group: "coordination",
+        version: "v1",
+        resource: "leases",
+        namespace: api.naming().system("system"),
+        name: api.naming().system("apiserver-controllers"),
+    }
+}
+
 /// Takes part in the election for as long as the server runs, and runs the controllers while it is elected.
-pub(super) async fn lead(api: Arc<Context>, selection: Selection) {
-    let id = format!("{}_{}", api.naming().system("apiserver"), names::uid());
+pub(super) async fn lead(api: Arc<Context>, selection: Selection, id: String) {
     let mut observed = Observed::default();
     loop {
         match elected(&api, &id, &mut observed).await {
@@ -94,13 +127,7 @@ pub(super) async fn lead(api: Arc<Context>, selection: Selection) {
 async fn elected(api: &Context, id: &str, observed: &mut Observed) -> Result<bool, Status> {
     api.current().await?;
     let loopback = Loopback::new(api);
-    let target = Target {
-        group: "coordination",
-        version: "v1",
-        resource: "leases",
-        namespace: api.naming().system("system"),
-        name: api.naming().system("apiserver-controllers"),
-    };
+    let target = target(api);
     let now = Value::from(clock::now_micros());
     let written = match loopback.get(&target)? {
         None => {

@@ -22,6 +22,7 @@ pub mod definitions;
 mod election;
 pub mod flow_control;
 mod garbage;
+pub mod identity;
 pub mod namespaces;
 mod objects;
 pub mod own_service;
@@ -59,9 +60,14 @@ const WRITES_MAX: usize = 64;
 /// First and longest pause after a failure (docs/api/controllers.md).
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(60));
 
+/// How long a server that stops tries to give up its lead.
+const RELEASE_WAIT: Duration = Duration::from_secs(2);
+
 /// The running controllers. They end when this is dropped.
 pub struct Controllers {
     tasks: JoinSet<()>,
+    /// The name of this server in elections, where there are any.
+    elected: Option<(Arc<Context>, String)>,
 }
 
 /// Starts the selected controllers, and those that are part of the server: custom types, API
@@ -82,11 +88,14 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     } else {
         tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
     }
-    match api.ledger() {
-        None => start_shared(&mut tasks, &api, selection),
-        Some(_) => drop(tasks.spawn(election::lead(api, selection.clone()))),
+    if api.ledger().is_none() {
+        start_shared(&mut tasks, &api, selection);
+        return Controllers { tasks, elected: None };
     }
-    Controllers { tasks }
+    tasks.spawn(supervise("identity", api.clone(), identity::renew));
+    let id = election::candidate(&api);
+    tasks.spawn(election::lead(api.clone(), selection.clone(), id.clone()));
+    Controllers { tasks, elected: Some((api, id)) }
 }
 
 /// Starts the controllers of which a store needs one each.
@@ -114,6 +123,9 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selecti
     if api.collects_garbage() {
         run!("garbage-collector-controller", garbage::follow);
     }
+    if api.ledger().is_some() {
+        tasks.spawn(supervise("identities", api.clone(), identity::collect));
+    }
     tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));
     tasks.spawn(supervise("own service", api.clone(), own_service::follow));
 }
@@ -123,6 +135,12 @@ impl Controllers {
     /// undone is done after the next start.
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
+        // Another server need not wait for the end of the lease. It does where etcd does not answer.
+        if let Some((api, id)) = self.elected
+            && tokio::time::timeout(RELEASE_WAIT, election::release(&api, &id)).await.is_err()
+        {
+            tracing::warn!(id, "the lead was not given up in time");
+        }
     }
 }
 

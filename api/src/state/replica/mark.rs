@@ -1,0 +1,221 @@
+//! The mark of a move in etcd, and the revision that etcd is raised to (docs/api/etcd.md#moving).
+//!
+//! ```text
+//! none ─ claim ─► filling <store> ─ conclude ─► none ─ leave ─► left <store> ─ claim by the same store ─► filling <store>
+//! ```
+//!
+//! Each write's transaction demands that the mark is as its writer knows it. etcd gives each change the next revision, so what raises
+//! it is writes of one key.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use engine::{KeyRange, Revision};
+use etcd::Error;
+use etcd::rpc::{
+    Compare, DeleteRangeRequest, EVENT_PUT, Event, PutRequest, RangeRequest, Request, TxnRequest,
+};
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use super::moving::MoveError;
+use super::{Replica, number, revision};
+
+/// Name of the mark, below the prefix.
+pub(super) const MARK: &str = "migration";
+
+/// Name of the key that is written to raise etcd's revision, below the prefix.
+const FILLER: &str = "migration-revisions";
+
+/// Most writes that raise a revision. A store that was restored is further above, and etcd takes no revision but by writes.
+const RAISE_MAX: u64 = 50_000_000;
+
+/// Writes under way at once.
+const WRITES_MAX: usize = 32;
+
+/// Writes that raise the revision after which etcd is compacted.
+const RAISED_MAX: u64 = 100_000;
+
+impl Replica {
+    /// What the mark says, and its revision.
+    ///
+    /// # Errors
+    /// etcd did not answer.
+    pub async fn mark(&self) -> Result<Option<(String, i64)>, Error> {
+        let request = RangeRequest { key: self.mark_key(), ..RangeRequest::default() };
+        let found = self.client.range(&request).await?.kvs.into_iter().next();
+        Ok(found.map(|kv| (String::from_utf8_lossy(&kv.value).into_owned(), kv.mod_revision)))
+    }
+
+    /// How many keys there are below the prefix.
+    ///
+    /// # Errors
+    /// etcd did not answer.
+    pub async fn count(&self) -> Result<i64, Error> {
+        let range = KeyRange::prefix(self.keys.prefix().as_bytes());
+        let end = range.end.unwrap_or_else(|| Bytes::from_static(b"\0"));
+        let request =
+            RangeRequest { key: range.start, range_end: end, count_only: true, ..RangeRequest::default() };
+        Ok(self.client.range(&request).await?.count)
+    }
+
+    /// Takes an etcd for the store `id`: it must be empty, or have been left or half filled by the same store. Returns whether it
+    /// is empty.
+    ///
+    /// # Errors
+    /// It is in use.
+    pub async fn claim(&self, id: &str) -> Result<bool, MoveError> {
+        let found = self.mark().await?;
+        let wanted = format!("filling {id}");
+        let known = match &found {
+            None => match self.count().await? {
+                0 => 0,
+                count => {
+                    let prefix = self.keys.prefix();
+                    return Err(MoveError::InUse(format!(
+                        "the target is not empty: {count} keys below {prefix}"
+                    )));
+                }
+            },
+            Some((text, at)) if *text == wanted => {
+                self.claim.store(*at, Ordering::Release);
+                return Ok(false);
+            }
+            Some((text, at)) if *text == format!("left {id}") => *at,
+            Some((text, _)) => {
+                return Err(MoveError::InUse(format!(
+                    "the target belongs to another move: its mark is {text:?}"
+                )));
+            }
+        };
+        self.put_mark(&wanted, known).await?;
+        Ok(found.is_none())
+    }
+
+    /// Marks an etcd as left by the store `id`: no server takes writes there from then on. Returns the last revision that counts.
+    ///
+    /// # Errors
+    /// It is being filled, or was left by another store.
+    pub async fn leave(&self, id: &str) -> Result<Revision, MoveError> {
+        let wanted = format!("left {id}");
+        match self.mark().await? {
+            None => self.put_mark(&wanted, 0).await.map(revision),
+            Some((text, at)) if text == wanted => {
+                self.claim.store(at, Ordering::Release);
+                Ok(revision(at))
+            }
+            Some((text, _)) => Err(MoveError::InUse(format!("the source has the mark {text:?}"))),
+        }
+    }
+
+    async fn put_mark(&self, text: &str, known: i64) -> Result<i64, MoveError> {
+        let key = self.mark_key();
+        let put = PutRequest { key: key.clone(), value: text.to_owned().into(), lease: 0 };
+        let request = TxnRequest {
+            compare: vec![Compare::mod_revision(key, known)],
+            success: vec![Request::Put(put).into()],
+            failure: Vec::new(),
+        };
+        let answer = self.client.txn(&request).await?;
+        if !answer.succeeded {
+            return Err(MoveError::InUse("another move began meanwhile".to_owned()));
+        }
+        let at = answer.header.unwrap_or_default().revision;
+        self.claim.store(at, Ordering::Release);
+        Ok(at)
+    }
+
+    /// Takes the mark away: the etcd is a store like any other from then on.
+    ///
+    /// # Errors
+    /// etcd did not answer, or the mark is another's.
+    pub async fn conclude(&self) -> Result<(), MoveError> {
+        let delete = |key| Request::Delete(DeleteRangeRequest { key, range_end: Bytes::new() }).into();
+        let request = TxnRequest {
+            compare: vec![Compare::mod_revision(self.mark_key(), self.claimed())],
+            success: vec![delete(self.mark_key()), delete(self.filler_key())],
+            failure: Vec::new(),
+        };
+        match self.client.txn(&request).await?.succeeded {
+            true => {
+                self.claim.store(0, Ordering::Release);
+                Ok(())
+            }
+            false => Err(MoveError::InUse("the mark of the move is another's".to_owned())),
+        }
+    }
+
+    /// Waits until the copy has a revision.
+    ///
+    /// # Errors
+    /// It has not in time.
+    pub async fn reach(&self, wanted: Revision) -> Result<(), MoveError> {
+        self.follow_to(wanted).await.map_err(|status| MoveError::InUse(status.message))
+    }
+
+    /// Waits until the copy has what etcd has.
+    ///
+    /// # Errors
+    /// etcd did not answer, or the copy does not follow.
+    pub async fn catch_up(&self) -> Result<(), MoveError> {
+        let newest = self.newest().await?;
+        self.reach(newest).await
+    }
+
+    fn filler_key(&self) -> Bytes {
+        format!("{}{FILLER}", self.keys.prefix()).into()
+    }
+
+    /// How many writes it takes to have etcd's revision at least `room` above `source`.
+    ///
+    /// # Errors
+    /// etcd did not answer, or that are too many.
+    pub async fn raising(&self, source: Revision, room: u64) -> Result<u64, MoveError> {
+        let request = RangeRequest { key: self.filler_key(), ..RangeRequest::default() };
+        let now = revision(self.client.range(&request).await?.header.unwrap_or_default().revision);
+        match (source.get() + room).saturating_sub(now.get()) {
+            writes if writes > RAISE_MAX => Err(MoveError::InUse(format!(
+                "etcd is at revision {now}, the source at {source}: more than {RAISE_MAX} writes would be needed to get there"
+            ))),
+            writes => Ok(writes),
+        }
+    }
+
+    /// Has etcd's revision be at least so far above `source`, by writes of one key.
+    ///
+    /// # Errors
+    /// etcd did not answer, or too many writes would be needed.
+    pub async fn raise(&self, source: Revision, room: u64) -> Result<Revision, MoveError> {
+        self.raising(source, room).await?;
+        let wanted = source.get() + room;
+        let request = RangeRequest { key: self.filler_key(), ..RangeRequest::default() };
+        let mut now = revision(self.client.range(&request).await?.header.unwrap_or_default().revision);
+        while now.get() < wanted {
+            let most = (wanted - now.get()).min(RAISED_MAX);
+            let put = PutRequest { key: self.filler_key(), value: now.to_string().into(), lease: 0 };
+            let request = TxnRequest { success: vec![Request::Put(put).into()], ..TxnRequest::default() };
+            let writes =
+                stream::iter(0..most).map(|_| self.client.txn(&request)).buffer_unordered(WRITES_MAX);
+            let newest = writes.try_fold(0, async |newest: i64, answer| {
+                Ok(newest.max(answer.header.unwrap_or_default().revision))
+            });
+            now = now.max(revision(newest.await?));
+            if most == RAISED_MAX {
+                match self.client.compact(number(now)).await {
+                    Err(error) if !error.is_compacted() => return Err(error.into()),
+                    _ => tracing::info!(revision = now.get(), wanted, "etcd's revision is raised"),
+                }
+            }
+        }
+        Ok(now)
+    }
+
+    /// Notes that the store has left this etcd, or has come back, where a change says so.
+    pub(super) fn note_move(&self, event: &Event) {
+        let Some(kv) = event.kv.as_ref().filter(|kv| kv.key == self.mark_key()) else { return };
+        let has_left = event.kind == EVENT_PUT && kv.value.starts_with(b"left ");
+        if has_left {
+            tracing::warn!("the store was moved from this etcd to another place");
+        }
+        self.has_left.store(has_left, Ordering::Release);
+    }
+}

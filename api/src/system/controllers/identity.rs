@@ -1,0 +1,188 @@
+//! The identity of a server among those that share a store: a Lease that says that it lives and where its peers reach it
+//! (docs/api/etcd.md#election). Those of servers that are gone are deleted by the elected one.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use sha2::{Digest, Sha256};
+
+use super::{Ending, Trouble};
+use crate::objects::store;
+use crate::types::schema::registry::Resource;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::names;
+use crate::values::status::Status;
+use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
+
+/// How long a lease counts after its last renewal.
+const DURATION: Duration = Duration::from_secs(3600);
+
+/// Between two renewals.
+const RENEW: Duration = Duration::from_secs(10);
+
+/// Between two looks for leases that are over.
+const COLLECT: Duration = Duration::from_secs(3600);
+
+/// Bytes of the digest of the host's name that make the name of the lease.
+const ID_BYTES: usize = 16;
+
+fn target(api: &Context, name: &str) -> Target {
+    Target {
+        group: "coordination",
+        version: "v1",
+        resource: "leases",
+        namespace: api.naming().system("system"),
+        name: name.to_owned(),
+    }
+}
+
+/// The name of the lease of a server on a host.
+fn lease_name(host: &str) -> String {
+    let digest = Sha256::digest(host.as_bytes());
+    format!("apiserver-{}", base32(&digest[..ID_BYTES]))
+}
+
+/// RFC 4648, in lower case and without padding.
+fn base32(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let (mut text, mut bits, mut count) = (String::new(), 0_u32, 0);
+    for byte in bytes {
+        (bits, count) = (bits << 8 | u32::from(*byte), count + 8);
+        while count >= 5 {
+            count -= 5;
+            text.push(char::from(DIGITS[(bits >> count & 31) as usize]));
+        }
+        bits &= (1 << count) - 1;
+    }
+    if count > 0 {
+        text.push(char::from(DIGITS[(bits << (5 - count) & 31) as usize]));
+    }
+    text
+}
+
+/// The name of this host, which is set once, before controllers start.
+pub static HOST: OnceLock<String> = OnceLock::new();
+
+/// Keeps the lease of this server.
+pub(super) async fn renew(api: Arc<Context>) -> Ending {
+    let host = HOST.get().map(|host| host.to_lowercase()).unwrap_or_default();
+    let name = lease_name(&host);
+    let holder = format!("{name}_{}", names::uid());
+    loop {
+        renew_once(&api, &host, &name, &holder).await?;
+        tokio::time::sleep(RENEW).await;
+    }
+}
+
+async fn renew_once(api: &Context, host: &str, name: &str, holder: &str) -> Result<(), Status> {
+    let (loopback, target) = (Loopback::new(api), target(api, name));
+    let found = loopback.get(&target)?;
+    let is_new = found.is_none();
+    let mut lease = match found {
+        Some(Value::Object(lease)) => lease,
+        _ => Object::new(),
+    };
+    let naming = api.naming();
+    let metadata = lease.object_entry("metadata");
+    metadata.insert("name", name.into());
+    metadata.insert("namespace", target.namespace.as_str().into());
+    let labels = metadata.object_entry("labels");
+    labels.insert(
+        format!("apiserver.{}", naming.label("identity")),
+        naming.system("apiserver").as_str().into(),
+    );
+    labels.insert(naming.label("hostname"), host.into());
+    if let Some(address) = api.advertised() {
+        let annotations = metadata.object_entry("annotations");
+        annotations.insert(naming.label("peer-advertise-address"), address.to_string().as_str().into());
+    }
+    let spec = lease.object_entry("spec");
+    spec.insert("holderIdentity", holder.into());
+    spec.insert("leaseDurationSeconds", Value::Int(DURATION.as_secs() as i64));
+    spec.insert("renewTime", Value::from(clock::now_micros()));
+    let written = match is_new {
+        true => loopback.create(&target, Value::Object(lease)).await?,
+        false => loopback.update(&target, Value::Object(lease)).await?,
+    };
+    if written != Written::Done {
+        tracing::debug!(name, "another server of this host has renewed the lease");
+    }
+    Ok(())
+}
+
+/// Deletes the leases of servers that have not renewed them.
+pub(super) async fn collect(api: Arc<Context>) -> Ending {
+    loop {
+        collect_once(&api).await?;
+        tokio::time::sleep(COLLECT).await;
+    }
+}
+
+async fn collect_once(api: &Context) -> Result<(), Trouble> {
+    let loopback = Loopback::new(api);
+    let of_all = target(api, "");
+    let resource: &Resource = loopback.resource(&of_all)?;
+    let label = format!("apiserver.{}", api.naming().label("identity"));
+    let (server, now) = (api.naming().system("apiserver"), SystemTime::now());
+    let snapshot = api.engine().snapshot();
+    for entry in snapshot.prefix(&store::collection(resource, &of_all.namespace)) {
+        let stored = store::read(entry)?;
+        let lease = Value::Object(stored.object(resource)?);
+        if lease.str_at(&["metadata", "labels", &label]) == server && is_over(&lease, now) {
+            let name = lease.str_at(&["metadata", "name"]).to_owned();
+            tracing::info!(name, "the lease of a server that is gone is deleted");
+            loopback.delete(&target(api, &name), &lease).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a lease has not been renewed for as long as it lasts. One without times is over.
+fn is_over(lease: &Value, now: SystemTime) -> bool {
+    let renewed: Option<jiff::Timestamp> = lease.str_at(&["spec", "renewTime"]).parse().ok();
+    let lasts = lease.at(&["spec", "leaseDurationSeconds"]).and_then(Value::as_i64);
+    let (Some(renewed), Some(lasts)) = (renewed, lasts.and_then(|lasts| u64::try_from(lasts).ok())) else {
+        return true;
+    };
+    SystemTime::from(renewed).checked_add(Duration::from_secs(lasts)).is_none_or(|end| end < now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::json;
+
+    #[test]
+    fn a_lease_is_named_by_its_host() {
+        // The vectors of RFC 4648, section 10.
+        for (bytes, want) in [
+            ("", ""),
+            ("f", "my"),
+            ("fo", "mzxq"),
+            ("foo", "mzxw6"),
+            ("foob", "mzxw6yq"),
+            ("foobar", "mzxw6ytboi"),
+        ] {
+            assert_eq!(base32(bytes.as_bytes()), want);
+        }
+        assert_eq!(lease_name("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+    }
+
+    #[test]
+    fn a_lease_is_over_when_it_was_not_renewed() {
+        let now = SystemTime::from("2026-01-01T01:00:00Z".parse::<jiff::Timestamp>().unwrap());
+        for (spec, want) in [
+            (r#"{"renewTime":"2026-01-01T00:00:01.000000Z","leaseDurationSeconds":3600}"#, false),
+            (r#"{"renewTime":"2025-12-31T23:59:59.000000Z","leaseDurationSeconds":3600}"#, true),
+            (r#"{"renewTime":"2026-01-01T00:59:00.000000Z","leaseDurationSeconds":10}"#, true),
+            (r#"{"leaseDurationSeconds":10}"#, true),
+            (r#"{"renewTime":"2026-01-01T00:59:00.000000Z"}"#, true),
+        ] {
+            let lease = json::parse(format!("{{\"spec\":{spec}}}").as_bytes()).unwrap();
+            assert_eq!(is_over(&lease, now), want, "{spec}");
+        }
+    }
+}

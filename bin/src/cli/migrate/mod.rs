@@ -1,0 +1,282 @@
+//! `migrate`: moves a store between a data directory and etcd, or out of a snapshot file of etcd, while nothing serves it.
+//!
+//! ```text
+//! DIR      ─► etcd   objects, in kube-apiserver's form, above the source's revisions
+//! etcd     ─► DIR    a copy at etcd's revisions, which becomes a log        FILE ─► DIR  the same, far above
+//! etcd, FILE ─► etcd keys and values as they are (`raw`)
+//! ```
+//!
+//! Reports what there is of each resource, by a digest that source and target have in common.
+
+mod raw;
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, anyhow, bail};
+use api::state::replica::Replica;
+use api::state::replica::moving::{Digest, Digests, MoveError};
+use engine::{Engine, Revision, Role};
+use etcd::snapshot::Snapshot;
+use serde::Serialize;
+
+use crate::cli::args::{Format, Migrate};
+use crate::cli::progress::Progress;
+use crate::cli::{Outcome, report, store_dir};
+use crate::config::{PROFILE_FILE, remember_profile};
+use crate::etcd::{COPY_DIR, EtcdConfig};
+use crate::files;
+use crate::flags::{EtcdFlags, Profile};
+use crate::moving::{self, IntoEtcd, Place};
+
+/// How far above a snapshot's revision a store goes on: above all that was written since, for years.
+const ABOVE_SNAPSHOT: u64 = 1_000_000_000;
+
+/// What a source or a target is.
+enum End {
+    Etcd(EtcdConfig),
+    Dir(PathBuf),
+    File(PathBuf),
+}
+
+/// What was moved, or would be.
+#[derive(Default, Serialize)]
+struct Report {
+    dry_run: bool,
+    /// The revision of the source that was moved.
+    from_revision: u64,
+    /// The newest revision of the target.
+    revision: u64,
+    /// Writes that only raise etcd's revision.
+    raised_by: u64,
+    resources: Vec<Resource>,
+}
+
+#[derive(Serialize)]
+struct Resource {
+    resource: String,
+    objects: u64,
+    digest: String,
+}
+
+impl Report {
+    fn of(mut self, digests: Digests) -> Report {
+        let resource = |(resource, Digest { objects, sum })| Resource { resource, objects, digest: sum };
+        self.resources = digests.into_iter().map(resource).collect();
+        self
+    }
+}
+
+/// Runs the command.
+pub fn run(flags: &Migrate, out: &mut impl Write) -> anyhow::Result<Outcome> {
+    let (from, to) = (end(flags, &flags.from)?, end(flags, &flags.to)?);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let report = runtime.block_on(async {
+        match (&from, &to) {
+            (End::Dir(from), End::Etcd(to)) => dir_to_etcd(flags, from, to).await,
+            (End::Etcd(from), End::Dir(to)) => etcd_to_dir(flags, from, to).await,
+            (End::File(from), End::Dir(to)) => file_to_dir(flags, from, to).await,
+            (End::Etcd(from), End::Etcd(to)) => raw::copy(flags, raw::From::Etcd(from), to).await,
+            (End::File(from), End::Etcd(to)) => raw::copy(flags, raw::From::File(&snapshot(from)?), to).await,
+            (End::Dir(_), End::Dir(_)) => bail!("from a directory to another: backup and restore do that"),
+            (_, End::File(_)) => bail!("--to {}: it is a file", flags.to),
+        }
+    });
+    runtime.shutdown_background();
+    let report = report?;
+    if flags.output == Format::Json {
+        serde_json::to_writer(&mut *out, &report)?;
+        writeln!(out)?;
+        return Ok(Outcome::Fine);
+    }
+    for Resource { resource, objects, digest } in &report.resources {
+        writeln!(out, "{resource}: {}, {}", report::count(*objects, "object", "objects"), &digest[..16])?;
+    }
+    let objects = report.resources.iter().map(|resource| resource.objects).sum();
+    let objects = report::count(objects, "object", "objects");
+    match report.dry_run {
+        true => writeln!(
+            out,
+            "{objects} would be moved from revision {}; etcd's revision would be raised by {}",
+            report.from_revision,
+            report::count(report.raised_by, "write", "writes")
+        )?,
+        false => writeln!(
+            out,
+            "{objects} moved from revision {}, source and target are equal; the store continues from revision {}",
+            report.from_revision, report.revision
+        )?,
+    }
+    Ok(Outcome::Fine)
+}
+
+fn end(flags: &Migrate, text: &str) -> anyhow::Result<End> {
+    if !text.contains("://") {
+        let path = PathBuf::from(text);
+        return Ok(if path.is_file() { End::File(path) } else { End::Dir(path) });
+    }
+    let etcd = EtcdFlags {
+        etcd_servers: text.split(',').map(str::to_owned).collect(),
+        etcd_prefix: flags.etcd_prefix.clone(),
+        etcd_cafile: flags.etcd_cafile.clone(),
+        etcd_certfile: flags.etcd_certfile.clone(),
+        etcd_keyfile: flags.etcd_keyfile.clone(),
+        ..EtcdFlags::default()
+    };
+    let config = EtcdConfig::from_flags(&etcd)?;
+    config.map(End::Etcd).ok_or_else(|| anyhow!("{text:?} names no endpoint"))
+}
+
+fn open(dir: &Path, role: Role) -> anyhow::Result<Engine> {
+    let options =
+        engine::Options { bloom_scheme: api::types::bloom::SCHEME, role, ..engine::Options::new(dir) };
+    Ok(Engine::open(options)?)
+}
+
+fn snapshot(path: &Path) -> anyhow::Result<Snapshot> {
+    Snapshot::open(path).with_context(|| path.display().to_string())
+}
+
+/// The profile of a directory, or that of the flags.
+fn naming(flags: &Migrate, dir: &Path) -> anyhow::Result<Profile> {
+    let Some(bytes) = files::read_if_there(&dir.join(PROFILE_FILE))? else { return Ok(flags.naming) };
+    let text = String::from_utf8_lossy(&bytes);
+    crate::flags::profile(text.trim()).map_err(|why| anyhow!("{}: the naming profile {why}", dir.display()))
+}
+
+async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::Result<Report> {
+    if !store_dir(from).is_dir() {
+        bail!("--from {}: there is no store in it", from.display());
+    }
+    if moving::recorded(from)? == Some(Place::Etcd) {
+        bail!("--from {}: its objects were moved to etcd", from.display());
+    }
+    let naming = naming(flags, from)?;
+    let source = open(&store_dir(from), Role::Leader)?;
+    let newest = source.revision();
+    let ports = (&flags.service_node_port_range, flags.event_ttl);
+    if flags.dry_run {
+        let replica = Replica::new(to.client(), source.clone(), naming, (to.prefix(), ports.0));
+        refuse_unless_free(&replica, from).await?;
+        let raised_by = replica.raising(newest, moving::ROOM).await?;
+        let digests = replica.digests(&source.snapshot())?;
+        let report = Report { dry_run: true, from_revision: newest.get(), raised_by, ..Report::default() };
+        return Ok(report.of(digests));
+    }
+    let into = IntoEtcd::begin(to, from, naming, ports, newest, |dir| open(dir, Role::Follower)).await?;
+    let (progress, total) = (RefCell::new(Progress::new("migrate", 0)), source.stats().keys);
+    into.fill(&source, |done| progress.borrow_mut().update_of(done, total)).await?;
+    drop(progress);
+    let revision = into.revision();
+    let digests = into.finish(&source).await?;
+    source.close().await;
+    moving::put_log_aside(from)?;
+    let report = Report { from_revision: newest.get(), revision: revision.get(), ..Report::default() };
+    Ok(report.of(digests))
+}
+
+/// What a move would find, before anything is written.
+async fn refuse_unless_free(replica: &Replica, dir: &Path) -> anyhow::Result<()> {
+    let id = moving::store_id(dir)?;
+    match replica.mark().await? {
+        Some((mark, _)) if mark == format!("filling {id}") || mark == format!("left {id}") => Ok(()),
+        Some((mark, _)) => bail!("the target belongs to another move: its mark is {mark:?}"),
+        None => match replica.count().await? {
+            0 => Ok(()),
+            count => bail!("the target is not empty: {count} keys"),
+        },
+    }
+}
+
+async fn etcd_to_dir(flags: &Migrate, from: &EtcdConfig, to: &Path) -> anyhow::Result<Report> {
+    let ports = (&flags.service_node_port_range, flags.event_ttl);
+    if flags.dry_run {
+        let scratch = Scratch::new()?;
+        let opened = from.open(&scratch.0, flags.naming, ports, None, |dir| open(dir, Role::Follower)).await;
+        let (engine, replica) = opened?;
+        let unreadable = replica.unreadable().await?;
+        if !unreadable.is_empty() {
+            bail!("these keys cannot be read, and would be lost: {}", unreadable.join(", "));
+        }
+        let from_revision = engine.revision().get();
+        let report = Report { dry_run: true, from_revision, ..Report::default() };
+        return Ok(report.of(replica.digests(&engine.snapshot())?));
+    }
+    let naming = begin_dir(flags, to)?;
+    let (engine, replica) =
+        from.moving_to_log().open(to, naming, ports, None, |dir| open(dir, Role::Follower)).await?;
+    let following = tokio::spawn(replica.clone().follow());
+    let moved = moving::out_of_etcd(to, &engine, &replica, |dir| open(dir, Role::Leader)).await;
+    following.abort();
+    let revision = engine.revision().get();
+    let report = Report { from_revision: revision, revision, ..Report::default() };
+    Ok(report.of(moved?))
+}
+
+async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<Report> {
+    let snapshot = snapshot(from)?;
+    let from_revision = Revision::new(snapshot.revision().unsigned_abs());
+    let scratch = Scratch::new()?;
+    let naming = if flags.dry_run { flags.naming } else { begin_dir(flags, to)? };
+    let dir = if flags.dry_run { scratch.0.clone() } else { to.join(COPY_DIR) };
+    if dir.exists() {
+        // What an interrupted import left: it is made anew from the file.
+        std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+    }
+    let engine = open(&dir, Role::Follower)?;
+    // Nothing is asked of etcd.
+    let client = ::etcd::Client::new(::etcd::Config {
+        endpoints: Vec::new(),
+        tls: None,
+        deadline: std::time::Duration::ZERO,
+    });
+    let ports = &flags.service_node_port_range;
+    let replica = Replica::new(client, engine.clone(), naming, (&flags.etcd_prefix, ports));
+    let replica = replica.noting_leases(flags.event_ttl);
+    let revision = Revision::new(from_revision.get() + ABOVE_SNAPSHOT);
+    let mut progress = Progress::new("migrate", 0);
+    let total = snapshot.keys().len() as u64;
+    let states = snapshot.keys().iter().zip(1..).map(|(key, done)| {
+        progress.update_of(done, total);
+        snapshot.read(key).map_err(|error| MoveError::InUse(format!("{}: {error}", from.display())))
+    });
+    replica.import(revision, states).await?;
+    drop(progress);
+    if flags.dry_run {
+        let report = Report { dry_run: true, from_revision: from_revision.get(), ..Report::default() };
+        return Ok(report.of(replica.digests(&engine.snapshot())?));
+    }
+    let digests = moving::settle(to, &engine, &replica, |dir| open(dir, Role::Leader)).await?;
+    let report = Report { from_revision: from_revision.get(), revision: revision.get(), ..Report::default() };
+    Ok(report.of(digests))
+}
+
+/// Makes a data directory that has no store of its own yet.
+fn begin_dir(flags: &Migrate, to: &Path) -> anyhow::Result<Profile> {
+    if store_dir(to).exists() && moving::recorded(to)? != Some(Place::Etcd) {
+        bail!("--to {}: there is a store in it", to.display());
+    }
+    files::private_dir(to)?;
+    let naming = naming(flags, to)?;
+    remember_profile(to, naming)?;
+    Ok(naming)
+}
+
+/// A directory that goes again.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> anyhow::Result<Scratch> {
+        let name = format!("cluster-migrate-{}-{}", std::process::id(), api::values::names::uid());
+        let path = std::env::temp_dir().join(name);
+        files::private_dir(&path)?;
+        Ok(Scratch(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

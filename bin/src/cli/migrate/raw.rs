@@ -1,0 +1,238 @@
+//! From etcd, or a snapshot of it, to another etcd: keys and values as they are, whatever they mean.
+//!
+//! Leases of servers stay behind, other leases are made anew. Afterwards both are read again and compared.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context, bail};
+use api::state::replica::Replica;
+use api::state::replica::moving::{Digest, Digests};
+use engine::{KeyRange, Revision, Role};
+use etcd::Client;
+use etcd::rpc::{KeyValue, PutRequest, RangeRequest, Request, TxnRequest};
+use etcd::snapshot::Snapshot;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use sha2::{Digest as _, Sha256};
+
+use super::{Report, Scratch, open};
+use crate::cli::args::Migrate;
+use crate::cli::progress::Progress;
+use crate::etcd::EtcdConfig;
+use crate::moving;
+
+/// Keys of one page.
+const PAGE_KEYS: usize = 100;
+
+/// Writes under way at once.
+const WRITES_MAX: usize = 32;
+
+/// Leases of servers, the marks of moves, and what raises a revision.
+const LEFT_OUT: [&str; 4] = ["masterleases/", "peerserverleases/", "migration", "migration-revisions"];
+
+/// The source.
+pub enum From<'s> {
+    Etcd(&'s EtcdConfig),
+    File(&'s Snapshot),
+}
+
+/// Pages of a source, or of the target.
+enum Pages<'s> {
+    Etcd { client: Client, next: Option<Vec<u8>>, end: Vec<u8>, at: i64 },
+    File { snapshot: &'s Snapshot, order: Vec<usize>, done: usize },
+}
+
+impl<'a> Pages<'a> {
+    fn of(from: &From<'a>, prefix: &str, at: i64) -> Pages<'a> {
+        let range = KeyRange::prefix(prefix.as_bytes());
+        match from {
+            From::Etcd(config) => Pages::Etcd {
+                client: config.client(),
+                next: Some(range.start.to_vec()),
+                end: range.end.unwrap_or_default().to_vec(),
+                at,
+            },
+            From::File(snapshot) => {
+                let keys = snapshot.keys();
+                let mut order: Vec<usize> =
+                    (0..keys.len()).filter(|at| keys[*at].key.starts_with(prefix.as_bytes())).collect();
+                order.sort_by(|a, b| keys[*a].key.cmp(&keys[*b].key));
+                Pages::File { snapshot, order, done: 0 }
+            }
+        }
+    }
+
+    /// The next keys in order; none: that was all.
+    async fn next(&mut self) -> anyhow::Result<Vec<KeyValue>> {
+        match self {
+            Pages::Etcd { client, next, end, at } => {
+                let Some(key) = next.take() else { return Ok(Vec::new()) };
+                let request = RangeRequest {
+                    key: key.into(),
+                    range_end: end.clone().into(),
+                    limit: PAGE_KEYS as i64,
+                    revision: *at,
+                    ..RangeRequest::default()
+                };
+                let page = client.range(&request).await?;
+                *at = if *at == 0 { page.header.unwrap_or_default().revision } else { *at };
+                *next = page.kvs.last().filter(|_| page.more).map(|last| [&last.key[..], b"\0"].concat());
+                Ok(page.kvs)
+            }
+            Pages::File { snapshot, order, done } => {
+                let page = &order[*done..order.len().min(*done + PAGE_KEYS)];
+                *done += page.len();
+                let keys = snapshot.keys();
+                page.iter().map(|at| Ok(snapshot.read(&keys[*at])?)).collect()
+            }
+        }
+    }
+}
+
+/// Copies, and compares.
+pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::Result<Report> {
+    let prefix = format!("/{}/", to.prefix().trim_matches('/'));
+    let scratch = Scratch::new()?;
+    // Of a target all that is needed is its mark.
+    let replica_of = |config: &EtcdConfig, name: &str| {
+        let engine = open(&scratch.0.join(name), Role::Follower)?;
+        let ports = &flags.service_node_port_range;
+        let replica = Replica::new(config.client(), engine, flags.naming, (config.prefix(), ports));
+        Ok::<_, anyhow::Error>(replica)
+    };
+    let target = replica_of(to, "target")?;
+    let id = match &from {
+        // The same file or etcd again goes on with what is half filled.
+        From::File(snapshot) => format!("snapshot-{}-{}", snapshot.revision(), snapshot.keys().len()),
+        From::Etcd(config) => {
+            let client = config.client();
+            client.range(&RangeRequest { key: "\0".into(), ..RangeRequest::default() }).await?;
+            format!("etcd-{:016x}", client.cluster())
+        }
+    };
+    if let Some((mark, _)) = target.mark().await? {
+        if mark != format!("filling {id}") {
+            bail!("the target belongs to another move: its mark is {mark:?}");
+        }
+    } else if target.count().await? > 0 {
+        bail!("the target is not empty: {} keys below {prefix}", target.count().await?);
+    }
+    let at = match &from {
+        From::File(snapshot) => snapshot.revision(),
+        From::Etcd(config) if flags.dry_run => newest(&config.client()).await?,
+        // No server of ours writes to the source from then on.
+        From::Etcd(config) => {
+            let source = replica_of(config, "source")?;
+            source.leave(&id).await?.get().cast_signed()
+        }
+    };
+    let source = Revision::new(at.unsigned_abs());
+    let raised_by = target.raising(source, moving::ROOM).await?;
+    let mut report =
+        Report { dry_run: flags.dry_run, from_revision: source.get(), raised_by, ..Report::default() };
+    let there = digests(Pages::of(&from, &prefix, at), &prefix).await?;
+    if flags.dry_run {
+        return Ok(report.of(there));
+    }
+    target.claim(&id).await?;
+    target.raise(source, moving::ROOM).await?;
+    let client = to.client();
+    let total = there.values().map(|digest| digest.objects).sum();
+    let (mut pages, mut progress, mut done) = (Pages::of(&from, &prefix, at), Progress::new("migrate", 0), 0);
+    // One lease for all that have one: they live as long as objects with a lease do.
+    let mut lease = None;
+    loop {
+        let page = pages.next().await?;
+        if page.is_empty() {
+            break;
+        }
+        done += page.len() as u64;
+        let page: Vec<KeyValue> = page.into_iter().filter(|kv| is_moved(&kv.key, &prefix)).collect();
+        if lease.is_none() && page.iter().any(|kv| kv.lease != 0) {
+            lease = Some(client.lease(flags.event_ttl.as_secs().max(1).cast_signed()).await?);
+        }
+        let writes = stream::iter(page).map(async |kv| {
+            let lease = if kv.lease == 0 { 0 } else { lease.unwrap_or_default() };
+            let put = Request::Put(PutRequest { key: kv.key, value: kv.value, lease });
+            client.txn(&TxnRequest { success: vec![put.into()], ..TxnRequest::default() }).await.map(drop)
+        });
+        writes.buffer_unordered(WRITES_MAX).try_collect::<()>().await.context("etcd")?;
+        progress.update_of(done, total);
+    }
+    drop(progress);
+    let written = digests(Pages::of(&From::Etcd(to), &prefix, 0), &prefix).await?;
+    if written != there {
+        let differing: Vec<&str> = there
+            .keys()
+            .chain(written.keys().filter(|resource| !there.contains_key(*resource)))
+            .filter(|resource| there.get(*resource) != written.get(*resource))
+            .map(String::as_str)
+            .collect();
+        bail!("source and target differ: {}", differing.join(", "));
+    }
+    target.conclude().await?;
+    report.revision = newest(&client).await?.unsigned_abs();
+    Ok(report.of(there))
+}
+
+async fn newest(client: &Client) -> anyhow::Result<i64> {
+    let answer = client.range(&RangeRequest { key: "\0".into(), ..RangeRequest::default() }).await?;
+    Ok(answer.header.unwrap_or_default().revision)
+}
+
+fn is_moved(key: &[u8], prefix: &str) -> bool {
+    let rest = key.strip_prefix(prefix.as_bytes()).unwrap_or_default();
+    !LEFT_OUT.iter().any(|left| match left.ends_with('/') {
+        true => rest.starts_with(left.as_bytes()),
+        false => rest == left.as_bytes(),
+    })
+}
+
+/// What there is below each first part of a key.
+async fn digests(mut pages: Pages<'_>, prefix: &str) -> anyhow::Result<Digests> {
+    let mut sums: BTreeMap<String, (u64, Sha256)> = BTreeMap::new();
+    loop {
+        let page = pages.next().await?;
+        if page.is_empty() {
+            break;
+        }
+        for kv in page.iter().filter(|kv| is_moved(&kv.key, prefix)) {
+            let rest = String::from_utf8_lossy(&kv.key[prefix.len()..]).into_owned();
+            let resource = rest.split('/').next().unwrap_or_default();
+            let (objects, sum) = sums.entry(resource.to_owned()).or_default();
+            *objects += 1;
+            for part in [&kv.key, &kv.value] {
+                sum.update((part.len() as u64).to_be_bytes());
+                sum.update(part);
+            }
+        }
+    }
+    let digest = |(objects, sum): (u64, Sha256)| {
+        let sum = sum.finalize().iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        Digest { objects, sum }
+    };
+    Ok(sums.into_iter().map(|(resource, sums)| (resource, digest(sums))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_of_servers_and_marks_stay_behind() {
+        for (key, want) in [
+            ("/registry/pods/a/b", true),
+            ("/registry/ranges/servicenodeports", true),
+            ("/registry/masterleases/10.0.0.1", false),
+            ("/registry/peerserverleases/x", false),
+            ("/registry/migration", false),
+            ("/registry/migration-revisions", false),
+            ("/registry/migrations.example/things/a", true),
+        ] {
+            assert_eq!(is_moved(key.as_bytes(), "/registry/"), want, "{key}");
+        }
+    }
+}

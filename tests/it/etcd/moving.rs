@@ -1,0 +1,376 @@
+//! Moving a store between the server's own log, etcd and snapshots of it (docs/api/etcd.md#moving): by the command, and while
+//! it is served, with writers and watchers.
+
+use std::collections::BTreeMap;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use etcd::rpc::{DeleteRangeRequest, Request, TxnRequest};
+use futures_util::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::Api;
+use kube::runtime::{reflector, watcher};
+use serde_json::{Value, json};
+use tests::server::binary;
+use tests::{Client, Options, PATIENCE, Server, TempDir};
+
+use super::cluster::Etcd;
+use super::{MAPS, map, version};
+use crate::support::kube_client;
+
+fn migrate(arguments: &[&str]) -> Output {
+    let naming = ["migrate", "--naming=kubernetes", "--output=json"];
+    Command::new(binary()).args(naming).args(arguments).output().expect("the binary runs")
+}
+
+#[track_caller]
+fn migrated(from: &str, to: &str, more: &[&str]) -> Value {
+    let (from, to) = (format!("--from={from}"), format!("--to={to}"));
+    let output = migrate(&[&[from.as_str(), &to], more].concat());
+    assert!(output.status.success(), "{from} {to}: {output:?}");
+    serde_json::from_slice(&output.stdout).expect("the report is JSON")
+}
+
+#[track_caller]
+fn refused(from: &str, to: &str, want: &str) {
+    let output = migrate(&[&format!("--from={from}"), &format!("--to={to}")]);
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains(want), "{from} {to}: {told}, not {want}");
+}
+
+/// Paths whose lists are compared.
+const LISTS: [&str; 7] = [
+    MAPS,
+    "/api/v1/services",
+    "/api/v1/namespaces",
+    "/api/v1/namespaces/default/events",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "/apis/move.example.com/v1/namespaces/default/things",
+];
+
+/// What a server has: by path and name the object, without its version, and who was last seen to have written it.
+async fn state(client: &Client) -> BTreeMap<String, Value> {
+    let mut state = BTreeMap::new();
+    for path in LISTS {
+        let list = client.until(path, |list| list.is_some()).await.expect("it is a list");
+        for mut item in list["items"].as_array().cloned().unwrap_or_default() {
+            item["metadata"]["resourceVersion"] = "".into();
+            state.insert(format!("{path} {}", item["metadata"]["name"]), item);
+        }
+    }
+    state
+}
+
+/// Objects of several kinds: maps, a service with a port, an event, a custom type with an object.
+async fn furnish(client: &Client) {
+    for at in 0..150 {
+        assert_eq!(client.post(MAPS, &map(&format!("m{at}"), "x")).await.status, 201);
+    }
+    let service = json!({"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30123}]}});
+    assert_eq!(client.post("/api/v1/namespaces/default/services", &service).await.status, 201);
+    let event = json!({"metadata": {"name": "e"}, "involvedObject": {"namespace": "default"}, "reason": "r"});
+    assert_eq!(client.post("/api/v1/namespaces/default/events", &event).await.status, 201);
+    let definition = json!({
+        "metadata": {"name": "things.move.example.com"},
+        "spec": {
+            "group": "move.example.com", "scope": "Namespaced",
+            "names": {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"size": {"type": "integer", "default": 3}}}}}]
+        }
+    });
+    let made = client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    client.until(LISTS[6], |list| list.is_some()).await;
+    let thing = json!({"apiVersion": "move.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}});
+    let made = client.post(LISTS[6], &thing).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
+#[tokio::test]
+async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let mut server = Server::start_upstream().await;
+    furnish(server.client()).await;
+    let before = state(server.client()).await;
+    let newest = version(&server.client().get(MAPS).await.json());
+    let dir = server.data_dir().display().to_string();
+    refused(&dir, &etcd.urls(), "is in use");
+    server.terminate();
+
+    let told = migrated(&dir, &etcd.urls(), &["--dry-run"]);
+    assert_eq!(etcd.get("/registry/migration").await, None, "a dry run writes nothing");
+    let moved = migrated(&dir, &etcd.urls(), &[]);
+    assert_eq!(moved["resources"], told["resources"]);
+    // The objects are elsewhere: nothing serves the old state by mistake, and nothing fills what is in use.
+    let alone = server.data_dir().join("log");
+    assert!(!alone.exists() && server.data_dir().join("log.moved").exists());
+    refused(&dir, &etcd.urls(), "there is no store in it");
+    server.restart_with(&[&format!("--etcd-servers={}", etcd.urls())]).await;
+    assert_eq!(state(server.client()).await, before);
+    let there = server.client().get(MAPS).await.json();
+    assert!(version(&there) > newest, "revisions go on");
+    let items = there["items"].as_array().unwrap();
+    assert!(items.iter().all(|item| version(item) > newest), "no object has a revision of another state");
+    let old = server.client().get(&format!("{MAPS}?watch=true&resourceVersion={newest}")).await;
+    assert!(old.text().contains("\"code\":410"), "{}", old.text());
+    // What a service has is taken.
+    let service = json!({"metadata": {"name": "other"}, "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": 30123}]}});
+    let refusal = server.client().post("/api/v1/namespaces/default/services", &service).await;
+    assert_eq!(refusal.status, 422, "{}", refusal.text());
+    server.terminate();
+
+    // From a snapshot, before anything else happens to etcd.
+    let scratch = TempDir::new();
+    let file = scratch.path().join("snapshot.db").display().to_string();
+    let saved = Command::new("etcdctl")
+        .env("ETCDCTL_API", "3")
+        .args([&format!("--endpoints={}", etcd.urls()), "snapshot", "save", &file])
+        .output();
+    let restored = TempDir::new();
+    if saved.is_ok_and(|saved| saved.status.success()) {
+        let to = restored.path().display().to_string();
+        let imported = migrated(&file, &to, &[]);
+        assert!(imported["revision"].as_u64() > imported["from_revision"].as_u64());
+        refused(&file, &to, "there is a store in it");
+        let from_file = Server::start_in(restored, Options::default()).await;
+        assert_eq!(state(from_file.client()).await, before);
+        let second = Etcd::start(1).await.expect("it was found before");
+        let copied = migrated(&file, &second.urls(), &[]);
+        assert!(copied["resources"].as_array().is_some_and(|resources| resources.len() > 5), "{copied}");
+        let key = "/registry/configmaps/default/m7";
+        assert_eq!(second.get(key).await.unwrap().value, etcd.get(key).await.unwrap().value);
+        refused(&file, &second.urls(), "the target is not empty");
+        let mut changed = std::fs::read(&file).unwrap();
+        let middle = changed.len() / 2;
+        changed[middle] ^= 1;
+        std::fs::write(&file, changed).unwrap();
+        refused(&file, &format!("{}/x", scratch.path().display()), "its digest does not fit");
+    }
+
+    // And back, at the revisions of etcd.
+    let other = TempDir::new();
+    let to = other.path().display().to_string();
+    migrated(&etcd.urls(), &to, &["--dry-run"]);
+    migrated(&etcd.urls(), &to, &[]);
+    let back = Server::start_in(other, Options::default()).await;
+    assert_eq!(state(back.client()).await, before);
+    let kept = back.client().get(MAPS).await.json();
+    assert_eq!(version(&kept["items"][0]), version(&there["items"][0]), "objects keep their versions");
+    // No server takes what has left for the store.
+    let left = etcd.get("/registry/migration").await.expect("there is a mark");
+    assert!(left.value.starts_with(b"left "), "{:?}", left.value);
+    refused(&etcd.urls(), &format!("{}/y", scratch.path().display()), "the mark of a move");
+}
+
+/// A writer of one object, on one server after the other: what was acknowledged is never gone.
+async fn count_up(name: String, client: Client, stop: Arc<AtomicBool>, writes: Arc<AtomicU64>) -> u64 {
+    let path = format!("{MAPS}/{name}");
+    let made = client.post(MAPS, &map(&name, "0")).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let (mut newest, mut acknowledged) = (0_u64, 0_u64);
+    while !stop.load(Ordering::Relaxed) {
+        let Some(read) = client.try_get(&path).await.filter(|read| read.status == 200) else {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            continue;
+        };
+        let mut object = read.json();
+        let count: u64 = object["data"]["v"].as_str().unwrap().parse().unwrap();
+        assert!(count >= acknowledged, "{name}: {acknowledged} was acknowledged, {count} is there");
+        assert!(version(&object) >= newest, "{name}: revisions go back");
+        newest = version(&object);
+        object["data"]["v"] = (count + 1).to_string().into();
+        let json = [("content-type", "application/json")];
+        let reply = client.try_send("PUT", &path, &json, object.to_string().as_bytes()).await;
+        if reply.is_some_and(|reply| reply.status == 200) {
+            acknowledged = count + 1;
+            writes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    acknowledged
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
+    let number =
+        |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (writers, watchers) = (number("MOVE_WRITERS", 8_usize), number("MOVE_WATCHERS", 8_usize));
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let mut server = Server::start_upstream().await;
+    furnish(server.client()).await;
+    let (urls, listed) = (format!("--etcd-servers={}", etcd.urls()), Arc::new(AtomicU64::new(0)));
+    for (direction, said, lists_more) in [
+        ("to-etcd", "the store is moved to etcd", 1),
+        ("to-log", "the store is moved to the server's own log", 0),
+    ] {
+        server.terminate();
+        let port = format!("--secure-port={}", super::cluster::free_port());
+        // A server that goes on with its store, and moves it once its clients are there.
+        let before = match direction {
+            "to-etcd" => vec![port.as_str()],
+            _ => vec![port.as_str(), urls.as_str()],
+        };
+        server.restart_with(&before).await;
+        let (stop, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let writing: Vec<_> = (0..writers)
+            .map(|at| {
+                let name = format!("{direction}-{at}");
+                tokio::spawn(count_up(name, server.client().another(), stop.clone(), writes.clone()))
+            })
+            .collect();
+        let kube = kube_client(&server).await;
+        let mut stores = Vec::new();
+        listed.store(0, Ordering::Relaxed);
+        for _ in 0..watchers {
+            let api: Api<ConfigMap> = Api::namespaced(kube.clone(), "default");
+            let (store, writer) = reflector::store();
+            let listed = listed.clone();
+            let stream = watcher(api, watcher::Config::default());
+            let stream = reflector(writer, stream).inspect_ok(move |event| {
+                if matches!(event, watcher::Event::Init) {
+                    listed.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            stores.push((store, tokio::spawn(stream.for_each(async |_| {}))));
+        }
+        for (store, _) in &stores {
+            store.wait_until_ready().await.unwrap();
+        }
+        let first = listed.load(Ordering::Relaxed);
+        // The flag comes with a restart; the move itself happens within one process, which keeps its socket.
+        let live = format!("--live-migration={direction}");
+        server.restart_with(&[&port, &urls, &live]).await;
+        let until = std::time::Instant::now() + 2 * PATIENCE;
+        while !server.log().contains(said) {
+            assert!(std::time::Instant::now() < until, "{}", server.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let moved_at = writes.load(Ordering::Relaxed);
+        while writes.load(Ordering::Relaxed) < moved_at + writers as u64 {
+            assert!(std::time::Instant::now() < until, "{}", server.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        stop.store(true, Ordering::Relaxed);
+        let mut want = BTreeMap::new();
+        for (at, writer) in writing.into_iter().enumerate() {
+            want.insert(format!("{direction}-{at}"), writer.await.unwrap());
+        }
+        let list = server.client().get(MAPS).await.json();
+        let there: BTreeMap<String, String> = list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| {
+                (
+                    item["metadata"]["name"].as_str().unwrap().into(),
+                    item["data"]["v"].as_str().unwrap().into(),
+                )
+            })
+            .collect();
+        for (name, acknowledged) in &want {
+            let count: u64 = there[name].parse().unwrap();
+            // One write more may have happened without an answer.
+            assert!(
+                (*acknowledged..=acknowledged + 1).contains(&count),
+                "{name}: {count}, not {acknowledged}"
+            );
+        }
+        // The watchers come to the same state.
+        for (store, task) in stores {
+            let until = std::time::Instant::now() + PATIENCE;
+            loop {
+                let seen: BTreeMap<String, String> = store
+                    .state()
+                    .iter()
+                    .map(|map| (map.name_any(), map.data.as_ref().unwrap()["v"].clone()))
+                    .collect();
+                if seen == there {
+                    break;
+                }
+                assert!(
+                    std::time::Instant::now() < until,
+                    "a watcher missed something: {seen:?}, not {there:?}"
+                );
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            task.abort();
+        }
+        let more = listed.load(Ordering::Relaxed) - first;
+        assert!(more <= lists_more * watchers as u64, "{direction}: {more} lists of {watchers} watchers");
+        eprintln!(
+            "{direction}: {} writes, {more} lists more of {watchers} watchers",
+            writes.load(Ordering::Relaxed)
+        );
+    }
+    assert_eq!(server.client().get(LISTS[6]).await.json()["items"][0]["size"], 3);
+}
+
+#[tokio::test]
+async fn thousands_of_keys_are_deleted_in_one_revision() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let server = etcd.server(&["--controllers="]).await;
+    let kept = server.client().post(MAPS, &map("kept", "1")).await.json();
+    let value = etcd.get("/registry/configmaps/default/kept").await.unwrap().value;
+    for part in 0..50 {
+        let puts = (0..100).map(|at| {
+            let key = format!("/registry/configmaps/default/many-{part:02}-{at:02}");
+            Request::Put(etcd::rpc::PutRequest { key: key.into(), value: value.clone(), lease: 0 }).into()
+        });
+        let request = TxnRequest { success: puts.collect(), ..TxnRequest::default() };
+        etcd.client().txn(&request).await.expect("etcd takes it");
+    }
+    let count = async || {
+        let list = server.client().get(MAPS).await.json();
+        list["items"].as_array().map(Vec::len)
+    };
+    assert_eq!(count().await, Some(5002), "with the authorities of the namespace");
+    let delete = DeleteRangeRequest {
+        key: "/registry/configmaps/default/many-".into(),
+        range_end: "/registry/configmaps/default/many.".into(),
+    };
+    let request = TxnRequest { success: vec![Request::Delete(delete).into()], ..TxnRequest::default() };
+    etcd.client().txn(&request).await.expect("etcd takes it");
+    assert_ne!(count().await, Some(5002));
+    assert_eq!(server.client().get(&format!("{MAPS}/kept")).await.json(), kept);
+    assert!(!server.log().contains("is broken"), "{}", server.log());
+}
+
+#[tokio::test]
+async fn a_server_that_stops_gives_up_its_lead_and_each_has_an_identity() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let mut one = etcd.server(&[]).await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    let lead = format!("{leases}/kube-apiserver-controllers");
+    let first = one.client().until(&lead, |lease| lease.is_some()).await.unwrap();
+    let identities = format!("{leases}?labelSelector=apiserver.kubernetes.io/identity=kube-apiserver");
+    let known = |list: Option<&Value>| {
+        list.is_some_and(|list| list["items"].as_array().is_some_and(|all| !all.is_empty()))
+    };
+    let list = one.client().until(&identities, known).await.unwrap();
+    let own = &list["items"][0];
+    assert!(own["metadata"]["name"].as_str().unwrap().starts_with("apiserver-"), "{own}");
+    assert_eq!(own["spec"]["leaseDurationSeconds"], 3600);
+    let over = json!({
+        "metadata": {"name": "apiserver-gone", "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"}},
+        "spec": {"holderIdentity": "gone", "leaseDurationSeconds": 10, "renewTime": "2020-01-01T00:00:00.000000Z"}
+    });
+    assert_eq!(one.client().post(leases, &over).await.status, 201);
+    let two = etcd.server(&[]).await;
+    let began = std::time::Instant::now();
+    one.terminate();
+    assert!(one.log().contains("the lead is given up"), "{}", one.log());
+    let holder = &first["spec"]["holderIdentity"];
+    let second = two.client().until(&lead, |lease| {
+        lease.is_some_and(|lease| {
+            lease["spec"]["holderIdentity"] != *holder && lease["spec"]["holderIdentity"] != ""
+        })
+    });
+    assert!(second.await.is_some());
+    eprintln!("taken over after {:?}", began.elapsed());
+    // The one that leads from now on deletes what is over.
+    two.client().until_gone(&format!("{leases}/apiserver-gone")).await;
+}
