@@ -240,7 +240,7 @@ fn steps(row: &Json) -> Vec<Step> {
 
 fn at<'s>(schema: &'s Schema, steps: &[Step]) -> Option<&'s Schema> {
     steps.iter().try_fold(schema, |schema, step| match (step, &schema.items, &schema.additional_properties) {
-        (Step::Property(name), ..) => schema.properties.get(name),
+        (Step::Property(name), ..) => schema.properties.get(name).map(|property| &**property),
         (Step::Items, Some(Items::All(item)), _) => Some(&**item),
         (Step::Values, _, Some(Additional::Schema(value))) => Some(&**value),
         _ => None,

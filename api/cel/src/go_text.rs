@@ -58,49 +58,9 @@ fn is_printable(c: char) -> bool {
     }
 }
 
-/// The shortest text that reads back as the same number, with an exponent below 1e-4 and from 1e6 on (`%g`).
-pub(crate) fn float(value: f64) -> String {
-    if !value.is_finite() {
-        return if value.is_nan() {
-            "NaN"
-        } else if value > 0.0 {
-            "+Inf"
-        } else {
-            "-Inf"
-        }
-        .to_owned();
-    }
-    let scientific = format!("{value:e}");
-    let Some((mantissa, exponent)) = scientific.split_once('e') else { return scientific };
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    match exponent {
-        -4..6 => value.to_string(),
-        ..-4 => format!("{mantissa}e-{:02}", -exponent),
-        _ => format!("{mantissa}e+{exponent:02}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_have_exponents_outside_of_1e_4_to_1e6() {
-        for (value, text) in [
-            (0.0, "0"),
-            (-0.0, "-0"),
-            (1.5, "1.5"),
-            (100_000.0, "100000"),
-            (1e6, "1e+06"),
-            (123_456_789.0, "1.23456789e+08"),
-            (1e-4, "0.0001"),
-            (1e-5, "1e-05"),
-            (-1.5e300, "-1.5e+300"),
-            (f64::INFINITY, "+Inf"),
-        ] {
-            assert_eq!(float(value), text);
-        }
-    }
 
     #[test]
     fn quotes_escape_what_is_not_printable() {

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::ast::{Ast, Constant, NodeId, NodeKind};
-use crate::go_text;
+use crate::{go_text, number};
 
 /// Columns after which `&&` and `||` begin a new line.
 const WRAP_COLUMN: usize = 80;
@@ -128,7 +128,7 @@ impl Unparser<'_> {
                 self.out.push('"');
             }
             Constant::Double(value) => {
-                let text = go_text::float(*value);
+                let text = number::format_double(*value);
                 self.out.push_str(&text);
                 if !text.contains('.') {
                     self.out.push_str(".0");
@@ -253,7 +253,7 @@ fn literal_text(constant: &Constant) -> String {
         Constant::Bool(value) => value.to_string(),
         Constant::Int(value) => value.to_string(),
         Constant::Uint(value) => format!("{value}u"),
-        Constant::Double(value) => go_text::float(*value),
+        Constant::Double(value) => number::format_double(*value),
         Constant::String(text) => go_text::quote(text.as_bytes()),
         Constant::Bytes(bytes) => format!("b{}", go_text::quote(bytes)),
     }

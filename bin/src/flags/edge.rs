@@ -1,7 +1,7 @@
 //! Flags of what is done to requests before anything is known of them but their head.
 
 use api::state::edge::Settings;
-use api::types::schema::pattern::{Pattern, translate};
+use api::types::schema::pattern::Pattern;
 use clap::Args;
 use http::HeaderValue;
 
@@ -65,22 +65,18 @@ impl EdgeFlags {
 /// A pattern that is sure to match whole hosts.
 fn origin(text: &str) -> Result<Pattern, String> {
     let has = |marks: [&str; 2]| marks.iter().any(|mark| text.contains(mark));
+    let pattern = Pattern::new(text.to_owned());
     let wrong = if !has(["^", "//"]) || !has(["$", ":"]) {
         Some("regular expression does not pin to start/end of host in the origin header".to_owned())
     } else {
-        let compiled = regex::Regex::new(&translate(text));
-        compiled.err().map(|error| format!("error parsing regexp: {}", one_line(&error.to_string())))
+        pattern.compile().err()
     };
     match wrong {
-        None => Ok(Pattern::new(text.to_owned())),
+        None => Ok(pattern),
         Some(why) => Err(format!(
             "--cors-allowed-origins has an invalid regular expression: {why}, help: {ORIGINS_HELP}"
         )),
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn transport_security(directives: &[String]) -> Result<Option<HeaderValue>, String> {

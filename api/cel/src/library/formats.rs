@@ -104,7 +104,7 @@ impl Format {
             Self::Dns1035LabelPrefix => label_1035(&completed(text)),
             Self::LabelValue => label_value(text),
             Self::Uri => Url::parse_request(text).err().into_iter().collect(),
-            Self::Uuid => unless(is_uuid(text), "does not match the UUID format"),
+            Self::Uuid => unless(is_uuid(text, None), "does not match the UUID format"),
             Self::Byte => unless(is_base64(text), "invalid base64"),
             Self::Date => unless(is_date(text), "invalid date"),
             Self::DateTime => unless(is_date_time(text), "invalid datetime"),
@@ -273,19 +273,22 @@ fn label_value(text: &str) -> Vec<String> {
     messages
 }
 
-/// Whether a text is a UUID, with any of its dashes left out.
-fn is_uuid(text: &str) -> bool {
-    let mut rest = text.as_bytes();
-    for (at, digits) in [8, 4, 4, 4, 12].into_iter().enumerate() {
+/// Thirty-two hexadecimal digits with or without dashes, of this version; versions 4 and 5 have a variant, too.
+pub fn is_uuid(text: &str, version: Option<u8>) -> bool {
+    let mut rest = text;
+    let mut groups = [""; 5];
+    for (at, len) in [8, 4, 4, 4, 12].into_iter().enumerate() {
         if at > 0 {
-            rest = rest.strip_prefix(b"-").unwrap_or(rest);
+            rest = rest.strip_prefix('-').unwrap_or(rest);
         }
-        match rest.split_at_checked(digits) {
-            Some((group, after)) if group.iter().all(u8::is_ascii_hexdigit) => rest = after,
-            _ => return false,
-        }
+        let Some((group, after)) = rest.split_at_checked(len) else { return false };
+        (groups[at], rest) = (group, after);
     }
-    rest.is_empty()
+    let is_hex = groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    let is_version = version.is_none_or(|version| groups[2].as_bytes()[0] == version);
+    let has_variant = !matches!(version, Some(b'4' | b'5'))
+        || matches!(groups[3].as_bytes()[0], b'8' | b'9' | b'a' | b'b' | b'A' | b'B');
+    rest.is_empty() && is_hex && is_version && has_variant
 }
 
 /// Whether a text is padded base64; an empty one is not.
@@ -296,7 +299,7 @@ fn is_base64(text: &str) -> bool {
 }
 
 /// Whether a text is a date of the calendar, `YYYY-MM-DD` (RFC 3339 full-date).
-fn is_date(text: &str) -> bool {
+pub fn is_date(text: &str) -> bool {
     let bytes = text.as_bytes();
     if bytes.len() != 10 || bytes[4] != b'-' || bytes[7] != b'-' {
         return false;
@@ -315,7 +318,7 @@ fn is_date(text: &str) -> bool {
 }
 
 /// Whether a text is a date and a time of day, `YYYY-MM-DDThh:mm:ss[.fraction](Z|±hh:mm)`.
-fn is_date_time(text: &str) -> bool {
+pub fn is_date_time(text: &str) -> bool {
     let text = text.to_ascii_lowercase();
     let mut parts = text.split('t');
     let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };

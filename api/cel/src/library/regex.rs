@@ -12,7 +12,7 @@ use crate::library::{Call, Function, Library, Overload};
 use crate::types::Type;
 use crate::value::Value;
 
-pub use self::syntax::compile;
+pub use self::syntax::{check, compile, compile_within};
 
 mod syntax;
 

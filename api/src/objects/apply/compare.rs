@@ -246,7 +246,7 @@ fn structs<'t>(
     let (before, after) = (old, new);
     let (old, new) = (sorted(old), sorted(new));
     zip(old.into_iter(), new.into_iter(), |at, pair| {
-        let field = &message.fields[usize::from(at)];
+        let field = &message.fields[at];
         found.step(|| Element::Field(field.name.clone()), Type::of_field(field), pair, skip);
     });
     if message.unknown == Unknown::Preserve {
@@ -377,7 +377,7 @@ fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> V
     match (of.for_value(value), value) {
         (Type::Struct { message, atomic: false }, Value::Object(object)) => {
             for (at, value) in Members::new(message, object).sorted() {
-                let field = &message.fields[usize::from(at)];
+                let field = &message.fields[at];
                 push(Element::Field(field.name.clone()), Type::of_field(field), value);
             }
             if message.unknown == Unknown::Preserve {

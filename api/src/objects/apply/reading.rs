@@ -32,7 +32,7 @@ fn fields(cursor: &mut Cursor<'_>, message: &Message) -> Option<Object> {
         members.reserve(8);
     }
     while more {
-        let at = usize::from(message.position(cursor.field_name()?)?);
+        let at = message.position(cursor.field_name()?)?;
         let (word, bit) = (at / 64, 1 << (at % 64));
         if seen[word] & bit != 0 {
             return None;

@@ -159,7 +159,7 @@ fn step_type<'s>(of: Type<'s>, kind: u8, step: Text<'_>) -> Option<Option<Type<'
     let element = match (kind, of) {
         (b'f', Type::Struct { message, .. }) => {
             let name = Text { raw: &step.raw[2..], ..step }.unescaped()?;
-            return Some(message.position(&name).map(|at| Type::of_field(&message.fields[usize::from(at)])));
+            return Some(message.position(&name).map(|at| Type::of_field(&message.fields[at])));
         }
         // The name, keys or value make no difference to the type.
         (b'f', _) => Element::Field(Cow::Borrowed("")),

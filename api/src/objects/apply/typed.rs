@@ -237,6 +237,9 @@ pub struct Members<'s, 'm> {
     object: &'m Object,
 }
 
+/// Fields after the last hit that are looked at before the name is looked up.
+const NEAR: usize = 8;
+
 impl<'s, 'm> Members<'s, 'm> {
     /// The members of `object`, which is a struct of type `message`.
     pub fn new(message: &'s Message, object: &'m Object) -> Self {
@@ -244,26 +247,24 @@ impl<'s, 'm> Members<'s, 'm> {
     }
 
     /// Positions of fields and the values there, ascending.
-    pub fn sorted(&self) -> smallvec::SmallVec<[(u16, &'m Value); 24]> {
+    pub fn sorted(&self) -> smallvec::SmallVec<[(usize, &'m Value); 24]> {
         let fields = &*self.message.fields;
         let mut found = smallvec::SmallVec::with_capacity(self.object.len());
         let mut next = 0;
         let mut ascending = true;
         for (name, value) in self.object.iter() {
-            // Trees are nearly always in schema order, so the search continues after the last hit.
-            let ahead = fields[next..].iter().position(|field| field.name == name).map(|ahead| next + ahead);
-            let at = match ahead {
+            // Trees are nearly always in schema order, so what comes next is likely to be near the last hit.
+            let near = fields[next..].iter().take(NEAR).position(|field| field.name == name);
+            let at = match near.map(|ahead| next + ahead) {
                 Some(at) => at,
-                None => match fields[..next].iter().position(|field| field.name == name) {
-                    Some(at) => {
-                        ascending = false;
-                        at
-                    }
+                None => match self.message.position(name.as_bytes()) {
+                    Some(at) => at,
                     None => continue,
                 },
             };
+            ascending &= next <= at;
             next = at + 1;
-            found.push((u16::try_from(at).unwrap_or(u16::MAX), value));
+            found.push((at, value));
         }
         if !ascending {
             found.sort_by_key(|(at, _)| *at);

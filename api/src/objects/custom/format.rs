@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use base64::Engine;
+use cel::library::formats::{is_date, is_date_time, is_uuid};
 use regex::Regex;
 
 /// One format: whether a text has it.
@@ -77,9 +78,6 @@ static HOSTNAME: Expression = LazyLock::new(|| {
 static BASE64: Expression = LazyLock::new(|| {
     Regex::new("^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})$").ok()
 });
-static DATE_TIME: Expression = LazyLock::new(|| {
-    Regex::new(r"^([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))$").ok()
-});
 static DURATION: Expression = LazyLock::new(|| Regex::new(r"([0-9]+)[\t\n\x0C\r ]*([A-Za-zµ]+)").ok());
 
 fn matches(expression: &Expression, text: &str) -> bool {
@@ -119,37 +117,6 @@ fn is_credit_card(text: &str) -> bool {
         .map(|(at, byte)| if at % 2 == 1 { doubled(digit(byte)) } else { digit(byte) })
         .sum();
     matches(&CARD, &digits) && sum.is_multiple_of(10)
-}
-
-fn is_date(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let number = |range: std::ops::Range<usize>| {
-        let part = text.get(range)?;
-        part.bytes().all(|byte| byte.is_ascii_digit()).then(|| part.parse::<i16>().ok()).flatten()
-    };
-    let (Some(year), Some(month), Some(day)) = (number(0..4), number(5..7), number(8..10)) else {
-        return false;
-    };
-    bytes.len() == 10
-        && bytes[4] == b'-'
-        && bytes[7] == b'-'
-        && i8::try_from(month).is_ok_and(|month| {
-            i8::try_from(day).is_ok_and(|day| jiff::civil::Date::new(year, month, day).is_ok())
-        })
-}
-
-/// A date, `T`, and a time of day with its distance from UTC, in capitals or not.
-fn is_date_time(text: &str) -> bool {
-    let lower = text.to_lowercase();
-    let mut parts = lower.split('t');
-    let (Some(date), Some(time)) = (parts.next(), parts.next()) else { return false };
-    let Some(found) = DATE_TIME.as_ref().and_then(|expression| expression.captures(time)) else {
-        return false;
-    };
-    let at_most = |group: usize, most: u32| {
-        found.get(group).is_some_and(|part| part.as_str().parse::<u32>().is_ok_and(|part| part <= most))
-    };
-    is_date(date) && at_most(1, 23) && at_most(2, 59) && at_most(3, 59)
 }
 
 /// A duration of the standard library of Go, or numbers with units of time among anything else.
@@ -319,24 +286,6 @@ fn is_authority(authority: &str) -> bool {
     };
     port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
         && !host.bytes().any(|byte| b" <>\"\\^`{|}".contains(&byte))
-}
-
-/// Thirty-two hexadecimal digits with or without dashes, of this version; versions 4 and 5 have a variant, too.
-fn is_uuid(text: &str, version: Option<u8>) -> bool {
-    let mut rest = text;
-    let mut groups = [""; 5];
-    for (at, len) in [8, 4, 4, 4, 12].into_iter().enumerate() {
-        if at > 0 {
-            rest = rest.strip_prefix('-').unwrap_or(rest);
-        }
-        let Some((group, after)) = rest.split_at_checked(len) else { return false };
-        (groups[at], rest) = (group, after);
-    }
-    let is_hex = groups.iter().all(|group| group.bytes().all(|byte| byte.is_ascii_hexdigit()));
-    let is_version = version.is_none_or(|version| groups[2].as_bytes()[0] == version);
-    let has_variant = !matches!(version, Some(b'4' | b'5'))
-        || matches!(groups[3].as_bytes()[0], b'8' | b'9' | b'a' | b'b' | b'A' | b'B');
-    rest.is_empty() && is_hex && is_version && has_variant
 }
 
 /// A label as in RFC 1123.

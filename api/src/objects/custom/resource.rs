@@ -23,7 +23,7 @@ use crate::values::json::{self, Value};
 /// # Errors
 /// [`MakeError`] for a schema that is not structural.
 pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
-    let metadata = schema.properties.get("metadata").and_then(restrictions);
+    let metadata = schema.properties.get("metadata").and_then(|metadata| restrictions(metadata));
     let object = structure(schema, kind, schema.preserves_unknown_fields())?;
     Ok(match metadata {
         Some(metadata) => object.metadata(metadata),
@@ -43,7 +43,8 @@ pub fn value_errors(schema: &Schema, value: &Value) -> Result<Vec<FieldError>, M
 
 /// The struct of a node; `keeps` says whether it keeps unknown fields.
 fn structure(schema: &Schema, name: &str, keeps: bool) -> Result<Struct, MakeError> {
-    let mut made = Struct::new(name.to_owned()).described(schema.description.clone());
+    // What the parts are for is published from the author's text alone.
+    let mut made = Struct::new(name.to_owned());
     if let Some(limits) = node_limits(schema) {
         made = made.limits(limits);
     }
@@ -59,7 +60,8 @@ fn structure(schema: &Schema, name: &str, keeps: bool) -> Result<Struct, MakeErr
         made = made.unknown(Unknown::Preserve);
     }
     if schema.embedded_resource {
-        if let Some(metadata) = schema.properties.get("metadata").and_then(restrictions) {
+        if let Some(metadata) = schema.properties.get("metadata").and_then(|metadata| restrictions(metadata))
+        {
             made = made.metadata(metadata);
         }
         made = made.embedded();
@@ -108,7 +110,7 @@ fn node(schema: &Schema, keeps: bool) -> Result<Node, MakeError> {
     if schema.nullable {
         node = node.nullable();
     }
-    Ok(node.described(schema.description.clone()).format(schema.format.clone()))
+    Ok(node)
 }
 
 fn list(schema: &Schema, keeps: bool) -> Result<Node, MakeError> {

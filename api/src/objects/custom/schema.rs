@@ -74,8 +74,8 @@ pub struct Schema {
     pub items: Option<Items>,
     /// `additionalItems`.
     pub additional_items: Option<Additional>,
-    /// `properties`.
-    pub properties: BTreeMap<String, Schema>,
+    /// `properties`. There are many, and a node is large: it stays where it is while the map is made.
+    pub properties: BTreeMap<String, Box<Schema>>,
     /// `additionalProperties`.
     pub additional_properties: Option<Additional>,
     /// `patternProperties`.
@@ -221,7 +221,10 @@ impl Schema {
                 }
             }
             "additionalItems" => self.additional_items = additional(value),
-            "properties" => self.properties = named(value),
+            "properties" => {
+                let members = value.as_object().into_iter().flat_map(Object::iter);
+                self.properties = members.map(|(name, value)| (name.to_owned(), boxed(value))).collect();
+            }
             "additionalProperties" => self.additional_properties = additional(value),
             "patternProperties" => self.pattern_properties = named(value),
             "definitions" => self.definitions = named(value),
@@ -372,7 +375,7 @@ mod tests {
             (r#"{"items":{}}"#, |s| s.items = Some(Items::All(Box::default()))),
             (r#"{"additionalProperties":{},"properties":{"a":{}}}"#, |s| {
                 s.additional_properties = Some(Additional::Schema(Box::default()));
-                s.properties.insert("a".to_owned(), Schema::default());
+                s.properties.insert("a".to_owned(), Box::default());
             }),
             (r#"{"patternProperties":{"a":{}},"definitions":{"b":{}}}"#, |s| {
                 s.pattern_properties.insert("a".to_owned(), Schema::default());

@@ -146,10 +146,10 @@ fn undescribed(mut schema: Value) -> Value {
 }
 
 /// The schema of a version as the definition's object has it; `null` without one.
-fn written(object: &Object, version: &str) -> Value {
+fn written<'o>(object: &'o Object, version: &str) -> &'o Value {
     let versions = at(object, "spec.versions").and_then(Value::as_array).unwrap_or_default();
     let version = versions.iter().find(|each| each.str_at(&["name"]) == version);
-    version.and_then(|version| version.at(&["schema", "openAPIV3Schema"])).cloned().unwrap_or_default()
+    version.and_then(|version| version.at(&["schema", "openAPIV3Schema"])).unwrap_or(&Value::Null)
 }
 
 fn maker(definition: &Definition, object: &Object, version: &Version) -> Result<ResourceMaker, MakeError> {
@@ -166,7 +166,7 @@ fn maker(definition: &Definition, object: &Object, version: &Version) -> Result<
     let group_version = (&*definition.group, &*version.name);
     let mut maker = ResourceMaker::new(group_version, accepted.plural.clone(), definition.scope(), made)?;
     let schema_text = written(object, &version.name);
-    let form = form(&format!("{}/{}", definition.group, version.name), &schema_text);
+    let form = form(&format!("{}/{}", definition.group, version.name), schema_text);
     maker = maker.form(form).published(schema_text);
     let scale = version.subresources.as_ref().and_then(|subresources| subresources.scale.as_ref());
     if let Some(scale) = scale {

@@ -23,10 +23,10 @@ pub(super) fn definition_name(gvk: &Gvk) -> String {
 }
 
 /// The published schema of a custom type's objects, from the one that its author wrote.
-pub(super) fn object(resource: &Resource, written: &Value, naming: &Naming, dialect: Dialect) -> Value {
+pub(super) fn object(resource: &Resource, written: Value, naming: &Naming, dialect: Dialect) -> Value {
     let preserve = naming.extension("preserve-unknown-fields");
     let mut schema = match written {
-        Value::Object(schema) if dialect == Dialect::V3 || !is_true(schema, &preserve) => schema.clone(),
+        Value::Object(schema) if dialect == Dialect::V3 || !is_true(&schema, &preserve) => schema,
         _ => plain_object(),
     };
     // An object schema without fields gets no metadata either: v2 clients would take

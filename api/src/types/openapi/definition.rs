@@ -146,8 +146,8 @@ fn list_message(resource: &Resource, naming: &Naming) -> Option<Ref<Message>> {
 enum Source<'a> {
     Message(Ref<Message>),
     Scalar(&'static Scalar),
-    /// The objects of a custom type, with the schema as its author wrote it.
-    Custom(&'a Resource, &'a Value),
+    /// The objects of a custom type, with the schema as its author wrote it, as text.
+    Custom(&'a Resource, &'a [u8]),
     CustomList(&'a Resource),
 }
 
@@ -274,6 +274,7 @@ impl<'a> Definitions<'a> {
                 Source::Message(message) => self.message_schema(message),
                 Source::Scalar(scalar) => scalar.schema(self.dialect),
                 Source::Custom(resource, schema) => {
+                    let schema = json::parse(schema).unwrap_or_default();
                     custom::object(resource, schema, self.naming, self.dialect)
                 }
                 Source::CustomList(resource) => custom::list(resource, self.naming, self.dialect),

@@ -21,7 +21,7 @@ fn widgets(naming: &Naming) -> Arc<Resource> {
     let schema = json::parse(text.as_bytes()).unwrap();
     let widgets =
         ResourceMaker::new(("example.com", "v1"), "widgets", Scope::Namespaced, Struct::new("Widget"));
-    widgets.unwrap().published(schema).make(naming)
+    widgets.unwrap().published(&schema).make(naming)
 }
 
 fn get(api: &OpenApi, path: &str, accept: &str) -> Response<Bytes> {

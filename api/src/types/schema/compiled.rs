@@ -20,7 +20,7 @@ use crate::values::json::names::Names;
 #[derive(Debug)]
 pub struct Compiled {
     pub(super) names: OnceLock<Option<Names>>,
-    pub(super) always: OnceLock<Vec<u16>>,
+    pub(super) always: OnceLock<Vec<usize>>,
     pub(super) defaults: OnceLock<Option<Box<Defaults>>>,
     pub(crate) wire: OnceLock<Option<Box<Wire>>>,
 }
@@ -45,11 +45,11 @@ impl Compiled {
 #[derive(Debug)]
 pub(super) struct Defaults {
     /// Position of the field and its value, ascending.
-    pub(super) assigned: Vec<(u16, Value)>,
+    pub(super) assigned: Vec<(usize, Value)>,
     /// Defaults that only code can say.
     pub(super) rule: Option<Rule>,
     /// Positions of the fields below which there is something to do, ascending.
-    pub(super) below: Vec<u16>,
+    pub(super) below: Vec<usize>,
 }
 
 /// What is known of a type's protobuf form before any object of it is seen.

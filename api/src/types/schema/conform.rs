@@ -48,11 +48,11 @@ struct Odd;
 /// Makes the members of a struct conform. Their values may nest `depth` levels more.
 fn members(message: &Message, object: &mut Object, known: &Object, depth: usize) -> Result<(), Odd> {
     // Fields that are given, by position, and where their members stand.
-    let mut given: SmallVec<[(u16, usize); 24]> = SmallVec::new();
+    let mut given: SmallVec<[(usize, usize); 24]> = SmallVec::new();
     let mut next_known = known.iter();
     for (at, (name, value)) in object.members_mut().iter_mut().enumerate() {
         let position = message.position(name.as_bytes()).ok_or(Odd)?;
-        let field = &message.fields[usize::from(position)];
+        let field = &message.fields[position];
         // Nearly always both have the same members in the same order.
         let known = match next_known.next() {
             Some((other, known)) if *name == other => Some(known),
@@ -71,7 +71,7 @@ fn members(message: &Message, object: &mut Object, known: &Object, depth: usize)
     let members = object.members_mut();
     members.reserve(old.len());
     for (at, field) in message.fields.iter().enumerate() {
-        let value = match given.next_if(|(position, _)| usize::from(*position) == at) {
+        let value = match given.next_if(|(position, _)| *position == at) {
             Some((_, member)) => std::mem::take(&mut old[member].1),
             None if is_always_written(field) => zero_field(field),
             None => continue,

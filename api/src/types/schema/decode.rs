@@ -336,7 +336,7 @@ fn read_message<'de, A: MapAccess<'de>>(
     mut source: A,
 ) -> Result<Object, A::Error> {
     // Values beside the position of their field; documents mostly have few fields, and mostly in some order.
-    let mut given: SmallVec<[(u16, Option<Value>); 12]> = SmallVec::new();
+    let mut given: SmallVec<[(usize, Option<Value>); 12]> = SmallVec::new();
     let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
     let mut ascending = true;
     let mut preserved: Vec<(Key, Value)> = Vec::new();
@@ -360,9 +360,9 @@ fn read_message<'de, A: MapAccess<'de>>(
                 continue;
             }
         };
-        let field = &message.fields[usize::from(at)];
+        let field = &message.fields[at];
         let path = Path { parent, step: Step::Field(message, field) };
-        let (word, bit) = (usize::from(at) / 64, 1u64 << (at % 64));
+        let (word, bit) = (at / 64, 1u64 << (at % 64));
         let repeated = seen[word] & bit != 0;
         if repeated {
             report.note("duplicate", parent, &field.name);
@@ -385,7 +385,7 @@ fn read_message<'de, A: MapAccess<'de>>(
     let mut members = Vec::with_capacity(given.len() + 2);
     let mut given = given.into_iter().peekable();
     for (at, field) in message.fields.iter().enumerate() {
-        let value = given.next_if(|(position, _)| usize::from(*position) == at).and_then(|(_, value)| value);
+        let value = given.next_if(|(position, _)| *position == at).and_then(|(_, value)| value);
         match value {
             Some(value) => members.push((field.name.clone(), value)),
             None if is_always_written(field) => members.push((field.name.clone(), zero_field(field))),
@@ -407,7 +407,7 @@ struct FieldName<'c> {
 }
 
 impl<'de> DeserializeSeed<'de> for FieldName<'_> {
-    type Value = Result<u16, String>;
+    type Value = Result<usize, String>;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Self::Value, D::Error> {
         source.deserialize_str(self)
@@ -415,7 +415,7 @@ impl<'de> DeserializeSeed<'de> for FieldName<'_> {
 }
 
 impl Visitor<'_> for FieldName<'_> {
-    type Value = Result<u16, String>;
+    type Value = Result<usize, String>;
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str("a member name")

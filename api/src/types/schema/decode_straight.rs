@@ -51,20 +51,20 @@ pub(super) fn settled(message: &Message, stored: &Bytes, beside: Option<&mut Obj
 }
 
 /// Positions of the fields that are always written, ascending.
-fn always_written(message: &Message) -> &[u16] {
+fn always_written(message: &Message) -> &[usize] {
     message.compiled.always.get_or_init(|| {
-        let always = (0u16..).zip(&*message.fields).filter(|(_, field)| is_always_written(field));
+        let always = message.fields.iter().enumerate().filter(|(_, field)| is_always_written(field));
         always.map(|(at, _)| at).collect()
     })
 }
 
 /// The object of these values, which stand beside the ascending positions of their fields and are taken from there.
-fn complete(message: &Message, found: &mut SmallVec<[(u16, Given); 16]>) -> Object {
+fn complete(message: &Message, found: &mut SmallVec<[(usize, Given); 16]>) -> Object {
     let (fields, always) = (&*message.fields, always_written(message));
     let mut members: Vec<(Key, Value)> = Vec::with_capacity(found.len() + always.len());
     let mut always = always.iter().copied().peekable();
-    let zero = |at: u16| {
-        let field = &fields[usize::from(at)];
+    let zero = |at: usize| {
+        let field = &fields[at];
         (field.name.clone(), zero_field(field))
     };
     for (at, value) in found.drain(..) {
@@ -73,7 +73,7 @@ fn complete(message: &Message, found: &mut SmallVec<[(u16, Given); 16]>) -> Obje
             members.push(zero(before));
         }
         always.next_if_eq(&at);
-        members.push((fields[usize::from(at)].name.clone(), value));
+        members.push((fields[at].name.clone(), value));
     }
     members.extend(always.map(zero));
     members.into_iter().collect()
@@ -115,12 +115,12 @@ type Given = Option<Value>;
 
 impl<'t> Reader<'t> {
     fn object(&mut self, message: &Message) -> Option<Object> {
-        let mut found: SmallVec<[(u16, Given); 16]> = SmallVec::new();
+        let mut found: SmallVec<[(usize, Given); 16]> = SmallVec::new();
         let mut ascending = true;
         let mut more = self.cursor.enter(b'{', b'}')?;
         while more {
             let at = message.position(self.cursor.field_name()?)?;
-            let field = &message.fields[usize::from(at)];
+            let field = &message.fields[at];
             let value = if self.cursor.depth() == 1 && self.settling.is_some() {
                 self.part(field)?
             } else {

@@ -48,7 +48,7 @@ fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming,
         rule(&mut Node { message, object }, naming);
     }
     for &at in &plan.below {
-        let field = &message.fields[usize::from(at)];
+        let field = &message.fields[at];
         if is_struct_by_value(field) && object.get(&field.name).is_none_or(Value::is_null) {
             // Trees that were changed by hand may lack what decoding always gives.
             Node { message, object }.set(&field.name, Value::Object(Object::new()));
@@ -92,11 +92,13 @@ fn plan(message: &Message) -> Option<&Defaults> {
 }
 
 fn make(message: &Message) -> Defaults {
-    let assigned = (0u16..)
-        .zip(&*message.fields)
+    let assigned = message
+        .fields
+        .iter()
+        .enumerate()
         .filter_map(|(at, field)| Some((at, json::parse(field.assigned.as_ref()?.as_bytes()).ok()?)));
     let has_work = |field: &Field| field.resource_list || kind_has_defaults(&field.kind, &mut HashSet::new());
-    let below = (0u16..).zip(&*message.fields).filter(|(_, field)| has_work(field));
+    let below = message.fields.iter().enumerate().filter(|(_, field)| has_work(field));
     Defaults {
         assigned: assigned.collect(),
         rule: defaults_rules::of(message),
@@ -130,7 +132,7 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut 
     let members = object.members_mut();
     let (mut at, mut field_at) = (0, 0);
     for (target, value) in &plan.assigned {
-        let target = usize::from(*target);
+        let target = *target;
         let field = &fields[target];
         // Where the field's member is, or else where it belongs.
         let found = loop {
@@ -213,7 +215,7 @@ impl<'o> Node<'o> {
     /// Sets the field, in its place in schema order.
     pub(super) fn set(&mut self, name: &str, value: Value) {
         let Some(target) = self.message.position(name.as_bytes()) else { return };
-        let field = &self.message.fields[usize::from(target)];
+        let field = &self.message.fields[target];
         if let Some(slot) = self.object.get_mut(name) {
             *slot = value;
             return;

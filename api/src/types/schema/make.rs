@@ -322,7 +322,7 @@ pub struct ResourceMaker {
     has_status: bool,
     scale: Option<ScalePaths>,
     prefix: Option<String>,
-    published: Option<Arc<Value>>,
+    published: Option<Box<[u8]>>,
 }
 
 impl ResourceMaker {
@@ -436,8 +436,10 @@ impl ResourceMaker {
 
     /// With this schema in OpenAPI documents, as the author of the type wrote it. Otherwise it follows from the type.
     #[must_use]
-    pub fn published(mut self, schema: Value) -> Self {
-        self.published = Some(Arc::new(schema));
+    pub fn published(mut self, schema: &Value) -> Self {
+        let mut text = Vec::new();
+        json::write(schema, &mut text);
+        self.published = Some(text.into());
         self
     }
 

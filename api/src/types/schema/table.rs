@@ -99,28 +99,41 @@ pub struct Inlined {
     pub message: Ref<Message>,
 }
 
+/// How many fields stand at the beginning of every object made at run time: its kind, its version, its metadata.
+const TYPE_FIELDS: usize = 3;
+
 impl Message {
     /// The position of the field that JSON calls `name`. One comparison.
     #[inline(always)] // of the loops of all that read text; as a call it costs them 2 % of their instructions
-    pub fn position(&self, name: &[u8]) -> Option<u16> {
+    pub fn position(&self, name: &[u8]) -> Option<usize> {
         let Some(Some(names)) = self.compiled.names.get() else { return self.position_otherwise(name) };
-        let at = names.candidate(name)?;
-        (self.fields[usize::from(at)].name.as_bytes() == name).then_some(at)
+        let at = usize::from(names.candidate(name)?);
+        (self.fields[at].name.as_bytes() == name).then_some(at)
     }
 
     /// The same, where there is no table of names yet, or can be none.
     #[cold]
-    fn position_otherwise(&self, name: &[u8]) -> Option<u16> {
+    fn position_otherwise(&self, name: &[u8]) -> Option<usize> {
         let names = || self.fields.iter().map(|field| &*field.name);
         if self.compiled.names.get_or_init(|| Names::new(names())).is_some() {
             return self.position(name);
         }
-        names().position(|other| other.as_bytes() == name).and_then(|at| u16::try_from(at).ok())
+        if !self.custom {
+            return names().position(|other| other.as_bytes() == name);
+        }
+        // The fields of a type made at run time are sorted, but for those that every object begins with.
+        let unsorted = self.fields.iter().take(TYPE_FIELDS).position(|field| field.name.as_bytes() == name);
+        let sorted = || {
+            let rest = self.fields.get(TYPE_FIELDS..)?;
+            let at = rest.binary_search_by(|field| field.name.as_bytes().cmp(name)).ok()?;
+            Some(TYPE_FIELDS + at)
+        };
+        unsorted.or_else(sorted)
     }
 
     /// The field that JSON calls `name`.
     pub fn field(&self, name: &str) -> Option<&Field> {
-        self.position(name.as_bytes()).map(|at| &self.fields[usize::from(at)])
+        self.position(name.as_bytes()).map(|at| &self.fields[at])
     }
 
     /// What protobuf writes under `number`. Binary search.

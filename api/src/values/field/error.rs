@@ -175,17 +175,7 @@ fn print(value: &Value) -> String {
 }
 
 /// A double as Go's `%v` writes it: in the fewest digits, with an exponent where that is below -4 or above 5.
-pub(crate) fn go_float(number: f64) -> String {
-    let scientific = format!("{number:e}");
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    match exponent.parse::<i32>() {
-        Ok(exponent) if !(-4..6).contains(&exponent) => {
-            let sign = if exponent < 0 { '-' } else { '+' };
-            format!("{digits}e{sign}{:02}", exponent.abs())
-        }
-        _ => number.to_string(),
-    }
-}
+pub(crate) use cel::number::format_double as go_float;
 
 /// Steps from a path to one of its members: `spec` + `containers` → `spec.containers`.
 pub fn child(path: &str, name: &str) -> String {

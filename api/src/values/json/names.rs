@@ -16,17 +16,21 @@ const VACANT: u16 = u16::MAX;
 /// Multipliers tried before the table is enlarged; one of the first few dozen nearly always works.
 const TRIES: u64 = 512;
 
+/// Most names of a table. Among more, some collide whatever the multiplier.
+const NAMES_MAX: usize = 1 << 10;
+
 /// Largest table; only duplicate names, or names with equal keys, need more.
 const SLOTS_MAX: usize = 1 << 16;
 
 impl Names {
-    /// The table of `names`, each identified by its position; `None` if some have equal keys.
+    /// The table of `names`, each identified by its position; `None` if some have equal keys, or if they are
+    /// too many.
     pub fn new<'n>(names: impl Iterator<Item = &'n str> + Clone) -> Option<Self> {
         let count = names.clone().count();
-        let mut slots = (count * 4).next_power_of_two().max(2);
-        if count >= usize::from(VACANT) {
+        if count > NAMES_MAX {
             return None;
         }
+        let mut slots = (count * 4).next_power_of_two().max(2);
         while slots <= SLOTS_MAX {
             for attempt in 1..=TRIES {
                 // Odd multiples of the golden ratio: their upper bits depend on all bits below.

@@ -49,7 +49,8 @@ pub async fn write<C: Caller, S: Source<C>>(
     intent: &Intent<'_>,
     source: &mut S,
 ) -> Result<Outcome, Status> {
-    let outcome = rounds(caller, intent, source).await;
+    // The stages' futures are large together, and are held by those of every caller: on the heap they are so once.
+    let outcome = Box::pin(rounds(caller, intent, source)).await;
     intent.conversions.clear();
     outcome
 }

@@ -5,6 +5,8 @@
 //! texts, and writes it anew with constructs that mean the same in the crate. Memory is bounded by the crate's limit on
 //! the size of the compiled form.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use regex::{Regex, RegexBuilder};
@@ -15,6 +17,10 @@ use crate::error::EvalError;
 const REPEAT_MAX: u64 = 1000;
 /// Deepest nesting of groups.
 const NESTING_MAX: usize = 1000;
+/// Most classes of Unicode in a pattern that is compiled: each takes kilobytes before the size of the whole is known.
+const UNICODE_CLASSES_MAX: usize = 2000;
+/// Longest name of a category or script of Unicode.
+const CLASS_NAME_MAX: usize = 64;
 /// Size of a compiled pattern.
 const COMPILED_BYTES_MAX: usize = 20 << 20;
 
@@ -45,16 +51,37 @@ const INTERNAL: &str = "regexp/syntax: internal error";
 /// # Errors
 /// The sentence of Go's `regexp/syntax`.
 pub fn compile(pattern: &str) -> Result<Regex, EvalError> {
-    let failed = |Fault { reason, shown }: Fault<'_>| {
-        EvalError::new(format!("error parsing regexp: {reason}: `{shown}`"))
-    };
-    let translated = Translator::new(pattern).translate().map_err(failed)?;
-    let mut builder = RegexBuilder::new(&translated);
-    builder.size_limit(COMPILED_BYTES_MAX).nest_limit(4 * NESTING_MAX as u32);
+    compile_within(pattern, COMPILED_BYTES_MAX)
+}
+
+/// Compiles a pattern to a form of at most `bytes_max` in memory.
+///
+/// # Errors
+/// As for [`compile`]; a larger form is "too large".
+pub fn compile_within(pattern: &str, bytes_max: usize) -> Result<Regex, EvalError> {
+    let mut translator = Translator::new(pattern);
+    translator.translate().map_err(failed)?;
+    if translator.unicode_classes > UNICODE_CLASSES_MAX {
+        return Err(failed(Fault { reason: TOO_LARGE, shown: pattern }));
+    }
+    let mut builder = RegexBuilder::new(&translator.out);
+    builder.size_limit(bytes_max).nest_limit(4 * NESTING_MAX as u32);
     builder.build().map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => failed(Fault { reason: TOO_LARGE, shown: pattern }),
         _ => failed(Fault { reason: INTERNAL, shown: pattern }),
     })
+}
+
+/// Looks at the syntax of a pattern only, in time that is linear in its length.
+///
+/// # Errors
+/// The sentence of Go's `regexp/syntax`.
+pub fn check(pattern: &str) -> Result<(), EvalError> {
+    Translator::new(pattern).translate().map_err(failed)
+}
+
+fn failed(Fault { reason, shown }: Fault<'_>) -> EvalError {
+    EvalError::new(format!("error parsing regexp: {reason}: `{shown}`"))
 }
 
 /// A group that is open, or the whole pattern.
@@ -76,7 +103,10 @@ struct Translator<'p> {
     out: String,
     /// Innermost last; the first one is the whole pattern.
     groups: Vec<Group<'p>>,
-    names: Vec<&'p str>,
+    /// How many classes of Unicode were written.
+    unicode_classes: usize,
+    /// How much is left of the pattern from the last `:]` on. With less left, there is no use in searching for one.
+    named_class_end: usize,
 }
 
 type Step<'p, T = ()> = Result<T, Fault<'p>>;
@@ -84,10 +114,12 @@ type Step<'p, T = ()> = Result<T, Fault<'p>>;
 impl<'p> Translator<'p> {
     fn new(pattern: &'p str) -> Self {
         let out = String::with_capacity(2 * pattern.len());
-        Self { pattern, rest: pattern, out, groups: vec![Group::default()], names: Vec::new() }
+        let named_class_end = pattern.rfind(":]").map_or(usize::MAX, |at| pattern.len() - at);
+        let groups = vec![Group::default()];
+        Self { pattern, rest: pattern, out, groups, unicode_classes: 0, named_class_end }
     }
 
-    fn translate(mut self) -> Step<'p, String> {
+    fn translate(&mut self) -> Step<'p> {
         while let Some(c) = self.rest.chars().next() {
             let after_repeat = self.group().after_repeat.take();
             match c {
@@ -114,7 +146,7 @@ impl<'p> Translator<'p> {
         if self.groups.len() > 1 {
             return Err(Fault { reason: MISSING_PAREN, shown: self.pattern });
         }
-        Ok(self.out)
+        Ok(())
     }
 
     /// The innermost group.
@@ -152,7 +184,9 @@ impl<'p> Translator<'p> {
         if self.groups.len() > NESTING_MAX {
             return Err(Fault { reason: TOO_DEEP, shown: self.pattern });
         }
-        if let Some(name) = self.rest.strip_prefix("(?P<").or_else(|| self.rest.strip_prefix("(?<")) {
+        let name = self.rest.strip_prefix("(?P<").or_else(|| self.rest.strip_prefix("(?<"));
+        // With nothing behind it, the angle is an unknown flag.
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
             let Some(end) = name.find('>') else {
                 return Err(Fault { reason: NAMED_CAPTURE, shown: self.rest });
             };
@@ -163,11 +197,7 @@ impl<'p> Translator<'p> {
             if !valid {
                 return Err(Fault { reason: NAMED_CAPTURE, shown: capture });
             }
-            if self.names.contains(&name) {
-                return Err(Fault { reason: NAMED_CAPTURE, shown: name });
-            }
-            self.names.push(name);
-            // Nothing refers to groups by name or number.
+            // Nothing refers to groups by name or number, and several may have one name.
             self.emit(capture.len(), "(?:");
         } else if let Some(flags) = self.rest.strip_prefix("(?") {
             return self.flags(flags);
@@ -274,7 +304,7 @@ impl<'p> Translator<'p> {
                 }
             }
             _ => {
-                if let Some((class, after)) = perl_class(rest)? {
+                if let Some((class, after)) = self.perl_class(rest)? {
                     let len = rest.len() - after.len();
                     self.emit(len, &class);
                 } else {
@@ -300,7 +330,8 @@ impl<'p> Translator<'p> {
         let mut first = true;
         while first || !rest.starts_with(']') {
             first = false;
-            if rest.starts_with("[:")
+            if rest.len() >= self.named_class_end
+                && rest.starts_with("[:")
                 && let Some(end) = rest[2..].find(":]")
             {
                 let (name, after) = rest.split_at(end + 4);
@@ -311,7 +342,7 @@ impl<'p> Translator<'p> {
                 rest = after;
                 continue;
             }
-            if let Some((class, after)) = perl_class(rest)? {
+            if let Some((class, after)) = self.perl_class(rest)? {
                 self.out.push_str(&class);
                 rest = after;
                 continue;
@@ -336,26 +367,35 @@ impl<'p> Translator<'p> {
         self.atom();
         Ok(())
     }
+
+    /// As [`perl_class`]; counts those of Unicode.
+    fn perl_class(&mut self, text: &'p str) -> Step<'p, Option<(String, &'p str)>> {
+        let class = perl_class(text)?;
+        self.unicode_classes +=
+            usize::from(class.is_some() && (text.starts_with("\\p") || text.starts_with("\\P")));
+        Ok(class)
+    }
 }
 
 /// Length, lower and upper count of `{n}`, `{n,}` or `{n,m}`; `None` when the brace stands for itself.
 fn counts(text: &str) -> Option<(usize, u64, Option<u64>)> {
-    let end = text.find('}')?;
-    let number = |digits: &str| {
-        let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let leading_zero = digits.len() > 1 && digits.starts_with('0');
+    let number = |text: &str| {
+        let len = text.bytes().take_while(u8::is_ascii_digit).count();
+        let leading_zero = len > 1 && text.starts_with('0');
         // A count too long for 64 bits is above the limit anyway.
-        (plain && !leading_zero).then(|| digits.parse().unwrap_or(u64::MAX))
+        (len > 0 && !leading_zero).then(|| (text[..len].parse().unwrap_or(u64::MAX), len))
     };
-    let (min, max) = match text[1..end].split_once(',') {
-        None => {
-            let count = number(&text[1..end])?;
-            (count, Some(count))
-        }
-        Some((min, "")) => (number(min)?, None),
-        Some((min, max)) => (number(min)?, Some(number(max)?)),
-    };
-    Some((end + 1, min, max))
+    let (min, len) = number(&text[1..])?;
+    let rest = &text[1 + len..];
+    if rest.starts_with('}') {
+        return Some((len + 2, min, Some(min)));
+    }
+    let rest = rest.strip_prefix(',')?;
+    if rest.starts_with('}') {
+        return Some((len + 3, min, None));
+    }
+    let (max, more) = number(rest)?;
+    rest[more..].starts_with('}').then_some((len + more + 3, min, Some(max)))
 }
 
 /// The class at the start of `text` that an escape stands for: `\d`, `\pL`, `\p{Greek}`. Only ASCII counts as digit,
@@ -394,14 +434,32 @@ fn unicode_class(text: &str, negated: bool) -> Step<'_, (String, &str)> {
     };
     // Categories and scripts, by any of their names; the crate knows other properties, too, and a prefix `is`.
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, ' ' | '_' | '-');
-    let allowed =
-        name.chars().all(plain) && !name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("is"));
+    let allowed = name.len() <= CLASS_NAME_MAX
+        && name.chars().all(plain)
+        && !name.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("is"));
+    let name: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+    let name = name.to_ascii_lowercase();
     let letter = if negated { 'P' } else { 'p' };
-    let candidates = ["gc", "sc"].map(|property| format!("\\{letter}{{{property}={name}}}"));
-    match candidates.into_iter().find(|class| allowed && regex_syntax::parse(class).is_ok()) {
-        Some(class) => Ok((class, rest)),
+    match ["gc", "sc"].into_iter().find(|property| allowed && is_unicode_class(property, &name)) {
+        Some(property) => Ok((format!("\\{letter}{{{property}={name}}}"), rest)),
         None => Err(Fault { reason: CLASS_RANGE, shown: &text[..text.len() - rest.len()] }),
     }
+}
+
+/// Whether a property of Unicode has a value of this name, in lower case without anything but letters and digits.
+fn is_unicode_class(property: &str, name: &str) -> bool {
+    thread_local! {
+        /// Those that were found before; there are only so many.
+        static KNOWN: RefCell<BTreeSet<String>> = const { RefCell::new(BTreeSet::new()) };
+    }
+    let class = format!("\\p{{{property}={name}}}");
+    KNOWN.with_borrow_mut(|known| {
+        let is_known = known.contains(&class) || regex_syntax::parse(&class).is_ok();
+        if is_known {
+            known.insert(class);
+        }
+        is_known
+    })
 }
 
 /// One character of a class, and what follows it. `class` is the text from the opening bracket on.
@@ -468,7 +526,7 @@ fn hexadecimal<'p>(text: &'p str, digits: &'p str) -> Step<'p, (u32, &'p str)> {
 }
 
 fn is_posix_class(name: &str) -> bool {
-    let bare = name.trim_start_matches("[:").trim_end_matches(":]");
+    let bare = name.strip_prefix("[:").and_then(|name| name.strip_suffix(":]")).unwrap_or_default();
     let bare = bare.strip_prefix('^').unwrap_or(bare);
     matches!(
         bare,
@@ -542,6 +600,12 @@ mod tests {
             (r"(?s).", "\n", Some("\n")),
             (r"(?U)a+", "aaa", Some("a")),
             (r"(?P<n>a)(?<m>b)", "ab", Some("ab")),
+            (r"(?P<n>a)(?P<n>b)", "ab", Some("ab")),
+            (r"[+--]", ",", Some(",")),
+            (r"[a-z--/]+", "b.", Some("b.")),
+            (r"[^]a]", "]ab", Some("b")),
+            (r"^*a{", "a{", Some("a{")),
+            (r"\.\-\/\_", ".-/_", Some(".-/_")),
             (r"(?)a", "a", Some("a")),
             (r"\Qa.b\E+", "a.bb", Some("a.bb")),
             (r"\Q", "", Some("")),
@@ -610,8 +674,14 @@ mod tests {
             ("(?i-)", "invalid or unsupported Perl syntax: `(?i-)`"),
             ("(?<!a)", "invalid named capture: `(?<!a)`"),
             ("(?P<n!>a)", "invalid named capture: `(?P<n!>`"),
-            ("(?P<n>a)(?P<n>b)", "invalid named capture: `n`"),
+            ("(?P<", "invalid or unsupported Perl syntax: `(?P`"),
+            ("(?<", "invalid or unsupported Perl syntax: `(?<`"),
+            ("(?P<n", "invalid named capture: `(?P<n`"),
+            ("(?i)?", "missing argument to repetition operator: `?`"),
+            ("[[:[:alpha:]]", "invalid character class range: `[:[:alpha:]`"),
+            ("[[:^^alpha:]]", "invalid character class range: `[:^^alpha:]`"),
         ] {
+            assert!(check(pattern).is_err(), "{pattern}");
             let error =
                 compile(pattern).map(|regex| regex.as_str().to_owned()).map_err(|error| error.message);
             assert_eq!(error, Err(format!("error parsing regexp: {want}").into()), "{pattern}");
@@ -622,8 +692,12 @@ mod tests {
     fn hostile_patterns_stay_bounded() {
         let deep = format!("{}{}", "(".repeat(100_000), ")".repeat(100_000));
         let large = r"[\pL\pN]{1000}".repeat(100);
-        for pattern in [deep, large] {
+        for pattern in [deep, large, r"\pL".repeat(100_000), "{9}".repeat(100_000)] {
             assert!(compile(&pattern).is_err());
+        }
+        // Time is linear in the length.
+        for pattern in ["[[:a]", "{", "{1,", r"\p{Old Italic}", r"\Q\E", "(?P<n>)", "(?i)"] {
+            assert!(check(&pattern.repeat(100_000)).is_ok(), "{pattern}");
         }
         assert!(compile(&format!("{}{}", "(".repeat(900), ")".repeat(900))).is_ok());
     }

@@ -15,7 +15,6 @@ pub mod approval;
 pub mod conditions;
 pub mod formats;
 pub mod naming;
-pub mod pattern;
 pub mod presentation;
 pub mod rules;
 pub mod walk;

@@ -30,7 +30,12 @@ fn visit(schema: &Schema, see: &mut dyn FnMut(&Schema) -> ControlFlow<()>) -> Co
         None => &[],
     };
     let logic = [&schema.all_of, &schema.any_of, &schema.one_of].into_iter().flatten();
-    for inner in items.iter().chain(logic).chain(schema.not.as_deref()).chain(schema.properties.values()) {
+    for inner in items
+        .iter()
+        .chain(logic)
+        .chain(schema.not.as_deref())
+        .chain(schema.properties.values().map(|inner| &**inner))
+    {
         visit(inner, see)?;
     }
     if let Some(Additional::Schema(inner)) = &schema.additional_properties {

@@ -16,7 +16,7 @@ pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
     for (name, value) in sorted(object) {
         write_text(name, out);
         match message.position(name.as_bytes()) {
-            Some(at) => write_kind(&message.fields[usize::from(at)].kind, value, out),
+            Some(at) => write_kind(&message.fields[at].kind, value, out),
             None => write(value, out),
         }
     }

@@ -19,7 +19,7 @@ pub(super) fn are_pruned(schema: &Schema) -> bool {
     let own =
         schema.default.as_ref().is_none_or(|value| is_pruned(value, Some(schema), schema.embedded_resource));
     let item = super::structural::item(schema);
-    own && item.into_iter().chain(schema.properties.values()).all(are_pruned)
+    own && item.into_iter().chain(schema.properties.values().map(|property| &**property)).all(are_pruned)
 }
 
 /// The values of maps are not visited: defaults in them are no defaults of anything.

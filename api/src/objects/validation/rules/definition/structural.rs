@@ -9,7 +9,6 @@
 //! The errors come sorted by their text, as the reference server reports them.
 
 use super::words::Words;
-use crate::objects::custom::definition::pattern;
 use crate::objects::custom::schema::{Additional, Items, Schema};
 use crate::objects::validation::metadata::is_enough;
 use crate::objects::validation::path::Path;
@@ -58,7 +57,7 @@ pub(super) fn obstacle(schema: &Schema, words: &Words) -> Option<String> {
         Some(Items::All(item)) => Some(&**item),
         _ => None,
     };
-    item.into_iter().chain(schema.properties.values()).find_map(below)
+    item.into_iter().chain(schema.properties.values().map(|property| &**property)).find_map(below)
 }
 
 /// The errors of a schema that can be read as a structural one.
@@ -216,9 +215,9 @@ impl Structural<'_> {
             self.nested(inner, false, &path.child("not"));
         }
         if !schema.pattern.is_empty()
-            && let Err(error) = pattern::check(&schema.pattern)
+            && let Err(error) = cel::library::regex::check(&schema.pattern)
         {
-            let detail = format!("must be a valid regular expression, but isn't: {error}");
+            let detail = format!("must be a valid regular expression, but isn't: {}", error.message);
             self.invalid(path.child("pattern"), schema.pattern.as_str(), detail);
         }
     }
@@ -292,7 +291,7 @@ impl Structural<'_> {
         }
         let (place, inside) = (place.child("properties"), inside.child("properties"));
         for (name, property) in &schema.properties {
-            let stated = stated.properties.get(name);
+            let stated = stated.properties.get(name).map(|stated| &**stated);
             self.nested_complete(property, stated, &place.key(name), &inside.key(name));
         }
     }
