@@ -1,5 +1,5 @@
 //! Benchmark of lists of 50 000 pods of 3.5 KiB over one HTTP/1.1 connection: in every encoding, with a selector of a
-//! hundredth, in pages of 500, compressed. Reports for each the time (best of several rounds), the server's CPU time,
+//! hundredth, in pages of 500, compressed; and each encoding as a ratio to JSON, all in turns. Reports for each the time (best of several rounds), the server's CPU time,
 //! the time to the first byte, and the server's anonymous memory before, at most, and after.
 //!
 //! The baseline in the same run: as many bytes over bare TLS, from memory in turns with the list, and from the
@@ -68,6 +68,9 @@ fn main() {
     for (name, accept, encoding) in FORMS.iter().filter(|(name, ..)| is_wanted(name)) {
         let path = format!("{PODS}?labelSelector=slot%3D7");
         bench.list(&format!("{name}, 1 in {SLOTS} by label"), &path, accept, encoding);
+    }
+    if is_wanted("ratio") {
+        bench.ratios();
     }
     if is_wanted("pages") {
         bench.pages();
@@ -143,6 +146,32 @@ impl Bench {
             &[&mib(before), &mib(during), &mib(after), "first time", &time(first), "memcpy", &memcpy(bytes)],
         );
         row("  bare TLS of bytes that stay in the cache", &["", "", "", &rate(bytes, cached)]);
+    }
+
+    /// Every form as a ratio to JSON: in each round every form once, so that all see the same machine.
+    fn ratios(&mut self) {
+        let pid = self.server.pid();
+        let mut best = [(Duration::MAX, Duration::MAX, Duration::MAX); FORMS.len()];
+        for _ in 0..self.rounds {
+            for ((name, accept, encoding), best) in FORMS.iter().zip(&mut best) {
+                let request = load::get(PODS, &[("accept", accept), ("accept-encoding", encoding)]);
+                let cpu = process::cpu_time(pid);
+                let sent = Instant::now();
+                let answer = self.runtime.run(self.connection.exchange(&request, |_| ()));
+                let answer = answer.expect("the server answers");
+                assert_eq!(answer.status, 200, "{name}");
+                best.0 = best.0.min(sent.elapsed());
+                best.1 = best.1.min(process::cpu_time(pid) - cpu);
+                best.2 = best.2.min(answer.first_byte - sent);
+            }
+        }
+        row("ratio to json, best of each", &["time", "of json", "CPU", "of json", "first byte"]);
+        let of = |part: Duration, whole: Duration| format!("{:.2}", part.as_secs_f64() / whole.as_secs_f64());
+        for ((name, ..), (took, spent, first_byte)) in FORMS.iter().zip(best) {
+            let cells =
+                [time(took), of(took, best[0].0), time(spent), of(spent, best[0].1), time(first_byte)];
+            row(name, &cells.each_ref().map(String::as_str));
+        }
     }
 
     fn pages(&mut self) {

@@ -10,6 +10,8 @@
 //! of its encoding, one type per encoding. All functions append to a buffer. Plain JSON is copied; protobuf, table rows
 //! and metadata are built from the stored text; YAML and CBOR go through a tree of one object.
 
+#[cfg(test)]
+mod alike_test;
 pub mod answer;
 mod cbor;
 mod json;
@@ -115,9 +117,17 @@ struct Shown<'b> {
 }
 
 /// Writes objects in one encoding. A function that fails appends nothing.
-trait Encoding: Send {
+trait Encoding: Send + Sync {
     /// A whole document.
     fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status>;
+
+    /// The part of a list document that does not depend on its items, which [`Encoding::list_head`] writes again at its
+    /// beginning; nothing if no size is needed.
+    fn list_opening(&self, _: &mut Vec<u8>) {}
+
+    /// The same encoding for items of the same list, or events of the same watch, that are not the first: the bytes of
+    /// several go together in order.
+    fn fork(&self) -> Box<dyn Encoding>;
 
     /// The start of a list document, up to its first item. Of `size` only the parts that [`Renderer::size_needed`]
     /// requires are valid.
@@ -147,8 +157,8 @@ pub struct Renderer {
     metrics: Arc<Metrics>,
     /// Where memory for the answer is charged.
     account: Account,
-    /// Cache of item lengths, for the one form that needs them and that all clients share.
-    lengths: Option<Arc<Lengths>>,
+    /// Cache of item lengths, for the forms that need them and that all clients share.
+    lengths: Option<(Arc<Lengths>, lengths::Form)>,
 }
 
 /// What a renderer is made of: the resource, the form that was asked for, and where numbers are kept.
@@ -184,10 +194,12 @@ impl Renderer {
             negotiate::Encoding::Protobuf => Box::new(protobuf::Protobuf::new(&wanted)),
         };
         let metrics = wanted.metrics.clone();
-        let is_remembered = output.encoding == negotiate::Encoding::Protobuf
-            && output.transform == Transform::None
-            && resource.is_stored_form();
-        let lengths = is_remembered.then(|| wanted.lengths.clone());
+        let is_remembered = output.encoding == negotiate::Encoding::Protobuf && resource.is_stored_form();
+        let form = match output.transform {
+            Transform::PartialObject | Transform::PartialObjectList => lengths::Form::Metadata,
+            Transform::None | Transform::Table => lengths::Form::Whole,
+        };
+        let lengths = is_remembered.then(|| (wanted.lengths.clone(), form));
         let account = wanted.account.clone();
         Ok(Renderer { resource: resource.clone(), naming, output, encoding, metrics, account, lengths })
     }
@@ -315,14 +327,34 @@ impl Renderer {
 
     /// Length of the list item of an object's version at `revision`, if cached.
     pub fn known_item_len(&self, revision: Revision) -> Option<u64> {
-        self.lengths.as_ref()?.get(revision)
+        let (lengths, form) = self.lengths.as_ref()?;
+        lengths.get(*form, revision)
     }
 
     /// Caches the length of the item, if this form needs lengths.
     pub fn remember_item_len(&self, revision: Revision, bytes: usize) {
-        if let Some(lengths) = &self.lengths {
-            lengths.put(revision, bytes);
+        if let Some((lengths, form)) = &self.lengths {
+            lengths.put(*form, revision, bytes);
         }
+    }
+
+    /// A renderer for items of the same list, or events of the same watch, that are not the first. What several make
+    /// goes together in order. It remembers parts of objects, up to `MEMO_BYTES` of the protobuf codec.
+    pub fn fork(&self) -> Renderer {
+        Renderer {
+            resource: self.resource.clone(),
+            naming: self.naming,
+            output: self.output.clone(),
+            encoding: self.encoding.fork(),
+            metrics: self.metrics.clone(),
+            account: self.account.clone(),
+            lengths: self.lengths.clone(),
+        }
+    }
+
+    /// The beginning of [`Renderer::list_head`], as far as it does not depend on the size.
+    pub fn list_opening(&self, out: &mut Vec<u8>) {
+        self.encoding.list_opening(out);
     }
 
     /// The start of a list document, up to its first item. `size` counts only as far as it is needed.

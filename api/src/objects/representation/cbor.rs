@@ -79,6 +79,11 @@ impl Encoding for Cbor {
         self.transcode(text, out)
     }
 
+    fn fork(&self) -> Box<dyn Encoding> {
+        let (message, tail, scratch) = (self.message.clone(), Vec::new(), Vec::new());
+        Box::new(Cbor { json: self.json.fork(), message, tail, scratch })
+    }
+
     fn list_tail(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.tail);
     }

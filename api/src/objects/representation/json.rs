@@ -60,6 +60,16 @@ impl Json {
         Ok(Json { resource: resource.clone(), pretty, form })
     }
 
+    /// See [`Encoding::fork`].
+    pub(super) fn fork(&self) -> Self {
+        let form = match &self.form {
+            Form::Plain => Form::Plain,
+            Form::Table { writer, .. } => Form::Table { writer: writer.fork(), headers: Headers::Omitted },
+            Form::Partial(writer) => Form::Partial(writer.fork()),
+        };
+        Json { resource: self.resource.clone(), pretty: self.pretty, form }
+    }
+
     /// Appends one object that is not part of a list.
     fn show(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
         match &mut self.form {
@@ -151,6 +161,10 @@ impl Encoding for Json {
             Err(_) => out.truncate(start),
         }
         shown
+    }
+
+    fn fork(&self) -> Box<dyn Encoding> {
+        Box::new(self.fork())
     }
 
     fn error_event(&self, status: &Status, out: &mut Vec<u8>) {

@@ -14,26 +14,36 @@ const SLOT_BITS: u32 = 20;
 /// Bits of a slot that hold the length; the others hold the part of the revision that the slot's index does not.
 const LENGTH_BITS: u32 = 22;
 
-/// Cached lengths by revision.
+/// The forms whose items are measured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// Whole objects.
+    Whole,
+    /// Their metadata only.
+    Metadata,
+}
+
+/// Cached lengths by form and revision.
 #[derive(Debug, Default)]
-pub struct Lengths(OnceLock<Box<[AtomicU64]>>);
+pub struct Lengths([OnceLock<Box<[AtomicU64]>>; 2]);
 
 impl Lengths {
     /// The length of the version written at `revision`, if it is cached.
     #[inline]
-    pub fn get(&self, revision: Revision) -> Option<u64> {
-        let held = self.0.get()?[place(revision)].load(Relaxed);
+    pub fn get(&self, form: Form, revision: Revision) -> Option<u64> {
+        let held = self.0[form as usize].get()?[place(revision)].load(Relaxed);
         (held != 0 && held >> LENGTH_BITS == revision.get() >> SLOT_BITS)
             .then_some(held & ((1 << LENGTH_BITS) - 1))
     }
 
     /// Caches a length, except 0 and lengths of 4 MiB or more.
-    pub fn put(&self, revision: Revision, bytes: usize) {
+    pub fn put(&self, form: Form, revision: Revision, bytes: usize) {
         // Revisions end at 2^62, so the rest of one fits.
         let slot = (revision.get() >> SLOT_BITS) << LENGTH_BITS | bytes as u64;
         if (1..1 << LENGTH_BITS).contains(&bytes) {
-            self.0.get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect())[place(revision)]
-                .store(slot, Relaxed);
+            self.0[form as usize].get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect())
+                [place(revision)]
+            .store(slot, Relaxed);
         }
     }
 }
@@ -50,13 +60,13 @@ mod tests {
     #[test]
     fn a_length_is_that_of_its_revision_or_forgotten() {
         let lengths = Lengths::default();
-        assert_eq!(lengths.get(Revision::new(7)), None);
-        lengths.put(Revision::new(7), 100);
-        lengths.put(Revision::new(8), (1 << LENGTH_BITS) - 1);
-        lengths.put(Revision::new(9), 1 << LENGTH_BITS);
-        lengths.put(Revision::new(10), 0);
+        assert_eq!(lengths.get(Form::Whole, Revision::new(7)), None);
+        lengths.put(Form::Whole, Revision::new(7), 100);
+        lengths.put(Form::Whole, Revision::new(8), (1 << LENGTH_BITS) - 1);
+        lengths.put(Form::Whole, Revision::new(9), 1 << LENGTH_BITS);
+        lengths.put(Form::Whole, Revision::new(10), 0);
         let largest = (1 << 62) - 1;
-        lengths.put(Revision::new(largest), 5);
+        lengths.put(Form::Whole, Revision::new(largest), 5);
         for (revision, length) in [
             (7, Some(100)),
             (8, Some((1 << LENGTH_BITS) - 1)),
@@ -65,11 +75,15 @@ mod tests {
             (largest, Some(5)),
             (0, None),
         ] {
-            assert_eq!(lengths.get(Revision::new(revision)), length, "{revision}");
+            assert_eq!(lengths.get(Form::Whole, Revision::new(revision)), length, "{revision}");
+            assert_eq!(lengths.get(Form::Metadata, Revision::new(revision)), None, "{revision}");
         }
         let same_place = 7 + SLOTS as u64;
-        assert_eq!(lengths.get(Revision::new(same_place)), None);
-        lengths.put(Revision::new(same_place), 50);
-        assert_eq!((lengths.get(Revision::new(same_place)), lengths.get(Revision::new(7))), (Some(50), None));
+        assert_eq!(lengths.get(Form::Whole, Revision::new(same_place)), None);
+        lengths.put(Form::Whole, Revision::new(same_place), 50);
+        assert_eq!(
+            (lengths.get(Form::Whole, Revision::new(same_place)), lengths.get(Form::Whole, Revision::new(7))),
+            (Some(50), None)
+        );
     }
 }

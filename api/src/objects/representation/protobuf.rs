@@ -18,54 +18,101 @@ use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
 use crate::types::schema::builtin;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::table::Message;
-use crate::types::table::metadata_range;
+use crate::types::table::{metadata_range, metadata_start};
 use crate::values::json::{Object, Value};
 use crate::values::status::{Reason, Status};
-use crate::wire::codec::protobuf::{EncodeError, encode, envelope, transcode, write_bytes, write_delimited};
+use crate::wire::codec::protobuf::{
+    EncodeError, Transcoder, encode, envelope, transcode, write_bytes, write_delimited,
+};
 use crate::wire::negotiate::Transform;
 
 /// Encoder of one protobuf response.
 pub(super) struct Protobuf {
+    names: Names,
+    messages: Messages,
+}
+
+/// What envelopes say.
+#[derive(Clone)]
+struct Names {
+    api_version: String,
+    kind: String,
+    list_kind: String,
+}
+
+/// What is in the envelopes.
+struct Messages {
     resource: Arc<Resource>,
-    /// `apiVersion` of metadata-only objects, if the request asked for metadata only.
-    partial: Option<String>,
+    /// Whether the request asked for metadata only.
+    is_partial: bool,
+    /// Remembers what parts of objects became, for those that come one after the other.
+    transcoder: Option<Transcoder>,
 }
 
 impl Protobuf {
     pub(super) fn new(wanted: &Wanted<'_>) -> Self {
-        let partial = match wanted.output.transform {
-            Transform::None | Transform::Table => None,
-            Transform::PartialObject | Transform::PartialObjectList => {
-                let (group, version) =
-                    (wanted.output.words.meta_group(), wanted.output.meta_version.as_str());
-                Some(format!("{group}/{version}"))
+        let resource = wanted.resource.clone();
+        let is_partial =
+            matches!(wanted.output.transform, Transform::PartialObject | Transform::PartialObjectList);
+        let names = if is_partial {
+            let (group, version) = (wanted.output.words.meta_group(), wanted.output.meta_version.as_str());
+            Names {
+                api_version: format!("{group}/{version}"),
+                kind: "PartialObjectMetadata".to_owned(),
+                list_kind: "PartialObjectMetadataList".to_owned(),
+            }
+        } else {
+            Names {
+                api_version: resource.api_version.clone(),
+                kind: resource.table.kind.clone().into_owned(),
+                list_kind: resource.table.list_kind.clone().into_owned(),
             }
         };
-        Protobuf { resource: wanted.resource.clone(), partial }
+        Protobuf { names, messages: Messages { resource, is_partial, transcoder: None } }
     }
+}
 
-    /// The message of one object.
-    fn message(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        if self.partial.is_none() {
+impl Messages {
+    /// The message of one object that is not followed by others.
+    fn single(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        if !self.is_partial {
             return transcode(&self.resource.table.message, served, out);
         }
         let metadata = metadata_range(served).map_or(&b"null"[..], |range| &served[range]);
         write_delimited(1, out, |out| transcode(builtin::OBJECT_META, metadata, out))
     }
 
-    /// One object in its envelope.
-    fn enveloped(&self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
-        let (api_version, kind) = match &self.partial {
-            Some(api_version) => (api_version.as_str(), "PartialObjectMetadata"),
-            None => (self.resource.api_version.as_str(), &*self.resource.table.kind),
-        };
-        envelope::wrap(api_version, kind, out, |out| self.message(served, out))
+    /// The message of one object of several.
+    fn next(&mut self, served: &[u8], out: &mut Vec<u8>) -> Result<(), EncodeError> {
+        let Some(transcoder) = &mut self.transcoder else { return self.single(served, out) };
+        if !self.is_partial {
+            return transcoder.transcode(&self.resource.table.message, served, out);
+        }
+        let Some(start) = metadata_start(served) else { return self.single(served, out) };
+        let begin = out.len();
+        let mut is_written = false;
+        write_delimited(1, out, |out| {
+            is_written = transcoder.transcode_start(builtin::OBJECT_META, &served[start..], out);
+            Ok::<_, EncodeError>(())
+        })?;
+        if is_written {
+            return Ok(());
+        }
+        out.truncate(begin);
+        self.single(served, out)
     }
 }
 
 impl Encoding for Protobuf {
     fn document(&mut self, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
-        whole(out, |out| self.enveloped(object.served, out))
+        let Protobuf { names, messages } = self;
+        whole(out, |out| {
+            envelope::wrap(&names.api_version, &names.kind, out, |out| messages.single(object.served, out))
+        })
+    }
+
+    fn list_opening(&self, out: &mut Vec<u8>) {
+        envelope::before_raw(&self.names.api_version, &self.names.list_kind, out);
     }
 
     fn list_head(&mut self, meta: &ListMeta, size: ListSize, out: &mut Vec<u8>) -> Result<(), Status> {
@@ -78,17 +125,18 @@ impl Encoding for Protobuf {
         let mut metadata = Vec::new();
         write_delimited(1, &mut metadata, |out| encode(builtin::LIST_META, &object, out))
             .map_err(Status::internal)?;
-        let (api_version, kind) = match &self.partial {
-            Some(api_version) => (api_version.as_str(), "PartialObjectMetadataList"),
-            None => (self.resource.api_version.as_str(), &*self.resource.table.list_kind),
-        };
-        envelope::head(api_version, kind, metadata.len() as u64 + size.bytes, out);
+        envelope::head(
+            &self.names.api_version,
+            &self.names.list_kind,
+            metadata.len() as u64 + size.bytes,
+            out,
+        );
         out.extend_from_slice(&metadata);
         Ok(())
     }
 
     fn list_item(&mut self, object: Shown<'_>, _: bool, out: &mut Vec<u8>) -> Result<(), Status> {
-        whole(out, |out| write_delimited(2, out, |out| self.message(object.served, out)))
+        whole(out, |out| write_delimited(2, out, |out| self.messages.next(object.served, out)))
     }
 
     fn list_tail(&self, out: &mut Vec<u8>) {
@@ -96,7 +144,22 @@ impl Encoding for Protobuf {
     }
 
     fn event(&mut self, kind: EventType, object: Shown<'_>, out: &mut Vec<u8>) -> Result<(), Status> {
-        whole(out, |out| frame(kind, out, |out| self.enveloped(object.served, out)))
+        let Protobuf { names, messages } = self;
+        whole(out, |out| {
+            frame(kind, out, |out| {
+                envelope::wrap(&names.api_version, &names.kind, out, |out| messages.next(object.served, out))
+            })
+        })
+    }
+
+    fn fork(&self) -> Box<dyn Encoding> {
+        let Messages { resource, is_partial, .. } = &self.messages;
+        let messages = Messages {
+            resource: resource.clone(),
+            is_partial: *is_partial,
+            transcoder: Some(Transcoder::default()),
+        };
+        Box::new(Protobuf { names: self.names.clone(), messages })
     }
 
     fn error_event(&self, status: &Status, out: &mut Vec<u8>) {

@@ -83,6 +83,11 @@ impl Encoding for Yaml {
         Ok(())
     }
 
+    fn fork(&self) -> Box<dyn Encoding> {
+        let (tail, scratch) = (Vec::new(), Vec::new());
+        Box::new(Yaml { json: self.json.fork(), items: self.items, tail, is_empty: false, scratch })
+    }
+
     fn list_tail(&self, out: &mut Vec<u8>) {
         if self.is_empty {
             out.extend_from_slice(b" []\n");

@@ -2,7 +2,8 @@
 //!
 //! The snapshot pins a point in time without holding a lock; the index range is walked, selectors look at signatures in
 //! the index and then at the stored attributes of what these let through, and stored bytes are copied into chunks of at
-//! most `CHUNK_BYTES`. A list of any size holds one chunk. With a limit the range is walked twice: once over the index to
+//! most `CHUNK_BYTES`. A list of any size holds one chunk, or where objects are not shown as they are stored, one for each of
+//! the threads that make them (`ahead.rs`). With a limit the range is walked twice: once over the index to
 //! find where the page ends (the head of a list names its continue token), once to write it.
 
 use std::sync::Arc;
@@ -10,9 +11,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use engine::{KeyRange, Revision, SnapshotError};
+use futures_util::{FutureExt, Stream, StreamExt};
 use http::StatusCode;
 
 use super::Call;
+use super::ahead::{self, Ahead};
 use super::continue_token::ContinueToken;
 use super::selected::{Found, Need, Selected};
 use crate::objects::conversion::Converter;
@@ -30,20 +33,20 @@ use crate::wire::server::{Aborted, Body};
 
 /// Bytes gathered before they are handed to the connection: four TLS records, and the size at which larger
 /// chunks stop paying on HTTP/2 and start costing on HTTP/1.1.
-const CHUNK_BYTES: usize = 64 * 1024;
+pub(super) const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Room for the item that takes a chunk over its size: most fit, a larger one makes the buffer grow.
-const ITEM_BYTES: usize = 8 * 1024;
+pub(super) const ITEM_BYTES: usize = 8 * 1024;
 
 /// Objects from this size on go out by themselves: in stored form as references to the file, otherwise in a chunk that is
 /// charged for them alone.
-const LARGE_BYTES: usize = ITEM_BYTES;
+pub(super) const LARGE_BYTES: usize = ITEM_BYTES;
 
 /// Bytes gathered for text that is indented on its way out, which makes it up to four times as long.
 const PRETTY_CHUNK_BYTES: usize = 12 * 1024;
 
 /// What an object may come to in another form than the stored one, as a multiple of its stored text.
-const FORM_MULTIPLE: usize = 4;
+pub(super) const FORM_MULTIPLE: usize = 4;
 
 /// Items kept while they are measured: up to four chunks, the lists that most clients ask for, are rendered once.
 const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
@@ -186,42 +189,32 @@ impl Page {
         Ok(items)
     }
 
-    /// How long the items of this page are together. Those whose length is known from before are not rendered; the
-    /// others are kept if they are few and `may_keep`.
+    /// Renders the first items of this page to measure them, and keeps them if `may_keep`: up to [`WHOLE_BYTES`].
     async fn measure(&self, renderer: &mut Renderer, may_keep: bool) -> Result<Measured, Status> {
-        let mut measured = Measured { size: ListSize::default(), whole: may_keep.then(Vec::new) };
+        let mut size = ListSize::default();
         let mut objects = self.objects();
-        let mut scratch = Vec::new();
-        let mut since_yield = 0;
-        while measured.size.items < self.items
-            && let Some(found) = objects.next(Need::Objects(self.items - measured.size.items)).await?
+        let mut whole = Vec::new();
+        while size.items < self.items
+            && let Some(found) = objects.next(Need::Objects(self.items - size.items)).await?
         {
-            if matches!(found, Found::Pause) || since_yield > CHUNK_BYTES {
-                since_yield = 0;
+            let Some(stored) = found.read()? else {
                 tokio::task::yield_now().await;
-            }
-            if let Found::Entry(entry) = &found
-                && let Some(bytes) = renderer.known_item_len(entry.revision())
-            {
-                measured.size.items += 1;
-                measured.size.bytes += bytes;
-                measured.whole = None;
                 continue;
+            };
+            if !may_keep {
+                whole.clear();
             }
-            let Some(stored) = found.read()? else { continue };
-            measured.size.items += 1;
-            scratch.clear();
-            renderer.list_item(&stored.record.value, measured.size.items == 1, &mut scratch)?;
-            renderer.remember_item_len(stored.entry.revision(), scratch.len());
-            measured.size.bytes += scratch.len() as u64;
-            since_yield += scratch.len();
-            if measured.size.bytes > WHOLE_BYTES {
-                measured.whole = None;
-            } else if let Some(whole) = &mut measured.whole {
-                whole.extend_from_slice(&scratch);
+            let start = whole.len();
+            renderer.list_item(&stored.record.value, size.items == 0, &mut whole)?;
+            let bytes = whole.len() - start;
+            renderer.remember_item_len(stored.entry.revision(), bytes);
+            size.items += 1;
+            size.bytes += bytes as u64;
+            if size.bytes > WHOLE_BYTES {
+                return Ok(Measured::Start(size, objects));
             }
         }
-        Ok(measured)
+        Ok(if may_keep { Measured::Whole(size, whole) } else { Measured::Size(size) })
     }
 
     /// The objects of the range that are selected, in key order.
@@ -232,10 +225,13 @@ impl Page {
 }
 
 /// The items of a page, rendered to be measured.
-struct Measured {
-    size: ListSize,
-    /// The items themselves, if they are few.
-    whole: Option<Vec<u8>>,
+enum Measured {
+    /// All of them, with themselves.
+    Whole(ListSize, Vec<u8>),
+    /// All of them.
+    Size(ListSize),
+    /// The first ones, and the others.
+    Start(ListSize, Selected),
 }
 
 /// The view that serves a list (the table of docs/api/lists.md#resource-versions).
@@ -300,6 +296,8 @@ pub struct ListStream {
     /// Stored bytes that follow the chunk at hand.
     stored: Option<Bytes>,
     first: bool,
+    /// The objects, once they are rendered on several threads.
+    ahead: Option<Ahead>,
     /// Lays the text out when the client wants it indented.
     indenter: Option<Indenter>,
 }
@@ -310,7 +308,7 @@ impl ListStream {
     ///
     /// Where the head must say how long the items are together, they are rendered twice, the first time only to
     /// be measured, unless they are few: that costs time in proportion to the list, where keeping them would cost
-    /// memory.
+    /// memory. What comes before that length is sent meanwhile.
     ///
     /// # Errors
     /// An object that cannot be read, as far as it is met before the response has begun.
@@ -323,24 +321,69 @@ impl ListStream {
             }
             SizeNeeded::Bytes => {
                 let charge = renderer.account().try_answer(3 * WHOLE_BYTES as usize);
-                let measured = page.measure(&mut renderer, charge.is_ok()).await?;
-                size = measured.size;
-                if let Some(items) = measured.whole {
-                    let mut out = Vec::with_capacity(items.len() + ITEM_BYTES);
-                    renderer.list_head(&page.meta, size, &mut out)?;
-                    out.extend_from_slice(&items);
-                    renderer.list_tail(&mut out);
-                    let charge = charge.map_err(Status::no_memory)?;
-                    return Ok(respond(StatusCode::OK, renderer.media_type(), charge.hold(out)));
+                match page.measure(&mut renderer, charge.is_ok()).await? {
+                    Measured::Whole(size, items) => {
+                        let mut out = Vec::with_capacity(items.len() + ITEM_BYTES);
+                        renderer.list_head(&page.meta, size, &mut out)?;
+                        out.extend_from_slice(&items);
+                        renderer.list_tail(&mut out);
+                        let charge = charge.map_err(Status::no_memory)?;
+                        return Ok(respond(StatusCode::OK, renderer.media_type(), charge.hold(out)));
+                    }
+                    Measured::Size(all) => size = all,
+                    Measured::Start(start, others) => {
+                        drop(charge);
+                        return Ok(Self::respond_early(renderer, page, start, others));
+                    }
                 }
             }
         }
+        let media_type = renderer.media_type();
+        let (chunk, stream) = Self::begin(renderer, page, size, 0).await?;
+        if stream.is_over() {
+            return Ok(respond(StatusCode::OK, media_type, chunk));
+        }
+        let first = futures_util::stream::iter([Ok(chunk)]);
+        Ok(streamed(media_type, first.chain(stream.into_stream())))
+    }
+
+    /// Sends what comes before the length, measures the items after `start`, and goes on.
+    fn respond_early(renderer: Renderer, page: Page, start: ListSize, others: Selected) -> Response {
+        let media_type = renderer.media_type();
+        let mut opening = Vec::new();
+        renderer.list_opening(&mut opening);
+        let sent = opening.len();
+        let rest = async move {
+            let mut size = start;
+            ahead::measure(&renderer, others, page.items - start.items, &mut size).await?;
+            Self::begin(renderer, page, size, sent).await
+        };
+        let rest = rest.map(|begun| match begun {
+            Ok((chunk, stream)) => {
+                futures_util::stream::iter([Ok(chunk)]).chain(stream.into_stream()).boxed()
+            }
+            Err(status) => {
+                tracing::error!(error = %status, "list ended early");
+                futures_util::stream::iter([Err(Aborted)]).boxed()
+            }
+        });
+        let first = futures_util::stream::iter([Ok(Bytes::from(opening))]);
+        streamed(media_type, first.chain(rest.flatten_stream()))
+    }
+
+    /// The first chunk of a list without the `sent` bytes of it that were sent before, and what follows.
+    async fn begin(
+        mut renderer: Renderer,
+        page: Page,
+        size: ListSize,
+        sent: usize,
+    ) -> Result<(Bytes, ListStream), Status> {
         let charge = renderer.account().answer(CHUNK_BYTES + ITEM_BYTES).await.map_err(Status::no_memory)?;
         let mut buffer = Vec::with_capacity(ITEM_BYTES);
         renderer.list_head(&page.meta, size, &mut buffer)?;
+        buffer.drain(..sent.min(buffer.len()));
         let objects = Some(page.objects());
         let indenter = renderer.is_pretty().then(Indenter::default);
-        let media_type = renderer.media_type();
         let mut stream = ListStream {
             renderer,
             objects,
@@ -350,22 +393,18 @@ impl ListStream {
             waiting: None,
             stored: None,
             first: true,
+            ahead: None,
             indenter,
         };
         stream.fill().await?;
-        let chunk = stream.take();
-        if stream.is_over() {
-            return Ok(respond(StatusCode::OK, media_type, chunk));
-        }
-        let first = futures_util::stream::iter([Ok(chunk)]);
-        let rest = futures_util::stream::unfold(stream, |mut stream| async move {
+        Ok((stream.take(), stream))
+    }
+
+    fn into_stream(self) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
+        futures_util::stream::unfold(self, |mut stream| async move {
             let chunk = stream.next_chunk().await?;
             Some((chunk, stream))
-        });
-        let body = Body::stream(futures_util::StreamExt::chain(first, rest));
-        let mut response = http::Response::new(body);
-        response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
-        Ok(response)
+        })
     }
 
     /// The next bytes for the client, or `None` at the end.
@@ -376,16 +415,46 @@ impl ListStream {
         if self.is_over() {
             return None;
         }
+        self.go_ahead();
         if let Err(status) = self.fill().await {
             tracing::error!(error = %status, "list ended early");
-            self.objects = None;
+            (self.objects, self.ahead) = (None, None);
             return Some(Err(Aborted));
         }
-        Some(Ok(self.take()))
+        match self.stored.take_if(|_| self.buffer.is_empty()) {
+            Some(chunk) => Some(Ok(chunk)),
+            None => Some(Ok(self.take())),
+        }
+    }
+
+    /// Leaves what follows to several threads, unless it is copied from the store, or its form depends on all before it.
+    fn go_ahead(&mut self) {
+        let is_made_here = self.renderer.is_as_stored() || self.indenter.is_some();
+        if is_made_here || self.first || self.waiting.is_some() || self.ahead.is_some() {
+            return;
+        }
+        let Some(objects) = self.objects.take() else { return };
+        let show = Arc::new(|renderer: &mut Renderer, stored: &[u8], out: &mut Vec<u8>| {
+            renderer.list_item(stored, false, out)
+        });
+        match Ahead::new(&self.renderer, objects, self.left, show) {
+            Ok(ahead) => self.ahead = Some(ahead),
+            Err(objects) => self.objects = Some(objects),
+        }
     }
 
     /// Goes on with a chunk until it is full, or the last one, after which `objects` is `None`.
     async fn fill(&mut self) -> Result<(), Status> {
+        if let Some(ahead) = &mut self.ahead {
+            match ahead.next(&self.renderer).await? {
+                Some(chunk) => self.stored = Some(chunk),
+                None => {
+                    self.ahead = None;
+                    self.renderer.list_tail(&mut self.buffer);
+                }
+            }
+            return Ok(());
+        }
         if self.buffer.is_empty() {
             // Not before the chunk is wanted: while a slow reader takes the one before there is no other.
             if self.charge.bytes() == 0 {
@@ -448,7 +517,7 @@ impl ListStream {
 
     /// Whether all of the document was handed out.
     fn is_over(&self) -> bool {
-        self.objects.is_none() && self.stored.is_none()
+        self.objects.is_none() && self.stored.is_none() && self.ahead.is_none()
     }
 
     /// What there is of the chunk.
@@ -464,4 +533,14 @@ impl ListStream {
         indenter.push(&chunk, &mut indented);
         charge.hold(indented)
     }
+}
+
+/// A document that is sent as it is made.
+fn streamed(
+    media_type: &'static str,
+    chunks: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
+) -> Response {
+    let mut response = http::Response::new(Body::stream(chunks));
+    response.headers_mut().insert(http::header::CONTENT_TYPE, http::HeaderValue::from_static(media_type));
+    response
 }

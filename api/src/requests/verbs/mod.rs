@@ -9,6 +9,7 @@
 //! authentication; errors are `Status` values.
 
 mod admit;
+mod ahead;
 pub mod apply;
 mod connect;
 pub mod continue_token;

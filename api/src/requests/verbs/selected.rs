@@ -134,6 +134,15 @@ impl Selected {
 }
 
 impl Found {
+    /// About how long the object is.
+    pub fn record_bytes(&self) -> usize {
+        match self {
+            Found::Entry(entry) => entry.stored_len(),
+            Found::Record(stored) => stored.record.value.len(),
+            Found::Pause => 0,
+        }
+    }
+
     /// The object, read; `None` for a pause.
     ///
     /// # Errors

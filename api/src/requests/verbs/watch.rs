@@ -22,6 +22,7 @@ use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, Sleep};
 
 use super::Call;
+use super::ahead::Ahead;
 use super::schedule::Schedule;
 use super::selected::{Need, Selected};
 use crate::objects::conversion::{Converter, is_current};
@@ -135,6 +136,8 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         buffer: Vec::new(),
         charge: Charge::default(),
         waiting: None,
+        ahead: None,
+        made: None,
         ended: false,
     };
     if let Some(upgrade) = call.upgrade.take() {
@@ -211,6 +214,7 @@ fn scope_of(call: &Call<'_>) -> &'static str {
 }
 
 /// What is counted of the events of one watch.
+#[derive(Clone)]
 struct Counts {
     events: Option<Arc<AtomicU64>>,
     sizes: Option<Arc<Histogram>>,
@@ -296,6 +300,10 @@ struct State {
     charge: Charge,
     /// An initial object that waits for what was gathered before it to leave.
     waiting: Option<Stored>,
+    /// The initial objects, once they are rendered on several threads.
+    ahead: Option<Ahead>,
+    /// What those made.
+    made: Option<Bytes>,
     ended: bool,
 }
 
@@ -315,6 +323,8 @@ impl State {
             }
             let filled = if let Some(status) = self.pending_error.take() {
                 Err(status)
+            } else if self.ahead.is_some() {
+                self.fill_ahead().await
             } else if self.initial_objects.is_some() || self.waiting.is_some() {
                 self.fill_initial().await
             } else if self.events.as_slice().is_empty() {
@@ -331,13 +341,18 @@ impl State {
                 }
                 self.fail(&status);
             }
+            if let Some(made) = self.made.take() {
+                return Some(Ok(made));
+            }
             if self.buffer.is_empty() {
                 // What is not for this watcher is passed over without waiting, which others on the thread should not pay.
                 tokio::task::consume_budget().await;
             }
         }
         let charge = std::mem::take(&mut self.charge);
-        Some(Ok(charge.hold(std::mem::take(&mut self.buffer))))
+        let chunk = charge.hold(std::mem::take(&mut self.buffer));
+        self.go_ahead();
+        Some(Ok(chunk))
     }
 
     fn fail(&mut self, status: &Status) {
@@ -360,6 +375,46 @@ impl State {
             self.charge = self.renderer.account().answer(needed).await.map_err(Status::no_memory)?;
         }
         Ok(true)
+    }
+
+    /// Leaves the initial events after the first chunk of them to several threads, unless they are stored bytes, or
+    /// messages of their own.
+    fn go_ahead(&mut self) {
+        let is_made_here = self.renderer.is_as_stored() || self.chunk_bytes < CHUNK_BYTES;
+        if is_made_here || self.waiting.is_some() {
+            return;
+        }
+        let Some(objects) = self.initial_objects.take() else { return };
+        let counts = self.counts.clone();
+        let show = move |renderer: &mut Renderer, stored: &[u8], out: &mut Vec<u8>| {
+            let before = out.len();
+            renderer.event(EventType::Added, stored, out)?;
+            counts.event(out.len() - before);
+            Ok(())
+        };
+        match Ahead::new(&self.renderer, objects, u64::MAX, Arc::new(show)) {
+            Ok(ahead) => self.ahead = Some(ahead),
+            Err(objects) => self.initial_objects = Some(objects),
+        }
+    }
+
+    /// One chunk that several threads made; after the last one, the marker.
+    async fn fill_ahead(&mut self) -> Result<(), Status> {
+        let Some(ahead) = &mut self.ahead else { return Ok(()) };
+        match ahead.next(&self.renderer).await {
+            Ok(Some(chunk)) => self.made = Some(chunk),
+            Ok(None) => {
+                self.ahead = None;
+                if self.initial_marker {
+                    self.renderer.bookmark(self.initial_revision, true, &mut self.buffer);
+                }
+            }
+            Err(status) => {
+                self.ahead = None;
+                return Err(status);
+            }
+        }
+        Ok(())
     }
 
     /// One chunk of synthetic ADDED events; after the last one, the marker.

@@ -10,6 +10,7 @@
 //! so that every requested version shows the same table. The object of a row is a range of stored bytes and is not
 //! encoded again. Nothing here knows where objects come from.
 
+mod alike;
 pub mod cell;
 mod cells;
 mod cluster;
@@ -23,6 +24,7 @@ pub mod partial;
 mod pods;
 mod reads;
 mod workloads;
+mod writer;
 
 #[cfg(test)]
 mod kinds_test;
@@ -36,13 +38,14 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use self::alike::{Inputs, Mask};
 use self::cell::{Cell, CellError};
-use self::eval::{Output, Row, text_of};
 use self::jsonpath::{JsonPath, JsonPathError};
-pub use self::partial::{ListMeta, MetaVersion, PartialWriter, metadata_range};
+pub use self::partial::{ListMeta, MetaVersion, PartialWriter, metadata_range, metadata_start};
 use self::reads::Reads;
+pub use self::writer::TableWriter;
 use crate::types::schema::table::{Column, ResourceTable};
-use crate::values::json::{self, ParseError, Value, write_string};
+use crate::values::json::{ParseError, write_string};
 use crate::values::naming::Naming;
 use crate::values::status::Status;
 
@@ -135,6 +138,10 @@ pub struct TableFormat {
     /// `columnDefinitions` as JSON.
     definitions: Vec<u8>,
     reads: Reads,
+    /// The same, and what the table of one object reads of it.
+    single_reads: Reads,
+    /// The members that cells are computed from.
+    inputs: Inputs,
     /// Rows of finished objects are marked (pods).
     marks_finished: bool,
 }
@@ -143,6 +150,10 @@ pub struct TableFormat {
 struct CompiledColumn {
     kind: ColumnKind,
     source: Source,
+    /// What the cell reads.
+    reads: Reads,
+    /// The inputs that it reads; all where that cannot be told.
+    mask: Mask,
 }
 
 /// The source of a cell.
@@ -242,6 +253,8 @@ impl TableFormat {
                 cell = Cell::FirstOf(vec![cell, unknown]);
             }
             cell.add_reads(&mut format.reads);
+            let mut reads = Reads::default();
+            cell.add_reads(&mut reads);
             format.define(
                 &column.name,
                 &column.kind,
@@ -249,12 +262,10 @@ impl TableFormat {
                 describe::description(&column.name),
                 column.priority.into(),
             );
-            format
-                .columns
-                .push(CompiledColumn { kind: ColumnKind::of(&column.kind), source: Source::Cell(cell) });
+            let (kind, source) = (ColumnKind::of(&column.kind), Source::Cell(cell));
+            format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
         }
-        format.definitions.push(b']');
-        Ok(format)
+        Ok(format.finish())
     }
 
     /// The format of a custom resource: its name, then the declared columns, or the age if none are declared.
@@ -283,19 +294,45 @@ impl TableFormat {
         for column in [name].iter().chain(declared) {
             let path = JsonPath::parse(column.json_path)?;
             format.reads.path(path.leading_names(), false);
+            let mut reads = Reads::default();
+            reads.path(path.leading_names(), false);
             format.define(column.name, column.kind, column.format, column.description, column.priority);
-            format
-                .columns
-                .push(CompiledColumn { kind: ColumnKind::of(column.kind), source: Source::Path(path) });
+            let (kind, source) = (ColumnKind::of(column.kind), Source::Path(path));
+            format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
         }
-        format.definitions.push(b']');
-        Ok(format)
+        Ok(format.finish())
     }
 
     fn empty() -> Self {
-        let mut reads = Reads::default();
-        reads.select("metadata.resourceVersion");
-        TableFormat { columns: Vec::new(), definitions: b"[".to_vec(), reads, marks_finished: false }
+        let (reads, single_reads) = (Reads::default(), Reads::default());
+        let (columns, inputs) = (Vec::new(), Inputs::default());
+        TableFormat {
+            columns,
+            definitions: b"[".to_vec(),
+            reads,
+            single_reads,
+            inputs,
+            marks_finished: false,
+        }
+    }
+
+    /// With all columns.
+    fn finish(mut self) -> Self {
+        self.definitions.push(b']');
+        self.single_reads = self.reads.clone();
+        self.single_reads.select("metadata.resourceVersion");
+        self.inputs = Inputs::of(&self.reads);
+        for column in &mut self.columns {
+            column.mask = self.inputs.mask(&column.reads).unwrap_or(Mask::MAX);
+        }
+        self
+    }
+
+    /// The inputs of the row conditions.
+    fn finished_mask(&self) -> Mask {
+        let mut phase = Reads::default();
+        phase.select("status.phase");
+        if self.marks_finished { self.inputs.mask(&phase).unwrap_or(Mask::MAX) } else { 0 }
     }
 
     fn define(&mut self, name: &str, kind: &str, format: &str, description: &str, priority: i64) {
@@ -330,165 +367,7 @@ impl TableFormat {
             include,
             now,
             rows: 0,
+            before: None,
         }
-    }
-}
-
-/// Writes tables of one format, row by row.
-#[derive(Debug)]
-pub struct TableWriter {
-    format: Arc<TableFormat>,
-    opening: String,
-    partial: PartialWriter,
-    include: IncludeObject,
-    now: Timestamp,
-    rows: usize,
-}
-
-impl TableWriter {
-    /// Sets the time to which ages refer: a watch lasts longer than one moment.
-    pub fn set_now(&mut self, now: Timestamp) {
-        self.now = now;
-    }
-
-    /// Opens a table.
-    pub fn head(&mut self, meta: &ListMeta, headers: Headers, out: &mut Vec<u8>) {
-        self.rows = 0;
-        out.extend_from_slice(self.opening.as_bytes());
-        out.extend_from_slice(b",\"metadata\":");
-        meta.write(out);
-        out.extend_from_slice(b",\"columnDefinitions\":");
-        out.extend_from_slice(match headers {
-            Headers::Shown => &self.format.definitions,
-            Headers::Omitted => b"null",
-        });
-        out.extend_from_slice(b",\"rows\":[");
-    }
-
-    /// Appends the row of one object. `stored` is its stored form, from which the cells are computed; `shown` its form
-    /// in the requested version, which the row includes (the same bytes without a conversion).
-    ///
-    /// # Errors
-    /// `stored` cannot be parsed; nothing was written.
-    pub fn row(&mut self, stored: &[u8], shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
-        let object = self.format.reads.read(stored)?;
-        self.write_row(&object, shown, out)
-    }
-
-    /// Closes the table, with the final newline of a document.
-    pub fn tail(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"]}\n");
-    }
-
-    /// Appends a whole table of one object, without a newline: the response to a get or a write, or the object of a
-    /// watch event (bookmarks too). Its metadata has the object's resourceVersion.
-    ///
-    /// # Errors
-    /// As [`TableWriter::row`].
-    pub fn single(
-        &mut self,
-        stored: &[u8],
-        shown: &[u8],
-        headers: Headers,
-        out: &mut Vec<u8>,
-    ) -> Result<(), RowError> {
-        let before = out.len();
-        let object = self.format.reads.read(stored)?;
-        let resource_version = object.str_at(&["metadata", "resourceVersion"]);
-        self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
-        if let Err(error) = self.write_row(&object, shown, out) {
-            out.truncate(before);
-            return Err(error);
-        }
-        out.extend_from_slice(b"]}");
-        Ok(())
-    }
-
-    fn write_row(&mut self, object: &Value, shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
-        let before = out.len();
-        if self.rows > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"{\"cells\":[");
-        let row = Row { object, now: self.now };
-        for (at, column) in self.format.columns.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            match &column.source {
-                Source::Cell(cell) => write_cell(column.kind, row.evaluate(cell), out),
-                Source::Path(path) => write_custom_cell(column.kind, path.first(object), &row, out),
-            }
-        }
-        out.push(b']');
-        if self.format.marks_finished {
-            out.extend_from_slice(finished_conditions(row.str(&["status", "phase"])).as_bytes());
-        }
-        out.extend_from_slice(b",\"object\":");
-        let written = match self.include {
-            IncludeObject::None => {
-                out.extend_from_slice(b"null");
-                true
-            }
-            IncludeObject::Metadata => self.partial.object(shown, out),
-            IncludeObject::Object => {
-                out.extend_from_slice(shown.trim_ascii_end());
-                true
-            }
-        };
-        if !written {
-            out.truncate(before);
-            return Err(RowError::NoMetadata);
-        }
-        out.push(b'}');
-        self.rows += 1;
-        Ok(())
-    }
-}
-
-/// The row conditions of finished pods, which clients may hide.
-fn finished_conditions(phase: &str) -> &'static str {
-    match phase {
-        "Succeeded" => {
-            r#","conditions":[{"type":"Completed","status":"True","reason":"Succeeded","message":"The pod ran to its end."}]"#
-        }
-        "Failed" => {
-            r#","conditions":[{"type":"Completed","status":"True","reason":"Failed","message":"The pod ended in failure."}]"#
-        }
-        _ => "",
-    }
-}
-
-/// Writes a cell of a built-in type. Numbers are written as texts in text columns; an unset cell is the column's zero
-/// value, because the stored form leaves zeros out.
-fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
-    match (kind, output) {
-        (ColumnKind::Integer | ColumnKind::Number, Output::Unset) => out.push(b'0'),
-        (ColumnKind::Boolean, Output::Unset) => out.extend_from_slice(b"false"),
-        (_, Output::Int(n)) => json::write(&Value::Int(n), out),
-        (_, Output::Bool(b)) => json::write(&Value::Bool(b), out),
-        (ColumnKind::Integer | ColumnKind::Number | ColumnKind::Boolean, Output::Value(value)) => {
-            json::write(value, out);
-        }
-        (_, output) => write_string(&output.into_text(), out),
-    }
-}
-
-/// Writes a cell of a custom resource: a value of the column's type, or null.
-fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &mut Vec<u8>) {
-    let value = value.unwrap_or(&Value::Null);
-    match (kind, value) {
-        (_, Value::Null) => out.extend_from_slice(b"null"),
-        (ColumnKind::Text, value) => write_string(&text_of(value), out),
-        (ColumnKind::Integer, Value::Float(n)) => json::write(&Value::Int(*n as i64), out),
-        (ColumnKind::Integer | ColumnKind::Number, Value::Int(_))
-        | (ColumnKind::Number, Value::Float(_))
-        | (ColumnKind::Boolean, Value::Bool(_)) => json::write(value, out),
-        (ColumnKind::Date, Value::String(text)) => {
-            let age = row.age(text);
-            let never = if text.starts_with("0001-") { duration::UNKNOWN } else { "<invalid>" };
-            write_string(age.as_deref().unwrap_or(never), out);
-        }
-        _ => out.extend_from_slice(b"null"),
     }
 }

@@ -98,16 +98,27 @@ impl PartialWriter {
         }
     }
 
+    /// A writer of items of the same list that are not its first.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        PartialWriter { item: self.item.clone(), list: self.list.clone(), items: 1 }
+    }
+
     /// Appends the metadata-only form of `stored`, without a newline. Returns whether it has metadata; if not,
     /// nothing is written.
     #[must_use]
     pub fn object(&self, stored: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(range) = metadata_range(stored) else { return false };
-        out.reserve(self.item.len() + range.len() + 1);
-        out.extend_from_slice(self.item.as_bytes());
-        out.extend_from_slice(&stored[range]);
-        out.push(b'}');
+        self.object_of(&stored[range], out);
         true
+    }
+
+    /// Appends the metadata-only form of an object with this metadata.
+    pub fn object_of(&self, metadata: &[u8], out: &mut Vec<u8>) {
+        out.reserve(self.item.len() + metadata.len() + 1);
+        out.extend_from_slice(self.item.as_bytes());
+        out.extend_from_slice(metadata);
+        out.push(b'}');
     }
 
     /// Opens a list.
@@ -143,17 +154,23 @@ impl PartialWriter {
 /// Range of the top-level member `metadata` in an object's compact JSON, braces included. `None` if the bytes are not
 /// such an object. One pass up to the end of the metadata; the rest is not read.
 pub fn metadata_range(stored: &[u8]) -> Option<Range<usize>> {
+    let start = metadata_start(stored)?;
+    let value = Scan::new(&stored[start..]).value()?;
+    Some(start..start + value.len())
+}
+
+/// Where the metadata begins, with its brace; what follows is not read.
+pub fn metadata_start(stored: &[u8]) -> Option<usize> {
     let mut scan = Scan::new(stored);
     if !scan.take(b'{') {
         return None;
     }
     loop {
         let name = scan.name()?;
-        let start = scan.position();
-        let value = scan.value()?;
         if name.raw == b"metadata" {
-            return value.starts_with(b"{").then_some(start..start + value.len());
+            return (scan.peek() == b'{').then_some(scan.position());
         }
+        scan.value()?;
         if !scan.more(b'}')? {
             return None;
         }

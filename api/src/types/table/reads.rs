@@ -97,18 +97,25 @@ impl Reads {
     /// # Errors
     /// `stored` is not one JSON document.
     pub fn read(&self, stored: &[u8]) -> Result<Value, ParseError> {
-        if let Some(value) = self.select_from(stored) {
+        if let Some(value) = self.select_from(stored, 0) {
             return Ok(value);
         }
         // Not in canonical form; rewriting it makes it so.
         let mut usual = Vec::with_capacity(stored.len());
         json::write(&json::parse(stored)?, &mut usual);
-        Ok(self.select_from(&usual).unwrap_or_default())
+        Ok(self.select_from(&usual, 0).unwrap_or_default())
     }
 
-    fn select_from(&self, text: &[u8]) -> Option<Value> {
+    /// The selected members with what is selected of them; `None` if all of the value is selected, or its shape.
+    pub fn single_members(&self) -> Option<impl Iterator<Item = (&str, &Reads)>> {
+        let is_more = self.whole || self.shape;
+        (!is_more).then(|| self.members.iter().map(|(name, below)| (&**name, below)))
+    }
+
+    /// [`Reads::read`] for text in its usual form that is nested so deep; `None` for any other.
+    pub fn select_from(&self, text: &[u8], depth: usize) -> Option<Value> {
         let mut scan = Scan::new(text);
-        self.value(&mut scan, 0).filter(|_| scan.is_at_end())
+        self.value(&mut scan, depth).filter(|_| scan.is_at_end())
     }
 
     fn value(&self, scan: &mut Scan<'_>, depth: usize) -> Option<Value> {

@@ -34,6 +34,12 @@ impl<'t> Scan<'t> {
         self.at
     }
 
+    /// What is still to be read.
+    #[inline]
+    pub fn rest(&self) -> &'t [u8] {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
     /// The next byte, without reading it; 0 at the end.
     #[inline]
     pub fn peek(&self) -> u8 {

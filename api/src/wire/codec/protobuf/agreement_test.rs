@@ -7,7 +7,7 @@ use super::decode::{NODES_MAX, decode};
 use super::encode::{EncodeError, encode};
 use super::generate;
 use super::wire::{write_bytes, write_delimited};
-use super::{envelope, transcode};
+use super::{Transcoder, envelope, transcode};
 use crate::testing::{Random, object_text as text};
 use crate::types::schema::registry::Registry;
 use crate::types::schema::table::{Message, Ref};
@@ -41,6 +41,7 @@ fn every_type_and_its_bytes_survive_a_round_trip() {
         let registry = Registry::new(naming);
         let mut compared = 0;
         for message in &messages(naming).collect::<Vec<_>>() {
+            let mut alike = Transcoder::default();
             for seed in 0..6 {
                 let object = generate::object(&mut Random(seed), message, 0);
                 let bytes = encoded(message, &object);
@@ -55,6 +56,11 @@ fn every_type_and_its_bytes_survive_a_round_trip() {
                 crate::types::schema::encode::encode(message, &object, &mut json);
                 transcode(message, &json, &mut from_text).unwrap();
                 assert_eq!(from_text, bytes, "{} {seed} from JSON", message.name);
+                for _ in 0..2 {
+                    from_text.clear();
+                    alike.transcode(message, &json, &mut from_text).unwrap();
+                    assert_eq!(from_text, bytes, "{} {seed} remembered", message.name);
+                }
                 compared += 1;
             }
         }

@@ -106,7 +106,8 @@ pub fn head(api_version: &str, kind: &str, raw_len: u64, out: &mut Vec<u8>) {
     write_varint(raw_len, out);
 }
 
-fn before_raw(api_version: &str, kind: &str, out: &mut Vec<u8>) {
+/// Appends everything before the length of `raw`.
+pub fn before_raw(api_version: &str, kind: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(&PREFIX);
     let type_meta = |out: &mut Vec<u8>| {
         write_bytes(1, api_version.as_bytes(), out);

@@ -13,6 +13,7 @@
 pub mod decode;
 pub mod encode;
 pub mod envelope;
+mod memo;
 mod transcode;
 pub mod unknown;
 mod wire;
@@ -24,6 +25,7 @@ pub(crate) mod generate;
 
 pub use decode::decode;
 pub use encode::{EncodeError, encode};
-pub use transcode::transcode;
+pub use memo::MEMO_BYTES;
+pub use transcode::{Transcoder, transcode};
 pub(crate) use wire::Reader;
 pub use wire::{write_bytes, write_delimited};

@@ -18,6 +18,7 @@ use std::str::from_utf8;
 use smallvec::SmallVec;
 
 use super::encode::{EncodeError, encode, write_zero};
+use super::memo::{Known, Memo};
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use crate::types::schema::compiled::{Wire, WireMember};
 use crate::types::schema::scalars::{bytes as base64, duration, quantity, time};
@@ -39,13 +40,64 @@ pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<()
     encode(message, &decoded.object, out)
 }
 
+/// Transcodes objects that come one after the other, and remembers what their parts became ([`Memo`]). The types of the
+/// objects outlive it.
+#[derive(Debug, Default)]
+pub struct Transcoder {
+    memo: Memo,
+    sorted: Vec<u8>,
+}
+
+impl Transcoder {
+    /// As [`transcode`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn transcode(
+        &mut self,
+        message: &Message,
+        json: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), EncodeError> {
+        let start = out.len();
+        if self.straight(message, json, out).is_ok_and(|read| read == json.len()) {
+            return Ok(());
+        }
+        out.truncate(start);
+        let decoded = crate::types::schema::decode::decode(message, json)?;
+        encode(message, &decoded.object, out)
+    }
+
+    /// The same for the value of type `message` that `json` begins with, whatever follows it. `false` for unusual text:
+    /// nothing is appended then.
+    pub fn transcode_start(&mut self, message: &Message, json: &[u8], out: &mut Vec<u8>) -> bool {
+        let start = out.len();
+        let is_written = self.straight(message, json, out).is_ok();
+        if !is_written {
+            out.truncate(start);
+        }
+        is_written
+    }
+
+    /// Appends the protobuf form of the object that a text begins with, if it is not unusual, and returns its length.
+    fn straight(&mut self, message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<usize, Unusual> {
+        let sorted = std::mem::take(&mut self.sorted);
+        let memo = Some(&mut self.memo);
+        let mut writer = Writer { scan: Scan::new(json), sorted, depth: 0, place: 0, memo };
+        let written = writer.object(Plan::of(message)?, out);
+        let read = writer.scan.position();
+        self.sorted = writer.sorted;
+        written.map(|()| read)
+    }
+}
+
 /// The text needs the path through the tree.
 #[derive(Debug)]
 pub(super) struct Unusual;
 
 /// Appends the protobuf form of a text without unusual parts; after an error `out` holds a partial result.
 pub(super) fn straight(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<(), Unusual> {
-    let mut writer = Writer { scan: Scan::new(json), sorted: Vec::new(), depth: 0 };
+    let mut writer = Writer { scan: Scan::new(json), sorted: Vec::new(), depth: 0, place: 0, memo: None };
     writer.object(Plan::of(message)?, out)?;
     if writer.scan.is_at_end() { Ok(()) } else { Err(Unusual) }
 }
@@ -123,6 +175,10 @@ struct Writer<'t> {
     /// Buffer for reordering fields.
     sorted: Vec<u8>,
     depth: usize,
+    /// Hash of the place in the object, as far as parts are remembered.
+    place: u32,
+    /// What parts became before, if objects come one after the other.
+    memo: Option<&'t mut Memo>,
 }
 
 impl Writer<'_> {
@@ -227,25 +283,73 @@ impl Writer<'_> {
 
     /// The value of a member; the caller has handled `null`.
     fn field(&mut self, field: &Field, out: &mut Vec<u8>) -> Result<(), Unusual> {
-        match field.shape() {
-            Shape::Single => self.value(field, field.number, out),
-            Shape::List => {
-                if !self.scan.take(b'[') {
-                    return Err(Unusual);
-                }
-                if self.scan.take(b']') {
-                    return Ok(());
-                }
-                loop {
-                    self.value(field, field.number, out)?;
-                    if !self.scan.more(b']').ok_or(Unusual)? {
-                        self.scan.take(b']');
-                        return Ok(());
-                    }
-                }
+        let is_part = match field.shape() {
+            Shape::Single => is_structure(field.element()),
+            Shape::List | Shape::Map => true,
+            Shape::WrappedList | Shape::MapOfLists => return Err(Unusual),
+        };
+        if !is_part {
+            return self.value(field, field.number, out);
+        }
+        self.part(field, 0, out, |writer, out| match field.shape() {
+            Shape::List => writer.list(field, out),
+            Shape::Map => writer.map(field, out),
+            _ => writer.value(field, field.number, out),
+        })
+    }
+
+    /// A value of `field` that is one JSON object or list, which `write` writes unless it is known what becomes of it.
+    /// `index` tells elements of a list apart from each other and from the whole list.
+    #[inline]
+    fn part(
+        &mut self,
+        field: &Field,
+        index: u32,
+        out: &mut Vec<u8>,
+        write: impl FnOnce(&mut Self, &mut Vec<u8>) -> Result<(), Unusual>,
+    ) -> Result<(), Unusual> {
+        let Some(memo) = &mut self.memo else { return write(self, out) };
+        let outer = self.place;
+        let place = (outer.rotate_left(5) ^ (field.number << 8 | index & 0xff)).wrapping_mul(0x9e37_79b1);
+        let slot = match memo.look(field, place, self.depth, self.scan.rest()) {
+            Known::Part(text_len, bytes) => {
+                out.extend_from_slice(bytes);
+                self.scan.skip(text_len);
+                return Ok(());
             }
-            Shape::Map => self.map(field, out),
-            Shape::WrappedList | Shape::MapOfLists => Err(Unusual),
+            Known::New(slot) => Some(slot),
+            Known::Nothing => None,
+        };
+        let (before, start) = (self.scan, out.len());
+        self.place = place;
+        write(self, out)?;
+        self.place = outer;
+        if let (Some(memo), Some(slot)) = (&mut self.memo, slot) {
+            let text = &before.rest()[..self.scan.position() - before.position()];
+            memo.keep(slot, field, self.depth, text, &out[start..]);
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, field: &Field, out: &mut Vec<u8>) -> Result<(), Unusual> {
+        if !self.scan.take(b'[') {
+            return Err(Unusual);
+        }
+        if self.scan.take(b']') {
+            return Ok(());
+        }
+        let mut index = 0u32;
+        loop {
+            index = index.wrapping_add(1);
+            if is_structure(field.element()) {
+                self.part(field, index, out, |writer, out| writer.value(field, field.number, out))?;
+            } else {
+                self.value(field, field.number, out)?;
+            }
+            if !self.scan.more(b']').ok_or(Unusual)? {
+                self.scan.take(b']');
+                return Ok(());
+            }
         }
     }
 
@@ -387,6 +491,12 @@ impl Writer<'_> {
     }
 }
 
+/// Whether a value of this kind is one JSON object.
+#[inline]
+fn is_structure(kind: &Kind) -> bool {
+    matches!(kind, Kind::Message(_) | Kind::FieldsV1 | Kind::RawExtension | Kind::Json)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -446,5 +556,40 @@ mod tests {
             assert!(transcode(pod, text.as_bytes(), &mut out).is_err(), "{text:.40}");
             assert_eq!(out, b"before", "{text:.40}");
         }
+    }
+
+    #[test]
+    fn what_is_remembered_has_a_limit_and_objects_that_differ_are_not_mixed_up() {
+        let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+        let mut alike = Transcoder::default();
+        for at in 0..500_usize {
+            let value = "v".repeat(at * 37 % 3000);
+            let containers: Vec<String> = (0..at % 12)
+                .map(|nr| {
+                    format!(
+                        r#"{{"name":"c{nr}","image":"i{}","env":[{{"name":"A","value":"{value}"}}]}}"#,
+                        at / 7
+                    )
+                })
+                .collect();
+            let text = format!(
+                r#"{{"metadata":{{"name":"a{at}","labels":{{"app":"{}"}}}},"spec":{{"containers":[{}]}}}}"#,
+                at / 5,
+                containers.join(",")
+            );
+            let (mut want, mut got) = (Vec::new(), Vec::new());
+            transcode(pod, text.as_bytes(), &mut want).unwrap();
+            alike.transcode(pod, text.as_bytes(), &mut got).unwrap();
+            assert_eq!(got, want, "{at}");
+            assert!(alike.memo.kept_bytes() <= crate::wire::codec::protobuf::MEMO_BYTES, "{at}");
+        }
+        // What follows the value is not looked at.
+        let mut got = Vec::new();
+        assert!(alike.transcode_start(pod, br#"{"spec":{"nodeName":"n"}},"more":[}"#, &mut got));
+        let mut want = Vec::new();
+        transcode(pod, br#"{"spec":{"nodeName":"n"}}"#, &mut want).unwrap();
+        assert_eq!(got, want);
+        assert!(!alike.transcode_start(pod, br#"{"spec":{"nodeName":[]}}"#, &mut got));
+        assert_eq!(got, want, "nothing is appended");
     }
 }

@@ -1,0 +1,298 @@
+//! Items of a list, or initial events of a watch, made on several threads at once and handed out in order
+//! (docs/decisions/0019-every-representation-at-the-speed-of-json.md).
+//!
+//! ```text
+//! objects ─┬─► batch ─► task ─┐
+//!          └─► batch ─► task ─┴─► chunks, in the order of the objects
+//! ```
+//!
+//! A task makes one chunk. As many tasks run as there are processors, at most `TASKS_MAX`, and each has memory for its
+//! chunk before it begins; where that is used up, one runs at a time. A reader that stops therefore holds that many chunks
+//! and no more. Batches are as long as their items are expected to fill a chunk; what does not fit comes next.
+
+use std::collections::VecDeque;
+use std::num::NonZero;
+use std::sync::{Arc, LazyLock};
+use std::thread::available_parallelism;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+
+use super::list::{CHUNK_BYTES, FORM_MULTIPLE, ITEM_BYTES, LARGE_BYTES};
+use super::selected::{Found, Need, Selected};
+use crate::objects::representation::{ListSize, Renderer};
+use crate::values::memory::Charge;
+use crate::values::status::Status;
+use crate::wire::codec::protobuf::MEMO_BYTES;
+
+/// Most tasks that work for one list.
+const TASKS_MAX: usize = 4;
+
+/// Most objects of a batch.
+const BATCH_MAX: usize = 512;
+
+/// Bytes that a batch is expected to come to: so far below a chunk that few do not fit.
+const EXPECTED_BYTES: usize = CHUNK_BYTES / 8 * 7;
+
+/// Stored bytes that are measured by one task.
+const MEASURED_BYTES: usize = 4 * CHUNK_BYTES;
+
+/// Tasks that work for one list on this machine.
+static TASKS: LazyLock<usize> =
+    LazyLock::new(|| available_parallelism().map_or(1, NonZero::get).min(TASKS_MAX));
+
+/// Appends an object that is not the first.
+pub type Show = Arc<dyn Fn(&mut Renderer, &[u8], &mut Vec<u8>) -> Result<(), Status> + Send + Sync>;
+
+/// The rest of a list after its first chunk.
+pub struct Ahead {
+    show: Show,
+    /// `None` once all are in batches.
+    objects: Option<Selected>,
+    /// Objects still to be taken.
+    left: u64,
+    jobs: VecDeque<Job>,
+    /// Renderers that have nothing to do.
+    idle: Vec<Renderer>,
+    /// Bytes that an item comes to for each 256 bytes of its record.
+    growth: usize,
+    /// Memory for what renderers remember.
+    _charge: Charge,
+}
+
+/// A part of the list, in order.
+enum Job {
+    /// Being made.
+    Task(JoinHandle<Made>),
+    /// What did not fit the chunk before.
+    Rest(Vec<Found>),
+    /// An object that goes by itself.
+    Large(Found),
+}
+
+/// What a task has made.
+struct Made {
+    renderer: Renderer,
+    chunk: Vec<u8>,
+    charge: Charge,
+    /// Bytes of the records in the chunk.
+    record_bytes: usize,
+    rest: Vec<Found>,
+    result: Result<(), Status>,
+}
+
+impl Ahead {
+    /// The `left` next objects, of which the first is not the first of the list; the objects are given back where there is no
+    /// memory for that.
+    pub fn new(renderer: &Renderer, objects: Selected, left: u64, show: Show) -> Result<Ahead, Selected> {
+        let charge = renderer.account().try_answer(*TASKS * MEMO_BYTES);
+        let Ok(charge) = charge else { return Err(objects) };
+        let (jobs, idle) = (VecDeque::new(), Vec::new());
+        Ok(Ahead { show, objects: Some(objects), left, jobs, idle, growth: 256, _charge: charge })
+    }
+
+    /// The next items; `None` when there are no more.
+    ///
+    /// # Errors
+    /// An object cannot be read or shown, or there is no memory.
+    pub async fn next(&mut self, renderer: &Renderer) -> Result<Option<Bytes>, Status> {
+        loop {
+            if let Some(Job::Rest(_)) = self.jobs.front()
+                && let Some(Job::Rest(rest)) = self.jobs.pop_front()
+            {
+                let charge = charge(renderer).await?;
+                let task = self.start(renderer, rest, charge);
+                self.jobs.push_front(Job::Task(task));
+            }
+            self.start_tasks(renderer).await?;
+            match self.jobs.pop_front() {
+                None => return Ok(None),
+                Some(Job::Large(found)) => return self.large(renderer, found).await.map(Some),
+                Some(Job::Rest(rest)) => self.jobs.push_front(Job::Rest(rest)),
+                Some(Job::Task(task)) => {
+                    let made = task.await.map_err(Status::internal)?;
+                    made.result?;
+                    self.idle.push(made.renderer);
+                    if !made.rest.is_empty() {
+                        self.jobs.push_front(Job::Rest(made.rest));
+                    }
+                    if made.chunk.is_empty() {
+                        continue;
+                    }
+                    let growth = made.chunk.len() * 256 / made.record_bytes.max(1);
+                    self.growth = growth.clamp(1, 256 * FORM_MULTIPLE);
+                    let mut chunk = made.chunk;
+                    if chunk.capacity() > chunk.len() + ITEM_BYTES {
+                        chunk.shrink_to_fit();
+                    }
+                    return Ok(Some(made.charge.hold(chunk)));
+                }
+            }
+        }
+    }
+
+    /// Starts as many tasks as may run.
+    async fn start_tasks(&mut self, renderer: &Renderer) -> Result<(), Status> {
+        while self.jobs.len() < *TASKS && self.objects.is_some() {
+            // What waits for more memory holds none: a large object is the last job.
+            if matches!(self.jobs.back(), Some(Job::Large(_))) {
+                break;
+            }
+            let charge = if self.jobs.is_empty() {
+                charge(renderer).await?
+            } else {
+                let Ok(charge) = renderer.account().try_answer(CHUNK_BYTES + ITEM_BYTES) else { break };
+                charge
+            };
+            let Some(objects) = &mut self.objects else { break };
+            let bytes_max = EXPECTED_BYTES * 256 / self.growth;
+            let batch = take(objects, &mut self.left, bytes_max).await?;
+            if batch.is_over {
+                self.objects = None;
+            }
+            if !batch.found.is_empty() {
+                let task = self.start(renderer, batch.found, charge);
+                self.jobs.push_back(Job::Task(task));
+            }
+            if let Some(large) = batch.large {
+                self.jobs.push_back(Job::Large(large));
+            }
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, renderer: &Renderer, batch: Vec<Found>, charge: Charge) -> JoinHandle<Made> {
+        let renderer = self.idle.pop().unwrap_or_else(|| renderer.fork());
+        let show = self.show.clone();
+        tokio::spawn(async move { make(renderer, &show, batch, charge) })
+    }
+
+    async fn large(&mut self, renderer: &Renderer, found: Found) -> Result<Bytes, Status> {
+        let mut chunk = Vec::new();
+        let Some(stored) = found.read()? else { return Ok(Bytes::new()) };
+        let value = &stored.record.value;
+        let charge = renderer.account().answer(FORM_MULTIPLE * value.len().max(ITEM_BYTES)).await;
+        let charge = charge.map_err(Status::no_memory)?;
+        let mut maker = self.idle.pop().unwrap_or_else(|| renderer.fork());
+        (self.show)(&mut maker, value, &mut chunk)?;
+        self.idle.push(maker);
+        chunk.shrink_to_fit();
+        Ok(charge.hold(chunk))
+    }
+}
+
+async fn charge(renderer: &Renderer) -> Result<Charge, Status> {
+    renderer.account().answer(CHUNK_BYTES + ITEM_BYTES).await.map_err(Status::no_memory)
+}
+
+/// Makes a chunk of a batch.
+fn make(mut renderer: Renderer, show: &Show, batch: Vec<Found>, charge: Charge) -> Made {
+    let mut chunk = Vec::with_capacity(CHUNK_BYTES + ITEM_BYTES);
+    let mut record_bytes = 0;
+    let mut batch = batch.into_iter();
+    let mut result = Ok(());
+    while chunk.len() < CHUNK_BYTES
+        && result.is_ok()
+        && let Some(found) = batch.next()
+    {
+        record_bytes += found.record_bytes();
+        result = found.read().and_then(|stored| match stored {
+            Some(stored) => show(&mut renderer, &stored.record.value, &mut chunk),
+            None => Ok(()),
+        });
+    }
+    Made { renderer, chunk, charge, record_bytes, rest: batch.collect(), result }
+}
+
+/// Objects that follow each other.
+struct Batch {
+    found: Vec<Found>,
+    /// An object that follows them and is large.
+    large: Option<Found>,
+    /// Whether nothing follows.
+    is_over: bool,
+}
+
+/// Takes objects up to so many bytes of their records.
+async fn take(objects: &mut Selected, left: &mut u64, bytes_max: usize) -> Result<Batch, Status> {
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while *left > 0 && found.len() < BATCH_MAX && bytes < bytes_max {
+        let Some(next) = objects.next(Need::Objects(*left)).await? else {
+            *left = 0;
+            break;
+        };
+        if matches!(next, Found::Pause) {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        *left -= 1;
+        let size = next.record_bytes();
+        if size >= LARGE_BYTES {
+            return Ok(Batch { found, large: Some(next), is_over: *left == 0 });
+        }
+        bytes += size;
+        found.push(next);
+    }
+    Ok(Batch { found, large: None, is_over: *left == 0 })
+}
+
+/// Adds the `left` next objects to `size`, measured by several tasks. Lengths that are known from before are not measured.
+///
+/// # Errors
+/// An object cannot be read or shown.
+pub async fn measure(
+    renderer: &Renderer,
+    mut objects: Selected,
+    mut left: u64,
+    size: &mut ListSize,
+) -> Result<(), Status> {
+    let memory = renderer.account().answer(*TASKS * (MEMO_BYTES + ITEM_BYTES)).await;
+    let _charge = memory.map_err(Status::no_memory)?;
+    let mut tasks: VecDeque<JoinHandle<Result<(Renderer, ListSize), Status>>> = VecDeque::new();
+    let mut idle: Vec<Renderer> = Vec::new();
+    let mut is_over = false;
+    while !is_over || !tasks.is_empty() {
+        if !is_over && tasks.len() < *TASKS {
+            let mut batch = take(&mut objects, &mut left, MEASURED_BYTES).await?;
+            is_over = batch.is_over;
+            batch.found.extend(batch.large);
+            let known = |found: &Found| match found {
+                Found::Entry(entry) => renderer.known_item_len(entry.revision()),
+                Found::Record(_) | Found::Pause => None,
+            };
+            batch.found.retain(|found| {
+                let len = known(found);
+                size.items += u64::from(len.is_some());
+                size.bytes += len.unwrap_or(0);
+                len.is_none()
+            });
+            if batch.found.is_empty() {
+                tokio::task::consume_budget().await;
+                continue;
+            }
+            let maker = idle.pop().unwrap_or_else(|| renderer.fork());
+            tasks.push_back(tokio::spawn(async move { measure_batch(maker, batch.found) }));
+            continue;
+        }
+        let Some(task) = tasks.pop_front() else { break };
+        let (maker, more) = task.await.map_err(Status::internal)??;
+        idle.push(maker);
+        size.items += more.items;
+        size.bytes += more.bytes;
+    }
+    Ok(())
+}
+
+fn measure_batch(mut renderer: Renderer, batch: Vec<Found>) -> Result<(Renderer, ListSize), Status> {
+    let mut size = ListSize::default();
+    let mut scratch = Vec::with_capacity(ITEM_BYTES);
+    for found in batch {
+        let Some(stored) = found.read()? else { continue };
+        scratch.clear();
+        renderer.list_item(&stored.record.value, false, &mut scratch)?;
+        renderer.remember_item_len(stored.entry.revision(), scratch.len());
+        size.items += 1;
+        size.bytes += scratch.len() as u64;
+    }
+    Ok((renderer, size))
+}

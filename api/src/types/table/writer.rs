@@ -1,0 +1,275 @@
+//! Tables, written row by row.
+//!
+//! A row is bytes appended to a buffer; a failed one appends nothing. A writer that remembers ([`TableWriter::fork`]) copies
+//! the cells whose inputs are those of the row before.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::alike::Before;
+use super::eval::{Output, Row, text_of};
+use super::{
+    ColumnKind, CompiledColumn, Headers, IncludeObject, ListMeta, PartialWriter, RowError, Source,
+    TableFormat, duration,
+};
+use crate::values::json::{self, Value, write_string};
+
+/// Writes tables of one format, row by row.
+#[derive(Debug)]
+pub struct TableWriter {
+    pub(super) format: Arc<TableFormat>,
+    pub(super) opening: String,
+    pub(super) partial: PartialWriter,
+    pub(super) include: IncludeObject,
+    pub(super) now: Timestamp,
+    pub(super) rows: usize,
+    /// What is remembered of the row before, if rows are.
+    pub(super) before: Option<Before>,
+}
+
+impl TableWriter {
+    /// Sets the time to which ages refer: a watch lasts longer than one moment.
+    pub fn set_now(&mut self, now: Timestamp) {
+        self.now = now;
+        if let Some(before) = &mut self.before {
+            before.forget();
+        }
+    }
+
+    /// A writer of rows of the same table that are not its first, which remembers each for the next.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        TableWriter {
+            format: self.format.clone(),
+            opening: self.opening.clone(),
+            partial: self.partial.fork(),
+            include: self.include,
+            now: self.now,
+            rows: 1,
+            before: (!self.format.inputs.is_empty()).then(Before::default),
+        }
+    }
+
+    /// Opens a table.
+    pub fn head(&mut self, meta: &ListMeta, headers: Headers, out: &mut Vec<u8>) {
+        self.rows = 0;
+        out.extend_from_slice(self.opening.as_bytes());
+        out.extend_from_slice(b",\"metadata\":");
+        meta.write(out);
+        out.extend_from_slice(b",\"columnDefinitions\":");
+        out.extend_from_slice(match headers {
+            Headers::Shown => &self.format.definitions,
+            Headers::Omitted => b"null",
+        });
+        out.extend_from_slice(b",\"rows\":[");
+    }
+
+    /// Appends the row of one object. `stored` is its stored form, from which the cells are computed; `shown` its form
+    /// in the requested version, which the row includes (the same bytes without a conversion).
+    ///
+    /// # Errors
+    /// `stored` cannot be parsed; nothing was written.
+    pub fn row(&mut self, stored: &[u8], shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
+        if let Some(mut before) = self.before.take() {
+            let written = self.row_beside(&mut before, stored, shown, out);
+            if written.is_none() {
+                before.forget();
+            }
+            self.before = Some(before);
+            if let Some(written) = written {
+                return written;
+            }
+        }
+        let object = self.format.reads.read(stored)?;
+        self.write_row(&object, shown, out)
+    }
+
+    /// The row of an object in its usual form, as far as possible like the row before. `None` for any other object; nothing
+    /// is written then.
+    fn row_beside(
+        &mut self,
+        before: &mut Before,
+        stored: &[u8],
+        shown: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Result<(), RowError>> {
+        let format = self.format.clone();
+        let look = before.look(&format.inputs, stored)?;
+        let finished = format.finished_mask();
+        before.cells.resize_with(format.columns.len(), Vec::new);
+        let masks = format.columns.iter().map(|column| column.mask).chain([finished]);
+        let wanted = masks.filter(|mask| mask & look.changed != 0).fold(0, |wanted, mask| wanted | mask);
+        if wanted != 0 {
+            let object = look.tree(&format.inputs, wanted, stored)?;
+            let row = Row { object: &object, now: self.now };
+            for (column, cell) in format.columns.iter().zip(&mut before.cells) {
+                if column.mask & look.changed != 0 {
+                    cell.clear();
+                    column.write(&row, cell);
+                }
+            }
+            if finished & look.changed != 0 {
+                before.conditions = finished_conditions(row.str(&["status", "phase"]));
+            }
+        }
+        before.keep(&format.inputs, &look, stored);
+        let start = out.len();
+        if self.rows > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"cells\":[");
+        for (at, cell) in before.cells.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(cell);
+        }
+        out.push(b']');
+        out.extend_from_slice(before.conditions.as_bytes());
+        let is_stored = std::ptr::eq(stored, shown);
+        let metadata = is_stored.then(|| &stored[look.metadata.clone()]);
+        Some(self.end_row(metadata, shown, start, out))
+    }
+
+    /// Closes the table, with the final newline of a document.
+    pub fn tail(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"]}\n");
+    }
+
+    /// Appends a whole table of one object, without a newline: the response to a get or a write, or the object of a
+    /// watch event (bookmarks too). Its metadata has the object's resourceVersion.
+    ///
+    /// # Errors
+    /// As [`TableWriter::row`].
+    pub fn single(
+        &mut self,
+        stored: &[u8],
+        shown: &[u8],
+        headers: Headers,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RowError> {
+        let before = out.len();
+        let object = self.format.single_reads.read(stored)?;
+        let resource_version = object.str_at(&["metadata", "resourceVersion"]);
+        self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
+        if let Err(error) = self.write_row(&object, shown, out) {
+            out.truncate(before);
+            return Err(error);
+        }
+        out.extend_from_slice(b"]}");
+        Ok(())
+    }
+
+    fn write_row(&mut self, object: &Value, shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
+        let before = out.len();
+        if self.rows > 0 {
+            out.push(b',');
+        }
+        out.extend_from_slice(b"{\"cells\":[");
+        let row = Row { object, now: self.now };
+        for (at, column) in self.format.columns.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            column.write(&row, out);
+        }
+        out.push(b']');
+        if self.format.marks_finished {
+            out.extend_from_slice(finished_conditions(row.str(&["status", "phase"])).as_bytes());
+        }
+        self.end_row(None, shown, before, out)
+    }
+
+    /// Ends the row that began at `before` with its object, whose metadata may be known.
+    fn end_row(
+        &mut self,
+        metadata: Option<&[u8]>,
+        shown: &[u8],
+        before: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RowError> {
+        out.extend_from_slice(b",\"object\":");
+        let written = match self.include {
+            IncludeObject::None => {
+                out.extend_from_slice(b"null");
+                true
+            }
+            IncludeObject::Metadata => match metadata {
+                Some(metadata) => {
+                    self.partial.object_of(metadata, out);
+                    true
+                }
+                None => self.partial.object(shown, out),
+            },
+            IncludeObject::Object => {
+                out.extend_from_slice(shown.trim_ascii_end());
+                true
+            }
+        };
+        if !written {
+            out.truncate(before);
+            return Err(RowError::NoMetadata);
+        }
+        out.push(b'}');
+        self.rows += 1;
+        Ok(())
+    }
+}
+
+impl CompiledColumn {
+    /// Appends the cell of a row.
+    fn write(&self, row: &Row<'_>, out: &mut Vec<u8>) {
+        match &self.source {
+            Source::Cell(cell) => write_cell(self.kind, row.evaluate(cell), out),
+            Source::Path(path) => write_custom_cell(self.kind, path.first(row.object), row, out),
+        }
+    }
+}
+
+/// The row conditions of finished pods, which clients may hide.
+fn finished_conditions(phase: &str) -> &'static str {
+    match phase {
+        "Succeeded" => {
+            r#","conditions":[{"type":"Completed","status":"True","reason":"Succeeded","message":"The pod ran to its end."}]"#
+        }
+        "Failed" => {
+            r#","conditions":[{"type":"Completed","status":"True","reason":"Failed","message":"The pod ended in failure."}]"#
+        }
+        _ => "",
+    }
+}
+
+/// Writes a cell of a built-in type. Numbers are written as texts in text columns; an unset cell is the column's zero
+/// value, because the stored form leaves zeros out.
+fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
+    match (kind, output) {
+        (ColumnKind::Integer | ColumnKind::Number, Output::Unset) => out.push(b'0'),
+        (ColumnKind::Boolean, Output::Unset) => out.extend_from_slice(b"false"),
+        (_, Output::Int(n)) => json::write(&Value::Int(n), out),
+        (_, Output::Bool(b)) => json::write(&Value::Bool(b), out),
+        (ColumnKind::Integer | ColumnKind::Number | ColumnKind::Boolean, Output::Value(value)) => {
+            json::write(value, out);
+        }
+        (_, output) => write_string(&output.into_text(), out),
+    }
+}
+
+/// Writes a cell of a custom resource: a value of the column's type, or null.
+fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &mut Vec<u8>) {
+    let value = value.unwrap_or(&Value::Null);
+    match (kind, value) {
+        (_, Value::Null) => out.extend_from_slice(b"null"),
+        (ColumnKind::Text, value) => write_string(&text_of(value), out),
+        (ColumnKind::Integer, Value::Float(n)) => json::write(&Value::Int(*n as i64), out),
+        (ColumnKind::Integer | ColumnKind::Number, Value::Int(_))
+        | (ColumnKind::Number, Value::Float(_))
+        | (ColumnKind::Boolean, Value::Bool(_)) => json::write(value, out),
+        (ColumnKind::Date, Value::String(text)) => {
+            let age = row.age(text);
+            let never = if text.starts_with("0001-") { duration::UNKNOWN } else { "<invalid>" };
+            write_string(age.as_deref().unwrap_or(never), out);
+        }
+        _ => out.extend_from_slice(b"null"),
+    }
+}
