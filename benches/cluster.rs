@@ -31,7 +31,11 @@ pub fn pod_creates(stem: &str, count: usize) -> Vec<Vec<u8>> {
 
 /// Requests that create `count` ConfigMaps, named `<stem>-<number>`.
 pub fn config_map_creates(stem: &str, count: usize) -> Vec<Vec<u8>> {
-    (0..count)
+    config_map_creates_of(stem, 0..count)
+}
+
+fn config_map_creates_of(stem: &str, numbers: std::ops::Range<usize>) -> Vec<Vec<u8>> {
+    numbers
         .map(|at| load::request("POST", CONFIG_MAPS, &data::config_map(&format!("{stem}-{at:06}"))))
         .collect()
 }
@@ -45,4 +49,13 @@ pub async fn create(server: &Server, requests: &[Vec<u8>]) -> Outcome {
 /// Creates `count` pods.
 pub fn fill_pods(runtime: &Runtime, server: &Server, count: usize) {
     runtime.run(create(server, &pod_creates("web", count)));
+}
+
+/// Creates `count` ConfigMaps. The requests of only a part of them are in memory at a time.
+pub fn fill_config_maps(runtime: &Runtime, server: &Server, count: usize) {
+    const AT_A_TIME: usize = 50_000;
+    for from in (0..count).step_by(AT_A_TIME) {
+        let requests = config_map_creates_of("filled", from..count.min(from + AT_A_TIME));
+        runtime.run(create(server, &requests));
+    }
 }

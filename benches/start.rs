@@ -1,6 +1,6 @@
 //! Benchmark of start-up and idle memory: from the start of the process to the first 200 of /readyz, on an empty
-//! directory, on a used one and on one with 10 000 pods, then the memory of the idle process. The baseline is the
-//! start of an empty process.
+//! directory, on a used one, on one with 10 000 pods and on one with a million ConfigMaps, then the memory of the idle
+//! process. The baseline is the start of an empty process.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use benches::process::{Memory, memory};
 use benches::{Runtime, cluster, scale};
-use tests::Client;
+use tests::{Client, Server};
 use tests::client::Identity;
 use tests::server::{TempDir, binary};
 
@@ -36,14 +36,12 @@ fn main() {
     let again: Vec<_> = (0..rounds).map(|_| start(&runtime, directory.path())).collect();
     row("used directory", &again);
 
-    let mut server = cluster::start(&runtime);
     let pods = scale(10_000, 100);
-    cluster::fill_pods(&runtime, &server, pods);
-    let filled = memory(server.pid());
-    server.terminate();
-    let full: Vec<_> = (0..rounds).map(|_| start(&runtime, server.data_dir())).collect();
-    row(&format!("{pods} pods"), &full);
-    line("  right after making them", "", &mib(filled.resident), &mib(filled.anonymous));
+    filled(&runtime, rounds, &format!("{pods} pods"), |server| cluster::fill_pods(&runtime, server, pods));
+    let maps = scale(1_000_000, 100);
+    filled(&runtime, rounds, &format!("{maps} config maps"), |server| {
+        cluster::fill_config_maps(&runtime, server, maps);
+    });
 
     let nothing = (0..rounds).map(|_| {
         let start = Instant::now();
@@ -53,6 +51,17 @@ fn main() {
     });
     let nothing = nothing.min().unwrap_or_default();
     line("  limit: --version", &format!("{nothing:.1?}"), "", "");
+}
+
+/// Starts of a server on a store that `fill` has filled.
+fn filled(runtime: &Runtime, rounds: usize, what: &str, fill: impl FnOnce(&Server)) {
+    let mut server = cluster::start(runtime);
+    fill(&server);
+    let made = memory(server.pid());
+    server.terminate();
+    let starts: Vec<_> = (0..rounds).map(|_| start(runtime, server.data_dir())).collect();
+    row(what, &starts);
+    line("  right after making them", "", &mib(made.resident), &mib(made.anonymous));
 }
 
 /// One start: time until ready, and memory of the idle server.
