@@ -345,7 +345,7 @@ impl Loopback<'_> {
     pub async fn remove_damaged(&self, target: &Target) -> Result<bool, Status> {
         let resource = self.resource(target)?;
         let key = store::key(resource, &target.namespace, &target.name);
-        let Some(entry) = self.store().snapshot().get(&key) else { return Ok(false) };
+        let Some(entry) = self.store().entry(&key) else { return Ok(false) };
         let expected = Expected::Revision(entry.revision());
         match store::read(entry).and_then(|stored| stored.object(resource)) {
             Err(error) if error.reason == Reason::StorageReadError => {}
