@@ -46,6 +46,7 @@ mod protobuf;
 mod python;
 mod quotas;
 mod retention;
+mod rotation;
 mod routes;
 mod scenario;
 mod selectors;
