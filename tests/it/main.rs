@@ -48,6 +48,7 @@ mod protobuf;
 mod python;
 mod quotas;
 mod retention;
+mod rotation;
 mod routes;
 mod scenario;
 mod selectors;

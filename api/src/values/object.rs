@@ -76,6 +76,13 @@ pub fn same_but_for_managed_fields(a: &Object, b: &Object) -> bool {
     same_but_for_metadata(a, b, &["managedFields", "resourceVersion"])
 }
 
+/// Whether two objects differ only in members that garbage collection writes and those that the server derives.
+pub fn same_but_for_collection(a: &Object, b: &Object) -> bool {
+    const WRITTEN: [&str; 5] =
+        ["ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"];
+    same_but_for_metadata(a, b, &WRITTEN)
+}
+
 /// Whether two objects are equal as in [`same_at`], except for the given members of `metadata`.
 pub fn same_but_for_metadata(a: &Object, b: &Object, ignored: &[&str]) -> bool {
     static EMPTY: Object = Object::new();

@@ -106,7 +106,7 @@ current-context: cluster-6443
         );
         let material = settings.material().unwrap();
         assert_eq!(material.authorities, Some(b"CA".to_vec()));
-        assert_eq!(material.certificate, Some((b"CERT".to_vec(), b"KEY".to_vec())));
+        assert_eq!(material.identity.certificate, Some((b"CERT".to_vec(), b"KEY".to_vec())));
         let edited = want.replace("6443-admin\ncurrent", "6443-admin\n    namespace: mine\ncurrent");
         for (file, fits) in [
             (want.to_owned(), true),

@@ -6,7 +6,7 @@ use auth::authz::{Authorizer, Escalation, RoleWrite};
 
 use super::rules::{read_role_ref, read_rules};
 use crate::values::json::Value;
-use crate::values::object::same_but_for_metadata;
+use crate::values::object::same_but_for_collection;
 
 /// Checks that replacing `existing` by `new` grants nothing its writer does not hold.
 ///
@@ -53,10 +53,8 @@ pub async fn confirm_no_escalation(
 
 /// Whether a write changes only members that garbage collection writes and those that the server derives.
 fn changes_for_garbage_collection_only(existing: &Value, new: &Value) -> bool {
-    const WRITTEN: [&str; 5] =
-        ["ownerReferences", "finalizers", "managedFields", "resourceVersion", "generation"];
     let (Some(existing), Some(new)) = (existing.as_object(), new.as_object()) else { return false };
-    same_but_for_metadata(existing, new, &WRITTEN)
+    same_but_for_collection(existing, new)
 }
 
 #[cfg(test)]

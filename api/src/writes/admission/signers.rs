@@ -11,6 +11,7 @@ use auth::{Attributes, User};
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use crate::objects::validation::View;
 use crate::values::json::Object;
+use crate::values::object::same_but_for_collection;
 use crate::values::status::Status;
 
 /// What one may do for a signer.
@@ -68,8 +69,8 @@ impl Signers {
             Act::Sign => signer_of(record.old),
             Act::Attest => signer_of(record.new),
         };
-        let may_lack_signer = self.act == Act::Attest && signer.is_empty();
-        if may_lack_signer || self.allows(record.user, &signer).await {
+        let is_free = self.act == Act::Attest && (signer.is_empty() || is_collected(record));
+        if is_free || self.allows(record.user, &signer).await {
             return Ok(());
         }
         Err(record.forbidden(&match self.act {
@@ -96,6 +97,11 @@ fn is_signed_anew(record: &Record<'_, &Object>) -> bool {
     let changed =
         |name: &str| View::of(new).child("status").get(name) != View::of(old).child("status").get(name);
     changed("certificate") || changed("conditions")
+}
+
+/// Whether an update changes no more than garbage collection does.
+fn is_collected(record: &Record<'_, &Object>) -> bool {
+    record.new.zip(record.old).is_some_and(|(new, old)| same_but_for_collection(old, new))
 }
 
 impl Plugin for Signers {

@@ -200,10 +200,100 @@ fn only_tokens_that_the_issuer_signed_for_us_and_for_now_are_accepted() {
 }
 
 #[test]
+fn groups_may_be_in_a_token_at_another_place() {
+    let signer = Signer::new();
+    let documents = Arc::new(Documents::default());
+    publish(&documents, &[signer.jwk("k")]);
+    let mut with_groups = plain();
+    with_groups["claimMappings"]["groups"] = json!({"claim": "groups", "prefix": "g:"});
+    let issuers = issuers(&contents(with_groups), &documents);
+    at_once(issuers.all()[0].provider().discover()).unwrap();
+    let es256 = || json!({"alg": "ES256", "kid": "k"});
+    let base = |exp: u64| json!({"iss": "https://i.example", "aud": "me", "sub": "jane", "exp": exp});
+    let put =
+        |place: &str, text: String| documents.texts.lock().insert(format!("https://c.example/{place}"), text);
+    let claims = |exp: u64, name: &str, value: Value| {
+        let mut claims = base(exp);
+        claims[name] = value;
+        signer.token(es256(), &claims)
+    };
+    put("good/for/at", claims(NOW + 60, "groups", json!(["a", "b"])));
+    put("old/for/at", claims(NOW - 60, "groups", json!(["a"])));
+    put("other/for/at", claims(NOW + 60, "others", json!(["a"])));
+    put("stranger/for/at", Signer::new().token(es256(), &base(NOW + 60)));
+    put("text/for/at", "text".to_owned());
+    let mut foreign = base(NOW + 60);
+    foreign["iss"] = json!("https://x.example");
+    put("foreign/for/at", signer.token(es256(), &foreign));
+    const FAILED: &str = "oidc: could not expand distributed claims: ";
+    let jane = |groups: &str| format!("p:jane//{groups}system:authenticated/{{}}");
+    let at = |place: &str, token: &str| json!({"src": {"endpoint": format!("https://c.example/{place}/for/at"), "access_token": token}});
+    for (sources, want) in [
+        (at("good", "at"), jane("g:a+g:b+")),
+        (
+            at("good", "no"),
+            format!(
+                "{FAILED}while getting distributed claim \"groups\": error while getting distributed claim JWT: 401 \
+                     Unauthorized"
+            ),
+        ),
+        (
+            at("old", "at"),
+            format!(
+                "{FAILED}verify distributed claim token: oidc: token is expired (Token Expiry: 2027-01-15 07:59:00 \
+                     +0000 UTC)"
+            ),
+        ),
+        (
+            at("other", "at"),
+            format!(
+                "{FAILED}jwt returned by distributed claim endpoint \"https://c.example/other/for/at\" did not \
+                     contain claim: groups"
+            ),
+        ),
+        (
+            at("stranger", "at"),
+            format!(
+                "{FAILED}verify distributed claim token: failed to verify signature: failed to verify id token \
+                     signature"
+            ),
+        ),
+        (
+            at("text", "at"),
+            format!(
+                "{FAILED}getting untrusted issuer from endpoint https://c.example/text/for/at failed for claim \
+                     \"groups\": malformed token"
+            ),
+        ),
+        (
+            at("foreign", "at"),
+            format!(
+                "{FAILED}verifying untrusted issuer https://x.example failed: verifier not initialized for issuer: \
+                     \"https://x.example\""
+            ),
+        ),
+        (json!({"src": {"JWT": "x"}}), jane("")),
+        (
+            json!({}),
+            format!("{FAILED}id token _claim_names contained a source src missing in _claims_sources"),
+        ),
+        (
+            json!(7),
+            format!("{FAILED}oidc: could not parse claim sources: invalid type: integer `7`, expected a map"),
+        ),
+    ] {
+        let mut all = base(NOW + 60);
+        all["_claim_names"] = json!({"groups": "src"});
+        all["_claim_sources"] = sources.clone();
+        assert_eq!(outcome(&issuers, &signer.token(es256(), &all)), want, "{sources}");
+    }
+}
+
+#[test]
 fn a_discovery_document_must_be_that_of_the_issuer() {
     let documents = Arc::new(Documents::default());
     let issuers = issuers(&contents(plain()), &documents);
-    let discover = || at_once(issuers.all()[0].provider().discover()).map_err(|error| error.0);
+    let discover = || at_once(issuers.all()[0].provider().discover()).map_err(|error| error.to_string());
     assert_eq!(discover(), Err("404 Not Found".to_owned()));
     let set = |text: &str| {
         let url = "https://i.example/.well-known/openid-configuration".to_owned();

@@ -1,0 +1,202 @@
+//! Rotation without a restart: the authorities of clients and of the proxy, the keys of service account tokens, and the
+//! serving certificate are files, and what is written into them counts soon after (docs/api/authentication.md).
+
+use std::path::Path;
+use std::time::Duration;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair,
+};
+use serde_json::{Value, json};
+use tests::client::Identity;
+use tests::{Client, Options, Server};
+
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+const TOKENS: &str = "/api/v1/namespaces/default/serviceaccounts/default/token";
+
+/// An authority and its certificate.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    pem: String,
+}
+
+impl Authority {
+    fn new(name: &str) -> Authority {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority { issuer: Issuer::new(params, key), pem }
+    }
+
+    /// The administrator's client with a certificate of this authority instead.
+    fn client(&self, server: &Server, name: &str) -> Client {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = named(name);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap().pem().into_bytes();
+        let key = key.serialize_pem().into_bytes();
+        Client::new(Identity { certificate, key, ..server.client().identity().clone() })
+    }
+
+    /// A certificate for servers on this machine, and its key.
+    fn serving(&self) -> (String, String) {
+        let params = CertificateParams::new(["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut distinguished = DistinguishedName::new();
+    distinguished.push(DnType::CommonName, name);
+    distinguished
+}
+
+fn write(path: &Path, text: &str) {
+    // As tools do: a new file takes the place of the old one at once.
+    let new = path.with_extension("new");
+    std::fs::write(&new, text).unwrap();
+    std::fs::rename(&new, path).unwrap();
+}
+
+/// Who the server takes a client for.
+async fn who(client: &Client, headers: &[(&str, &str)]) -> Result<String, u16> {
+    let mut all = vec![("content-type", "application/json")];
+    all.extend(headers);
+    let reply = client.send("POST", REVIEWS, &all, b"{}").await;
+    match reply.status {
+        201 => Ok(reply.json()["status"]["userInfo"]["username"].as_str().unwrap().to_owned()),
+        status => Err(status),
+    }
+}
+
+/// Asks until the answer is the one that is wanted.
+async fn becomes(what: &str, wanted: Result<&str, u16>, ask: impl AsyncFn() -> Result<String, u16>) {
+    let mut got = Err(0);
+    for _ in 0..150 {
+        got = ask().await;
+        if got.as_ref().map(String::as_str).map_err(|status| *status) == wanted {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("{what}: {got:?}, not {wanted:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorities_of_clients_and_proxies_are_replaced() {
+    let (old, new, front, later) =
+        (Authority::new("old"), Authority::new("new"), Authority::new("front"), Authority::new("later"));
+    let options = Options {
+        flags: vec![
+            "--client-ca-file=$dir/clients.pem".to_owned(),
+            "--requestheader-client-ca-file=$dir/front.pem".to_owned(),
+            "--requestheader-username-headers=X-Remote-User".to_owned(),
+            "--requestheader-allowed-names=proxy".to_owned(),
+        ],
+        files: vec![("clients.pem", old.pem.clone()), ("front.pem", front.pem.clone())],
+        ..Options::default()
+    };
+    let server = Server::start(options).await;
+    let [of_old, of_new] = [&old, &new].map(|authority| authority.client(&server, "jane"));
+    let [proxy, later_proxy] = [&front, &later].map(|authority| authority.client(&server, "proxy"));
+    let carol = [("x-remote-user", "carol")];
+    assert_eq!(who(&of_old, &[]).await, Ok("jane".to_owned()));
+    assert_eq!(who(&of_new, &[]).await, Err(401));
+    assert_eq!(who(&proxy, &carol).await, Ok("carol".to_owned()));
+    assert_eq!(who(&later_proxy, &carol).await, Err(401));
+    // What cannot be used leaves the old authorities in use.
+    write(&server.data_dir().join("clients.pem"), "nothing");
+    write(&server.data_dir().join("front.pem"), "nothing");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    assert_eq!(who(&of_old, &[]).await, Ok("jane".to_owned()));
+    assert_eq!(who(&proxy, &carol).await, Ok("carol".to_owned()));
+    write(&server.data_dir().join("clients.pem"), &new.pem);
+    write(&server.data_dir().join("front.pem"), &later.pem);
+    becomes("a client of the new authority", Ok("jane"), async || who(&of_new, &[]).await).await;
+    becomes("a client of the old authority", Err(401), async || who(&of_old, &[]).await).await;
+    becomes("the new proxy", Ok("carol"), async || who(&later_proxy, &carol).await).await;
+    becomes("the old proxy", Err(401), async || who(&proxy, &carol).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_of_service_account_tokens_are_replaced() {
+    let (old, new) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+    let options = Options {
+        flags: vec![
+            "--service-account-issuer=https://issuer.example".to_owned(),
+            "--service-account-signing-key-file=$dir/signing.pem".to_owned(),
+            "--service-account-key-file=$dir/keys.pem".to_owned(),
+        ],
+        files: vec![("signing.pem", old.serialize_pem()), ("keys.pem", old.public_key_pem())],
+        ..Options::default()
+    };
+    let server = Server::start(options).await;
+    let client = server.client();
+    client
+        .until("/api/v1/namespaces/default/serviceaccounts/default", |found| found.is_some())
+        .await
+        .unwrap();
+    let token = async || {
+        let reply = client.post(TOKENS, &json!({"spec": {}})).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        reply.json()["status"]["token"].as_str().unwrap().to_owned()
+    };
+    let key_ids = async || {
+        let keys = client.get("/openid/v1/jwks").await.json();
+        keys["keys"].as_array().into_iter().flatten().map(|key| key["kid"].clone()).collect::<Vec<Value>>()
+    };
+    let by_old = token().await;
+    let account = Ok("system:serviceaccount:default:default");
+    becomes("a token of the old key", account, async || who(&client.with_token(&by_old), &[]).await).await;
+    let ids = key_ids().await;
+    // Others learn the new key before anything is signed with it, and verify with the old one as long as its tokens live.
+    write(&server.data_dir().join("keys.pem"), &(old.public_key_pem() + &new.public_key_pem()));
+    write(&server.data_dir().join("signing.pem"), &new.serialize_pem());
+    becomes("the keys that are published", Ok("2"), async || Ok(key_ids().await.len().to_string())).await;
+    let by_new = token().await;
+    becomes("a token of the new key", account, async || who(&client.with_token(&by_new), &[]).await).await;
+    becomes("a token of the old key", account, async || who(&client.with_token(&by_old), &[]).await).await;
+    write(&server.data_dir().join("keys.pem"), &new.public_key_pem());
+    becomes("a token of the old key", Err(401), async || who(&client.with_token(&by_old), &[]).await).await;
+    becomes("a token of the new key", account, async || who(&client.with_token(&by_new), &[]).await).await;
+    let left = key_ids().await;
+    assert!(left.len() == 1 && !ids.contains(&left[0]), "{ids:?} became {left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_serving_certificate_is_replaced() {
+    let (old, new) = (Authority::new("old"), Authority::new("new"));
+    let (certificate, key) = old.serving();
+    let options = Options {
+        flags: vec![
+            "--tls-cert-file=$dir/tls.pem".to_owned(),
+            "--tls-private-key-file=$dir/tls.key".to_owned(),
+        ],
+        files: vec![("tls.pem", certificate + &old.pem), ("tls.key", key)],
+        ..Options::default()
+    };
+    let server = Server::start(options).await;
+    let trusting = |authority: &Authority| {
+        Client::new(Identity {
+            authority: authority.pem.clone().into_bytes(),
+            ..server.client().identity().clone()
+        })
+    };
+    assert!(trusting(&old).connect().await.is_ok());
+    assert!(trusting(&new).connect().await.is_err());
+    let (certificate, key) = new.serving();
+    // Between the two writes certificate and key do not fit, and the old ones stay.
+    write(&server.data_dir().join("tls.pem"), &certificate);
+    write(&server.data_dir().join("tls.key"), &key);
+    let shown = async |authority: &Authority| match trusting(authority).connect().await {
+        Ok(_) => Ok(String::new()),
+        Err(_) => Err(0),
+    };
+    becomes("the new certificate", Ok(""), async || shown(&new).await).await;
+    becomes("the old certificate", Err(0), async || shown(&old).await).await;
+}
