@@ -114,7 +114,7 @@ mod tests {
         let live = Version {
             revision: Revision::new(7),
             created: Revision::new(3),
-            segment: 1,
+            segment: crate::types::SegmentNumber::FIRST,
             expires_s: 0,
             place: Place::new(8, 80, false),
         };

@@ -14,7 +14,7 @@ use crate::header::RECORDS_START;
 use crate::segment::Segment;
 use crate::snapshot::Root;
 use crate::transfer::{self, Coming, Frame, Held, Start};
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// What is left of a backup to be sent.
 pub struct Outgoing {
@@ -38,7 +38,8 @@ impl Outgoing {
     /// The log as `root` shows it, all of which is on disk, to a receiver that has `held` already.
     pub(crate) fn new(root: &Root, held: Vec<Held>) -> Outgoing {
         let in_order = root.segments.in_order();
-        let held: HashMap<u32, Held> = held.into_iter().map(|held| (held.header.number, held)).collect();
+        let held: HashMap<SegmentNumber, Held> =
+            held.into_iter().map(|held| (held.header.number, held)).collect();
         let parts = in_order.iter().enumerate().map(|(at, segment)| {
             let end = root.end_of(segment);
             // The last one may go on where a copy of it ended.

@@ -3,12 +3,12 @@
 
 use crate::checkpoint::SegmentImage;
 use crate::header::Header;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// A segment that should be there and is not.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Missing {
-    pub number: u32,
+    pub number: SegmentNumber,
 }
 
 /// The log from what the segments say of themselves: indexes into `headers` in the order of the log. The rest is
@@ -17,7 +17,7 @@ pub(crate) fn from_headers(headers: &[Header]) -> Result<Vec<usize>, Missing> {
     let Order { log, gaps } = order(headers);
     match gaps.first() {
         None => Ok(log),
-        Some(&behind) => Err(Missing { number: headers[behind].after.max(1) }),
+        Some(&behind) => Err(Missing { number: headers[behind].after.max(SegmentNumber::FIRST) }),
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn from_checkpoint(
     headers: &[Header],
     store: u64,
     images: &[SegmentImage],
-    numbers_given: u32,
+    numbers_given: SegmentNumber,
 ) -> Option<Vec<usize>> {
     let mut log = Vec::with_capacity(images.len() + 1);
     for image in images {
@@ -138,8 +138,8 @@ mod tests {
             tombstones_since: Revision::ZERO,
         };
         Header {
-            number: number.parse().unwrap(),
-            after: after.parse().unwrap(),
+            number: number.parse().map(SegmentNumber::new).unwrap(),
+            after: after.parse().map(SegmentNumber::new).unwrap(),
             first_revision: first.parse().unwrap(),
             salt: 7,
             store: 5,
@@ -189,7 +189,9 @@ mod tests {
             ("1<0@1 4<2@20-29", Err(2)),
         ] {
             let headers = headers(files);
-            let got = from_headers(&headers).map(|log| numbers(&headers, &log)).map_err(|m| m.number);
+            let got = from_headers(&headers)
+                .map(|log| numbers(&headers, &log))
+                .map_err(|missing| missing.number.get());
             assert_eq!(got, log.map(str::to_owned), "{files}");
         }
     }
@@ -217,14 +219,24 @@ mod tests {
             let headers = headers(files);
             let images: Vec<_> = images
                 .split_whitespace()
-                .map(|n| SegmentImage { number: n.parse().unwrap(), salt: 7, end: 4096, marks: Vec::new() })
+                .map(|n| SegmentImage {
+                    number: n.parse().map(SegmentNumber::new).unwrap(),
+                    salt: 7,
+                    end: 4096,
+                    marks: Vec::new(),
+                })
                 .collect();
-            let got = from_checkpoint(&headers, 5, &images, given).map(|log| numbers(&headers, &log));
+            let got = from_checkpoint(&headers, 5, &images, SegmentNumber::new(given))
+                .map(|log| numbers(&headers, &log));
             assert_eq!(got, log.map(str::to_owned), "{files}");
-            assert_eq!(from_checkpoint(&headers, 6, &images, given), None, "another store");
+            assert_eq!(
+                from_checkpoint(&headers, 6, &images, SegmentNumber::new(given)),
+                None,
+                "another store"
+            );
         }
         let headers = headers("1<0@1");
-        let other = SegmentImage { number: 1, salt: 8, end: 4096, marks: Vec::new() };
-        assert_eq!(from_checkpoint(&headers, 5, &[other], 1), None, "another segment 1");
+        let other = SegmentImage { number: SegmentNumber::FIRST, salt: 8, end: 4096, marks: Vec::new() };
+        assert_eq!(from_checkpoint(&headers, 5, &[other], SegmentNumber::FIRST), None, "another segment 1");
     }
 }

@@ -19,12 +19,12 @@ use crate::header::{NUMBER_END, RECORDS_START, u32_at, u64_at};
 use crate::history::{self, Place, Version};
 use crate::index::{Builder, Cursor, Size, Slot, Tree};
 use crate::io::{File, Storage};
-use crate::record::{ALIGN, HEAD_BYTES, REVISION_END, TIME_MS_END};
+use crate::record::{ALIGN, HEAD_BYTES, REVISION_END};
 use crate::sabotage;
 use crate::segment::Mark;
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
-use crate::types::{KEY_BYTES_MAX, Revision};
+use crate::types::{CommitTime, KEY_BYTES_MAX, Revision, SegmentNumber};
 
 /// Name of a checkpoint that is being written.
 pub(crate) const NEXT_NAME: &str = "next.checkpoint";
@@ -61,10 +61,10 @@ pub(crate) struct About {
     pub revision: Revision,
     pub oldest: Revision,
     /// Time of the newest record.
-    pub time_ms: u64,
+    pub time: CommitTime,
     pub lost_revisions: u64,
     /// Numbers of segments given so far.
-    pub numbers_given: u32,
+    pub numbers_given: SegmentNumber,
     /// The segments of the log in order.
     pub segments: Vec<SegmentImage>,
 }
@@ -72,7 +72,7 @@ pub(crate) struct About {
 /// What a checkpoint says of a segment.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SegmentImage {
-    pub number: u32,
+    pub number: SegmentNumber,
     pub salt: u64,
     /// Where its records ended.
     pub end: u64,
@@ -81,9 +81,9 @@ pub(crate) struct SegmentImage {
 
 /// What a new checkpoint must say that its root does not know.
 pub(crate) struct Beside {
-    pub time_ms: u64,
+    pub time: CommitTime,
     pub lost_revisions: u64,
-    pub numbers_given: u32,
+    pub numbers_given: SegmentNumber,
     /// Of what kind the root's Bloom filters are; 0: it has none.
     pub signed: u32,
 }
@@ -220,7 +220,7 @@ impl Writer {
             (24, self.salt),
             (32, self.root.revision.get()),
             (40, self.root.oldest.get()),
-            (48, self.beside.time_ms),
+            (48, self.beside.time.ms()),
             (56, self.written.keys),
             (64, self.written.versions),
             (72, self.beside.lost_revisions),
@@ -229,7 +229,7 @@ impl Writer {
         ] {
             header[at..at + 8].copy_from_slice(&number.to_le_bytes());
         }
-        header[88..92].copy_from_slice(&self.beside.numbers_given.to_le_bytes());
+        header[88..92].copy_from_slice(&self.beside.numbers_given.get().to_le_bytes());
         header[92..96].copy_from_slice(&self.beside.signed.to_le_bytes());
         let crc = crc32fast::hash(&header[..124]).to_le_bytes();
         header[124..].copy_from_slice(&crc);
@@ -244,7 +244,7 @@ fn segment_blocks(root: &Root) -> Vec<Vec<u8>> {
     for segment in root.segments.in_order() {
         // Marks of records younger than the root may be there already.
         let marks = segment.marks_until(root.revision);
-        block.extend_from_slice(&segment.header.number.to_le_bytes());
+        block.extend_from_slice(&segment.header.number.get().to_le_bytes());
         block.extend_from_slice(&(marks.len() as u32).to_le_bytes());
         block.extend_from_slice(&segment.header.salt.to_le_bytes());
         block.extend_from_slice(&root.end_of(segment).to_le_bytes());
@@ -271,7 +271,7 @@ fn encode_entry(block: &mut Vec<u8>, before: &[u8], key: &[u8], slot: &Slot) -> 
     for version in history::iter(&slot.newest, &slot.older) {
         block.extend_from_slice(&version.revision.get().to_le_bytes());
         block.extend_from_slice(&version.created.get().to_le_bytes());
-        block.extend_from_slice(&version.segment.to_le_bytes());
+        block.extend_from_slice(&version.segment.get().to_le_bytes());
         block.extend_from_slice(&version.expires_s.to_le_bytes());
         block.extend_from_slice(&version.place.to_bytes());
         versions += 1;
@@ -298,17 +298,17 @@ pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<Loading<'_>> {
         store: u64_at(&header, 16),
         revision: Revision::new(u64_at(&header, 32)),
         oldest: Revision::new(u64_at(&header, 40)),
-        time_ms: u64_at(&header, 48),
+        time: CommitTime::from_ms(u64_at(&header, 48)),
         lost_revisions: u64_at(&header, 72),
-        numbers_given: u32_at(&header, 88),
+        numbers_given: SegmentNumber::new(u32_at(&header, 88)),
         segments: Vec::new(),
     };
     let sound = about.revision == revision
         && revision < REVISION_END
         && about.oldest <= revision
         && about.lost_revisions <= revision.get()
-        && about.time_ms < TIME_MS_END
-        && about.numbers_given < NUMBER_END
+        && about.time < CommitTime::END
+        && about.numbers_given.get() < NUMBER_END
         && (BLOCKS_START..=file.size()).contains(&end);
     if !sound {
         return None;
@@ -411,7 +411,7 @@ impl Loading<'_> {
 }
 
 /// Whether the version can lie where it says, given the segments and where their records end.
-fn is_sound(version: &Version, ends: &[(u32, u64)]) -> bool {
+fn is_sound(version: &Version, ends: &[(SegmentNumber, u64)]) -> bool {
     let end = ends.binary_search_by_key(&version.segment, |&(number, _)| number).map(|at| ends[at].1);
     version.revision > Revision::ZERO
         && (Revision::FIRST..=version.revision).contains(&version.created)
@@ -496,16 +496,20 @@ fn take(block: &mut Bytes, len: usize) -> Option<Bytes> {
     (len <= block.len()).then(|| block.split_to(len))
 }
 
-fn decode_segment(block: &mut Bytes, numbers_given: u32) -> Option<SegmentImage> {
+fn decode_segment(block: &mut Bytes, numbers_given: SegmentNumber) -> Option<SegmentImage> {
     let head = take(block, SEGMENT_HEAD_BYTES)?;
     let marks = take(block, (u32_at(&head, 4) as usize).checked_mul(MARK_BYTES)?)?;
     let marks: Vec<_> = marks
         .chunks_exact(MARK_BYTES)
         .map(|mark| Mark { revision: Revision::new(u64_at(mark, 0)), offset: u64_at(mark, 8) })
         .collect();
-    let image =
-        SegmentImage { number: u32_at(&head, 0), salt: u64_at(&head, 8), end: u64_at(&head, 16), marks };
-    let sound = (1..=numbers_given).contains(&image.number)
+    let image = SegmentImage {
+        number: SegmentNumber::new(u32_at(&head, 0)),
+        salt: u64_at(&head, 8),
+        end: u64_at(&head, 16),
+        marks,
+    };
+    let sound = (SegmentNumber::FIRST..=numbers_given).contains(&image.number)
         && image.end >= RECORDS_START
         && image.marks.is_sorted_by(|a, b| a.revision < b.revision && a.offset < b.offset)
         && image.marks.iter().all(|mark| {
@@ -531,7 +535,7 @@ fn decode_entry(block: &mut Bytes, key: &mut Vec<u8>, versions: &mut Vec<Version
     versions.extend(stored.chunks_exact(VERSION_BYTES).map(|version| Version {
         revision: Revision::new(u64_at(version, 0)),
         created: Revision::new(u64_at(version, 8)),
-        segment: u32_at(version, 16),
+        segment: SegmentNumber::new(u32_at(version, 16)),
         expires_s: u32_at(version, 20),
         place: Place::from_bytes([
             version[24],

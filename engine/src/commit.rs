@@ -36,7 +36,7 @@ use crate::snapshot::{Entry, Root};
 use crate::status::StoreStatus;
 use crate::steps::{self, MaintenanceStep};
 use crate::time::{Times, expiry_s};
-use crate::types::{Applied, Committed, Durability, Revision, Write};
+use crate::types::{Applied, CommitTime, Committed, Durability, Revision, Write};
 use crate::watch::Hub;
 
 /// How often room is looked for on a full disk.
@@ -165,14 +165,14 @@ impl Sequencer {
         }
         let keys = steps::part_keys(batch.len());
         if !batch.is_empty() {
-            let time_ms = self.times.next_ms();
+            let time = self.times.next();
             for proposal in batch.drain(..) {
                 match proposal {
                     Proposal::Commit { write, bloom, answer } => {
-                        self.propose(write, bloom, answer, time_ms);
+                        self.propose(write, bloom, answer, time);
                     }
                     Proposal::Apply { batch, blooms, answer } => {
-                        let outcome = self.follow(&batch, &blooms, time_ms);
+                        let outcome = self.follow(&batch, &blooms, time);
                         self.pending.push(Pending::Applied { answer, outcome });
                     }
                 }
@@ -211,8 +211,8 @@ impl Sequencer {
         }
     }
 
-    /// Decides on one proposal and applies its draft, as written at `time_ms`, with the next revision.
-    fn propose(&mut self, write: Write, bloom: BloomFilter, answer: CommitAnswer, time_ms: u64) {
+    /// Decides on one proposal and applies its draft, as written at `time`, with the next revision.
+    fn propose(&mut self, write: Write, bloom: BloomFilter, answer: CommitAnswer, time: CommitTime) {
         if let Some(refusal) = self.status.failed() {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
@@ -247,17 +247,17 @@ impl Sequencer {
             return;
         }
         let record = state.record(&key, &draft, revision, false);
-        let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, bloom);
+        let version = self.apply(NewRecord { time, ..record }, draft.ttl, bloom);
         self.written.push(Written { key, version, previous: draft.previous });
         self.pending.push(Pending::Commit { answer, outcome: Outcome::Written(self.written.len() - 1) });
     }
 
-    /// Applies a batch whose form was checked, as written at `time_ms`. Returns the store's newest revision.
+    /// Applies a batch whose form was checked, as written at `time`. Returns the store's newest revision.
     fn follow(
         &mut self,
         batch: &[Applied],
         blooms: &[BloomFilter],
-        time_ms: u64,
+        time: CommitTime,
     ) -> Result<Revision, ApplyError> {
         if let Some(refusal) = self.status.failed() {
             return Err(ApplyError::Refused(refusal));
@@ -265,7 +265,7 @@ impl Sequencer {
         applied::check_continuation(batch, self.revision, |key| self.tree.newest(key))?;
         let mut blooms = blooms.iter();
         for transaction in batch.chunk_by(|before, next| before.revision == next.revision) {
-            self.follow_one(transaction, &mut blooms, time_ms)?;
+            self.follow_one(transaction, &mut blooms, time)?;
         }
         Ok(self.revision)
     }
@@ -275,7 +275,7 @@ impl Sequencer {
         &mut self,
         transaction: &[Applied],
         blooms: &mut std::slice::Iter<'_, BloomFilter>,
-        time_ms: u64,
+        time: CommitTime,
     ) -> Result<(), ApplyError> {
         let mut drafts = Vec::with_capacity(transaction.len());
         let mut len = 0;
@@ -293,7 +293,7 @@ impl Sequencer {
         for (at, (applied, (draft, state))) in transaction.iter().zip(drafts).enumerate() {
             let record = state.record(&applied.key, &draft, applied.revision, at < last);
             let bloom = blooms.next().copied().unwrap_or(BloomFilter::UNKNOWN);
-            let version = self.apply(NewRecord { time_ms, ..record }, draft.ttl, bloom);
+            let version = self.apply(NewRecord { time, ..record }, draft.ttl, bloom);
             self.written.push(Written { key: applied.key.clone(), version, previous: draft.previous });
         }
         Ok(())
@@ -303,7 +303,7 @@ impl Sequencer {
     /// lower than the newest one.
     fn apply(&mut self, record: NewRecord<'_>, ttl: Option<Duration>, bloom: BloomFilter) -> Version {
         let record = NewRecord {
-            expires_s: ttl.map_or(0, |ttl| expiry_s(record.time_ms, ttl)),
+            expires_s: ttl.map_or(0, |ttl| expiry_s(record.time, ttl)),
             synced: self.status.synced().min(record.revision.before()),
             ..record
         };
@@ -473,7 +473,7 @@ impl Sequencer {
         drop(marks);
         segment.add_live(self.records.len());
         self.show(oldest, events);
-        self.status.time_ms.store(self.times.last_ms(), Ordering::Release);
+        self.status.time_ms.store(self.times.last().ms(), Ordering::Release);
         self.status.batches.fetch_add(1, Ordering::Relaxed);
         self.status.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
         self.status.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
@@ -548,7 +548,7 @@ impl Stored {
             created: draft.created.unwrap_or(revision),
             previous: draft.previous.map_or(Revision::ZERO, |version| version.revision),
             synced: Revision::ZERO,
-            time_ms: 0,
+            time: CommitTime::ZERO,
             expires_s: 0,
             kind: draft.kind,
             key,

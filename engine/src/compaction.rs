@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::segment::Segment;
 use crate::snapshot::Root;
-use crate::types::Revision;
+use crate::types::{CommitTime, Revision};
 
 /// How often history is looked at when the retention is long: precision of seconds is enough then.
 const INTERVAL_MAX: Duration = Duration::from_secs(10);
@@ -32,21 +32,21 @@ pub(crate) fn target(root: &Root, retention: Duration, now_ms: u64, synced: Revi
     let revision = match (retention_ms, now_ms.checked_sub(retention_ms)) {
         // Whatever the clock says.
         (0, _) => root.revision,
-        (_, Some(since_ms)) => newest_until(root, since_ms),
+        (_, Some(since_ms)) => newest_until(root, CommitTime::from_ms(since_ms)),
         (_, None) => Revision::ZERO,
     };
     // What a crash may undo must not be what is kept in place of older states.
     revision.min(synced).max(root.oldest)
 }
 
-/// The newest revision committed at `time_ms` or before; the oldest readable one when that is younger.
-pub(crate) fn newest_until(root: &Root, time_ms: u64) -> Revision {
+/// The newest revision committed at `time` or before; the oldest readable one when that is younger.
+pub(crate) fn newest_until(root: &Root, time: CommitTime) -> Revision {
     let segments = root.segments.starting_at(root.oldest.next()).iter();
     let segments: Vec<_> = segments.filter(|segment| segment.record_bytes() > 0).collect();
     let is_old = |segment: &Segment, at: u64| {
         let end = root.end_of(segment);
         let first = segment.walk(at, end, Revision::ZERO).ok().and_then(|mut walk| walk.next());
-        first.is_some_and(|found| found.head.time_ms <= time_ms)
+        first.is_some_and(|found| found.head.time <= time)
     };
     let at = segments.partition_point(|segment| is_old(segment, crate::header::RECORDS_START));
     let Some(segment) = at.checked_sub(1).map(|at| segments[at]) else { return root.oldest };
@@ -56,7 +56,7 @@ pub(crate) fn newest_until(root: &Root, time_ms: u64) -> Revision {
     let mut newest = root.oldest;
     if let Ok(mut walk) = segment.walk_from(from) {
         while let Some(found) = walk.next() {
-            if found.head.time_ms > time_ms || found.head.revision > root.revision {
+            if found.head.time > time || found.head.revision > root.revision {
                 break;
             }
             newest = newest.max(found.head.revision);

@@ -92,7 +92,7 @@ mod tests {
         Version {
             revision: revision.parse().unwrap(),
             created: Revision::new(2),
-            segment: 1,
+            segment: crate::types::SegmentNumber::FIRST,
             expires_s: 0,
             place,
         }

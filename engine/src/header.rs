@@ -29,7 +29,7 @@ use bytes::Bytes;
 use crate::io::File;
 use crate::record::REVISION_END;
 use crate::sabotage;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// The newest format this release reads.
 pub(crate) const FORMAT_VERSION: u32 = 2;
@@ -48,9 +48,9 @@ const NOTES: [u64; 2] = [1024, 3072];
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Header {
     /// Names the file; higher in a segment made later.
-    pub number: u32,
+    pub number: SegmentNumber,
     /// Number of the segment before it in the log when it was made; 0 for the first.
-    pub after: u32,
+    pub after: SegmentNumber,
     /// Lowest revision that may be in it.
     pub first_revision: Revision,
     /// In the checksums of its records.
@@ -134,8 +134,8 @@ impl Header {
         });
         header[..8].copy_from_slice(&MAGIC);
         header[8..12].copy_from_slice(&self.numbering.version().to_le_bytes());
-        header[12..16].copy_from_slice(&self.number.to_le_bytes());
-        header[16..20].copy_from_slice(&self.after.to_le_bytes());
+        header[12..16].copy_from_slice(&self.number.get().to_le_bytes());
+        header[16..20].copy_from_slice(&self.after.get().to_le_bytes());
         header[20..24].copy_from_slice(&rewritten.records.to_le_bytes());
         header[24..32].copy_from_slice(&self.first_revision.get().to_le_bytes());
         header[32..40].copy_from_slice(&self.salt.to_le_bytes());
@@ -160,7 +160,7 @@ impl Header {
     }
 
     /// The header of segment `number` from either of its copies.
-    pub fn read(number: u32, file: &dyn File) -> Result<Header, HeaderError> {
+    pub fn read(number: SegmentNumber, file: &dyn File) -> Result<Header, HeaderError> {
         if file.size() < RECORDS_START {
             return Err(HeaderError::Damaged);
         }
@@ -201,8 +201,8 @@ impl Header {
             tombstones_since: Revision::new(u64_at(bytes, 80)),
         };
         let header = Header {
-            number: u32_at(bytes, 12),
-            after: u32_at(bytes, 16),
+            number: SegmentNumber::new(u32_at(bytes, 12)),
+            after: SegmentNumber::new(u32_at(bytes, 16)),
             first_revision: Revision::new(u64_at(bytes, 24)),
             salt: u64_at(bytes, 32),
             store: u64_at(bytes, 64),
@@ -210,7 +210,7 @@ impl Header {
             rewritten: (rewritten.last_revision > Revision::ZERO).then_some(rewritten),
         };
         let sound = (Revision::FIRST..REVISION_END).contains(&header.first_revision)
-            && (1..NUMBER_END).contains(&header.number)
+            && (1..NUMBER_END).contains(&header.number.get())
             && header.after < header.number
             && header.rewritten.is_none_or(|rewritten| {
                 (header.first_revision..REVISION_END).contains(&rewritten.last_revision)
@@ -326,13 +326,13 @@ mod tests {
             for broken in [0, SECOND_HEADER as u64] {
                 let good = file.read(broken + 30, 1).unwrap()[0];
                 file.write_at(broken + 30, &[good ^ 4]).unwrap();
-                assert_eq!(Header::read(7, &*file).ok(), Some(header));
+                assert_eq!(Header::read(SegmentNumber::new(7), &*file).ok(), Some(header));
                 file.write_at(broken + 30, &[good]).unwrap();
             }
-            assert!(matches!(Header::read(8, &*file), Err(HeaderError::Damaged)));
+            assert!(matches!(Header::read(SegmentNumber::new(8), &*file), Err(HeaderError::Damaged)));
         }
         file.write_at(0, &[0; 4096]).unwrap();
-        assert!(matches!(Header::read(7, &*file), Err(HeaderError::Damaged)));
+        assert!(matches!(Header::read(SegmentNumber::new(7), &*file), Err(HeaderError::Damaged)));
     }
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
         for header in [
             Header { first_revision: Revision::ZERO, ..HEADER },
             Header { first_revision: REVISION_END, ..HEADER },
-            Header { after: 7, ..HEADER },
+            Header { after: SegmentNumber::new(7), ..HEADER },
             Header { rewritten: Some(Rewritten { last_revision: Revision::new(99), ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { oldest: Revision::new(199), ..rewritten }), ..HEADER },
             Header { rewritten: Some(Rewritten { records: 102, ..rewritten }), ..HEADER },
@@ -355,7 +355,10 @@ mod tests {
             },
         ] {
             file.write_at(0, &header.block()).unwrap();
-            assert!(matches!(Header::read(7, &*file), Err(HeaderError::Damaged)), "{header:?}");
+            assert!(
+                matches!(Header::read(SegmentNumber::new(7), &*file), Err(HeaderError::Damaged)),
+                "{header:?}"
+            );
         }
         let mut newer = HEADER.block();
         newer[8] = FORMAT_VERSION as u8 + 1;
@@ -363,7 +366,7 @@ mod tests {
         newer[124..128].copy_from_slice(&crc);
         file.write_at(0, &newer).unwrap();
         assert!(
-            matches!(Header::read(7, &*file), Err(HeaderError::Newer(found)) if found == FORMAT_VERSION + 1)
+            matches!(Header::read(SegmentNumber::new(7), &*file), Err(HeaderError::Newer(found)) if found == FORMAT_VERSION + 1)
         );
     }
 
@@ -384,6 +387,6 @@ mod tests {
         // The last one is torn: the one before stands.
         file.write_at(NOTES[1] + 9, &[0xff]).unwrap();
         assert_eq!(Note::read(&*file, 99).unwrap(), notes[1]);
-        assert_eq!(Header::read(7, &*file).ok(), Some(HEADER));
+        assert_eq!(Header::read(SegmentNumber::new(7), &*file).ok(), Some(HEADER));
     }
 }

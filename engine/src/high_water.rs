@@ -11,7 +11,7 @@ use std::sync::Arc;
 use crate::header::{Header, u32_at, u64_at};
 use crate::io::{File, Storage};
 use crate::sabotage;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// Name of the file.
 pub(crate) const NAME: &str = "high-water";
@@ -30,7 +30,7 @@ pub(crate) struct Mark {
     /// The store that the segment belongs to.
     pub store: u64,
     /// The segment's number.
-    pub number: u32,
+    pub number: SegmentNumber,
     /// The lowest revision that may be in it.
     pub first_revision: Revision,
 }
@@ -58,7 +58,7 @@ impl Mark {
         bytes[12..16].copy_from_slice(&sequence.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.store.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first_revision.get().to_le_bytes());
-        bytes[32..36].copy_from_slice(&self.number.to_le_bytes());
+        bytes[32..36].copy_from_slice(&self.number.get().to_le_bytes());
         let crc = crc32fast::hash(&bytes[..MARK_BYTES - 4]).to_le_bytes();
         bytes[MARK_BYTES - 4..].copy_from_slice(&crc);
         bytes
@@ -71,7 +71,7 @@ impl Mark {
             && crc32fast::hash(&bytes[..MARK_BYTES - 4]) == u32_at(bytes, MARK_BYTES - 4);
         let mark = Mark {
             store: u64_at(bytes, 16),
-            number: u32_at(bytes, 32),
+            number: SegmentNumber::new(u32_at(bytes, 32)),
             first_revision: Revision::new(u64_at(bytes, 24)),
         };
         is_sound.then(|| (u32_at(bytes, 12), mark))
@@ -153,7 +153,7 @@ mod tests {
     use crate::testing::{HEADER, REWRITTEN, TempDir};
 
     fn header(number: u32, first: u64) -> Header {
-        Header { number, first_revision: Revision::new(first), ..HEADER }
+        Header { number: SegmentNumber::new(number), first_revision: Revision::new(first), ..HEADER }
     }
 
     #[test]
@@ -161,7 +161,12 @@ mod tests {
         let mark = Mark::of(&header(7, 100));
         let stand_in = |last| {
             let rewritten = Rewritten { last_revision: Revision::new(last), ..REWRITTEN.rewritten.unwrap() };
-            Header { number: 9, first_revision: Revision::new(50), rewritten: Some(rewritten), ..HEADER }
+            Header {
+                number: SegmentNumber::new(9),
+                first_revision: Revision::new(50),
+                rewritten: Some(rewritten),
+                ..HEADER
+            }
         };
         for (headers, is_reached) in [
             (vec![], false),

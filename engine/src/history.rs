@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use crate::record::RECORD_BYTES_MAX;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// Where one state of a key is stored. 32 bytes, because there is one for every retained write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -21,7 +21,7 @@ pub(crate) struct Version {
     /// The revision of the put that made the key exist.
     pub created: Revision,
     /// Number of the segment.
-    pub segment: u32,
+    pub segment: SegmentNumber,
     /// When the key is to be deleted, in seconds since 1970; 0: never.
     pub expires_s: u32,
     pub place: Place,
@@ -204,7 +204,7 @@ mod tests {
 
     fn version(revision: Revision) -> Version {
         let place = Place::new(64, 100, false);
-        Version { revision, created: Revision::new(1), segment: 0, expires_s: 0, place }
+        Version { revision, created: Revision::new(1), segment: SegmentNumber::NONE, expires_s: 0, place }
     }
 
     #[test]

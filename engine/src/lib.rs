@@ -166,7 +166,7 @@ impl Engine {
         }
         let checkpointed = found.checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
         let stages = Stages::at_opening(&found.root, checkpointed, durability);
-        let status = Arc::new(StoreStatus::new(stages, found.time_ms));
+        let status = Arc::new(StoreStatus::new(stages, found.time));
         let queue = Arc::new(Queue::new());
         let keeper = Arc::new(Keeper::new());
         let numbers = Arc::new(Numbers::new(found.numbers_given));
@@ -193,7 +193,7 @@ impl Engine {
             keeper.clone(),
             log,
             durability,
-            Times::new(clock.clone(), found.time_ms, expiry.clone()),
+            Times::new(clock.clone(), found.time, expiry.clone()),
         );
         let tools = Tools {
             queue: queue.clone(),
@@ -390,7 +390,8 @@ impl Engine {
     /// The newest revision committed at `time` or before; the oldest readable one when that is younger.
     pub fn revision_at(&self, time: SystemTime) -> Revision {
         let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        compaction::newest_until(&self.0.hub.root(), u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+        let ms = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
+        compaction::newest_until(&self.0.hub.root(), types::CommitTime::from_ms(ms))
     }
 
     /// Numbers about the store.

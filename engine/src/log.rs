@@ -19,7 +19,7 @@ use crate::io::{File, Storage, is_disk_full};
 use crate::sabotage;
 use crate::segment::{FILL_STEP, Segment};
 use crate::snapshot::Entry;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// Name of a segment that is being made. Whatever is found under it on opening is of no use.
 pub(crate) const NEXT_NAME: &str = "next.segment";
@@ -56,7 +56,7 @@ impl Segments {
     }
 
     /// The segment with that number.
-    pub fn get(&self, number: u32) -> Option<&Arc<Segment>> {
+    pub fn get(&self, number: SegmentNumber) -> Option<&Arc<Segment>> {
         let by_number = &self.0.by_number;
         let at = by_number.binary_search_by_key(&number, |segment| segment.header.number).ok()?;
         Some(&by_number[at])
@@ -132,19 +132,22 @@ pub(crate) struct Numbers(AtomicU32);
 
 impl Numbers {
     /// `given` is the highest so far.
-    pub fn new(given: u32) -> Numbers {
-        Numbers(AtomicU32::new(given))
+    pub fn new(given: SegmentNumber) -> Numbers {
+        Numbers(AtomicU32::new(given.get()))
     }
 
     /// The highest given so far.
-    pub fn given(&self) -> u32 {
-        self.0.load(Ordering::Acquire)
+    pub fn given(&self) -> SegmentNumber {
+        SegmentNumber::new(self.0.load(Ordering::Acquire))
     }
 
     /// The next one. Fails after two thousand million, which a segment every second reaches in 68 years.
-    pub fn next(&self) -> io::Result<u32> {
+    pub fn next(&self) -> io::Result<SegmentNumber> {
         let next = self.0.fetch_add(1, Ordering::AcqRel) + 1;
-        if next < NUMBER_END { Ok(next) } else { Err(io::Error::other("no number is left for a segment")) }
+        if next >= NUMBER_END {
+            return Err(io::Error::other("no number is left for a segment"));
+        }
+        Ok(SegmentNumber::new(next))
     }
 }
 
@@ -419,8 +422,8 @@ mod tests {
         let storage = Arc::new(Dir::open(temp.path()).unwrap().unwrap());
         let file = storage.create(NEXT_NAME, 1 << 16).unwrap();
         let header = Header {
-            number: 1,
-            after: 0,
+            number: SegmentNumber::FIRST,
+            after: SegmentNumber::NONE,
             first_revision: Revision::new(1),
             salt: 9,
             store: 5,
@@ -428,7 +431,7 @@ mod tests {
             rewritten: None,
         };
         let first = install(&*storage, header, file).unwrap();
-        let numbers = Arc::new(Numbers::new(1));
+        let numbers = Arc::new(Numbers::new(SegmentNumber::FIRST));
         let segments = Segments::new(vec![first]);
         let high_water = HighWater::open(&*storage);
         Log::new(storage, 1 << 16, segments, RECORDS_START, high_water, numbers, Numbering::Dense)
@@ -452,11 +455,14 @@ mod tests {
         for (revision, number) in [(1, 1), (9, 1), (10, 2), (19, 2), (20, 3), (1_000, 3)] {
             assert_eq!(
                 log.segments().starting_at(Revision::new(revision))[0].header.number,
-                number,
+                SegmentNumber::new(number),
                 "{revision}"
             );
         }
-        assert!(log.segments().get(2).is_some() && log.segments().get(4).is_none());
+        assert!(
+            log.segments().get(SegmentNumber::new(2)).is_some()
+                && log.segments().get(SegmentNumber::new(4)).is_none()
+        );
         assert_eq!(
             names(&temp),
             ["0000000001.segment", "0000000002.segment", "0000000003.segment", "high-water", "lock"]

@@ -26,7 +26,7 @@ use crate::sabotage;
 use crate::segment::{Found, Marks, Segment, Walk};
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// Name of a segment that is being written anew.
 pub(crate) const NEXT_NAME: &str = "rewrite.segment";
@@ -310,7 +310,7 @@ impl Rewrite {
     }
 
     /// Numbers of the segments that are written anew.
-    pub fn source_numbers(&self) -> Vec<u32> {
+    pub fn source_numbers(&self) -> Vec<SegmentNumber> {
         self.sources.iter().map(|source| source.header.number).collect()
     }
 

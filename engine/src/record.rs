@@ -32,7 +32,7 @@
 use bytes::{Buf, Bytes};
 
 use crate::sabotage;
-use crate::types::{ATTRIBUTES_BYTES_MAX, KEY_BYTES_MAX, Revision, VALUE_BYTES_MAX};
+use crate::types::{ATTRIBUTES_BYTES_MAX, CommitTime, KEY_BYTES_MAX, Revision, VALUE_BYTES_MAX};
 
 /// Bytes before the key.
 pub(crate) const HEAD_BYTES: usize = 72;
@@ -43,7 +43,6 @@ pub(crate) const STAMP_BYTES_MAX: usize = 20;
 /// Revisions stay below this: far more than can ever be written, and arithmetic on them cannot overflow.
 pub(crate) const REVISION_END: Revision = Revision::new(1 << 62);
 /// Times stay below this, some 9000 years after 1970, so that arithmetic on them cannot overflow.
-pub(crate) const TIME_MS_END: u64 = 1 << 48;
 /// Added to the kind of a record that another one of the same revision follows.
 const MORE: u8 = 1 << 7;
 /// Longest record.
@@ -80,7 +79,7 @@ pub(crate) struct Head {
     pub previous: Revision,
     pub synced: Revision,
     /// When it was committed, in milliseconds since 1970.
-    pub time_ms: u64,
+    pub time: CommitTime,
     /// When the key is to be deleted, in seconds since 1970; 0: never.
     pub expires_s: u32,
     pub kind: EventKind,
@@ -123,7 +122,7 @@ impl Head {
             created: Revision::new(u64_at(16)),
             previous: Revision::new(u64_at(24)),
             synced: Revision::new(u64_at(32)),
-            time_ms: u64_at(40),
+            time: CommitTime::from_ms(u64_at(40)),
             expires_s: u32_at(64),
             kind,
             tombstone,
@@ -139,7 +138,7 @@ impl Head {
             && (Revision::FIRST..=head.revision).contains(&head.created)
             && head.previous < head.revision
             && head.synced < head.revision
-            && head.time_ms < TIME_MS_END
+            && head.time < CommitTime::END
             && (1..=KEY_BYTES_MAX).contains(&head.key_len)
             && head.attributes_len <= ATTRIBUTES_BYTES_MAX
             && head.value_len <= VALUE_BYTES_MAX + STAMP_BYTES_MAX
@@ -209,7 +208,7 @@ pub(crate) struct NewRecord<'a> {
     pub created: Revision,
     pub previous: Revision,
     pub synced: Revision,
-    pub time_ms: u64,
+    pub time: CommitTime,
     pub expires_s: u32,
     pub kind: EventKind,
     pub key: &'a [u8],
@@ -260,7 +259,7 @@ pub(crate) fn append(out: &mut Vec<u8>, record: &NewRecord<'_>, salt: u64, offse
     head[16..24].copy_from_slice(&record.created.get().to_le_bytes());
     head[24..32].copy_from_slice(&record.previous.get().to_le_bytes());
     head[32..40].copy_from_slice(&record.synced.get().to_le_bytes());
-    head[40..48].copy_from_slice(&record.time_ms.to_le_bytes());
+    head[40..48].copy_from_slice(&record.time.ms().to_le_bytes());
     head[48..52].copy_from_slice(&(value_len as u32).to_le_bytes());
     head[52..56].copy_from_slice(&(record.attributes.len() as u32).to_le_bytes());
     head[56..60].copy_from_slice(&attributes_crc.to_le_bytes());
@@ -344,7 +343,7 @@ mod tests {
             created: Revision::new(1),
             previous: Revision::new(3),
             synced: Revision::new(2),
-            time_ms: 5,
+            time: CommitTime::from_ms(5),
             expires_s: 6,
             kind: EventKind::Put,
             key: b"/a/b",
@@ -408,7 +407,7 @@ mod tests {
             (tombstone.revision, tombstone.created, tombstone.previous),
             (Revision::new(1234), Revision::new(1), Revision::new(3))
         );
-        assert_eq!((tombstone.time_ms, tombstone.record_len()), (5, 80));
+        assert_eq!((tombstone.time.ms(), tombstone.record_len()), (5, 80));
         let record = tombstone.record(Bytes::from(out));
         assert_eq!((&record.key[..], record.attributes.len(), record.value.len()), (&b"/a/b"[..], 0, 0));
     }

@@ -1,4 +1,5 @@
-//! Opening: checkpoint and log → index, newest revision, and the place to go on writing.
+//! Opens a store: from the newest sound checkpoint and the log behind it the index, the newest revision and the place
+//! where writing goes on.
 //!
 //! `files → which of them make the log (chain.rs) → index of the newest sound checkpoint, or none
 //!  → walk the log behind it → cut the torn end → remove what is superseded`
@@ -46,7 +47,7 @@ use crate::recovery::scan::{Scan, last_synced};
 use crate::sabotage;
 use crate::segment::Segment;
 use crate::snapshot::Root;
-use crate::types::{KEY_BYTES_MAX, Revision};
+use crate::types::{CommitTime, KEY_BYTES_MAX, Revision, SegmentNumber};
 
 /// What was found on disk.
 pub(crate) struct Recovered {
@@ -58,9 +59,9 @@ pub(crate) struct Recovered {
     /// Revisions whose records are damaged so far that not even their keys are known.
     pub lost_revisions: u64,
     /// The highest time of a record; 0 when there is none.
-    pub time_ms: u64,
+    pub time: CommitTime,
     /// The highest number of a segment so far.
-    pub numbers_given: u32,
+    pub numbers_given: SegmentNumber,
     /// The checkpoint that was used.
     pub checkpoint: Option<Used>,
     /// The live keys that are to be deleted some day.
@@ -95,7 +96,7 @@ pub(crate) fn recover(
         // The process may have ended between giving a segment its name and syncing that.
         storage.sync_dir().map_err(failed("", "sync the store's directory"))?;
     }
-    let mut numbers: Vec<u32> = names.iter().filter_map(|name| Segment::number(name)).collect();
+    let mut numbers: Vec<SegmentNumber> = names.iter().filter_map(|name| Segment::number(name)).collect();
     numbers.sort_unstable();
     let found: Vec<_> = numbers.iter().map(|&number| open(storage, number)).collect::<Result<_, _>>()?;
     if let Some(stranger) = found.iter().find(|segment| segment.header.store != found[0].header.store) {
@@ -117,7 +118,7 @@ pub(crate) fn recover(
         Err(witnesses) => Start::from_segments(storage, &found, &witnesses, bloom_scheme)?,
     };
     let Start { mut segments, used, mut state, first_to_scan, numbers_given, known_durable } = start;
-    let numbers_given = numbers_given.max(numbers.last().copied().unwrap_or(0));
+    let numbers_given = numbers_given.max(numbers.last().copied().unwrap_or_default());
     let goes_on = segments.last().is_some_and(|last| last.header.rewritten.is_none());
     let begin = |last: Option<&Arc<Segment>>, number, first_revision| {
         let next = begin(storage, segment_bytes, last, number, first_revision, numbering);
@@ -127,9 +128,10 @@ pub(crate) fn recover(
         let after_last =
             |last: &Arc<Segment>| last.header.rewritten.map_or(Revision::FIRST, |it| it.last_revision.next());
         let first_revision = segments.last().map_or(Revision::FIRST, after_last);
-        segments.push(begin(segments.last(), numbers_given + 1, first_revision)?);
+        segments.push(begin(segments.last(), numbers_given.next(), first_revision)?);
     }
-    let mut numbers_given = numbers_given.max(segments.iter().map(|s| s.header.number).max().unwrap_or(0));
+    let mut numbers_given =
+        numbers_given.max(segments.iter().map(|s| s.header.number).max().unwrap_or_default());
 
     let last = segments.len() - 1;
     let mut is_end_lost = false;
@@ -166,7 +168,7 @@ pub(crate) fn recover(
     // end.
     let has_lost_end = is_end_lost && current.header.numbering == Numbering::Sparse;
     if has_lost_end || numbering > current.header.numbering {
-        numbers_given += 1;
+        numbers_given = numbers_given.next();
         current = begin(Some(&current), numbers_given, state.revision.next())?;
         segments.push(current.clone());
     }
@@ -184,7 +186,7 @@ pub(crate) fn recover(
         high_water,
         root: Root { revision: state.revision, oldest, tree: state.tree, segments, end: current.end() },
         lost_revisions: state.lost_revisions,
-        time_ms: state.time_ms,
+        time: state.time,
         numbers_given,
         checkpoint: used,
         expiring,
@@ -196,14 +198,14 @@ fn begin(
     storage: &dyn Storage,
     segment_bytes: u64,
     last: Option<&Arc<Segment>>,
-    number: u32,
+    number: SegmentNumber,
     first_revision: Revision,
     numbering: Numbering,
 ) -> io::Result<Arc<Segment>> {
     let before = last.map(|last| &last.header);
     let header = Header {
         number,
-        after: before.map_or(0, |header| header.number),
+        after: before.map_or(SegmentNumber::NONE, |header| header.number),
         first_revision,
         salt: storage.entropy(),
         store: before.map_or_else(|| storage.entropy(), |header| header.store),
@@ -221,7 +223,7 @@ struct Start {
     state: Scan,
     /// The first of `segments` that is to be looked at.
     first_to_scan: usize,
-    numbers_given: u32,
+    numbers_given: SegmentNumber,
     /// Everything up to this revision was on disk once, whatever is found.
     known_durable: Revision,
 }
@@ -231,7 +233,7 @@ struct Witness {
     revision: Revision,
     store: u64,
     /// Number and salt of the segment that the log ended in.
-    last: (u32, u64),
+    last: (SegmentNumber, u64),
     /// A revision that lies in that segment, or will.
     last_holds: Revision,
 }
@@ -264,7 +266,14 @@ impl Start {
         }
         let segments = log.iter().map(|&at| found[at].clone()).collect();
         let state = Scan { bloom_scheme, ..Scan::default() };
-        Ok(Start { segments, used: None, state, first_to_scan: 0, numbers_given: 0, known_durable })
+        Ok(Start {
+            segments,
+            used: None,
+            state,
+            first_to_scan: 0,
+            numbers_given: SegmentNumber::NONE,
+            known_durable,
+        })
     }
 
     /// From the newest of `checkpoints` that is sound and fits the segments; without one, what can be told of them.
@@ -344,7 +353,7 @@ impl Start {
             tree,
             bloom_scheme,
             revision,
-            time_ms: about.time_ms,
+            time: about.time,
             lost_revisions: about.lost_revisions,
             oldest,
             ..Scan::default()
@@ -372,12 +381,12 @@ fn remove_superseded(
     checkpoints: &[Revision],
     used: Option<&Used>,
 ) {
-    let in_log = |number: u32| log.iter().any(|segment| segment.header.number == number);
+    let in_log = |number: SegmentNumber| log.iter().any(|segment| segment.header.number == number);
     let superseded = found.iter().filter(|segment| !in_log(segment.header.number));
     // What reclaim wrote may rest on what it wrote before, and leave tombstones out because of that: the last goes first.
     let (rewritten, plain): (Vec<_>, Vec<_>) =
         superseded.partition(|segment| segment.header.rewritten.is_some());
-    let mut numbers: Vec<u32> = rewritten.iter().map(|segment| segment.header.number).collect();
+    let mut numbers: Vec<SegmentNumber> = rewritten.iter().map(|segment| segment.header.number).collect();
     numbers.sort_unstable_by_key(|&number| std::cmp::Reverse(number));
     for name in numbers.into_iter().map(Segment::name) {
         let removed = storage.remove(&name).and_then(|()| storage.sync_dir());
@@ -411,7 +420,7 @@ fn take_stock(tree: &Tree, segments: &Segments) -> Vec<Due> {
     expiring
 }
 
-fn open(storage: &dyn Storage, number: u32) -> Result<Arc<Segment>, OpenError> {
+fn open(storage: &dyn Storage, number: SegmentNumber) -> Result<Arc<Segment>, OpenError> {
     let name = Segment::name(number);
     let path = storage.path(&name);
     let opened = storage.open(&name).map_err(HeaderError::Io).and_then(|file| Segment::open(number, file));

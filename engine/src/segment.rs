@@ -17,7 +17,7 @@ use crate::history::{Place, Version};
 use crate::io::File;
 use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
 use crate::seal::Seal;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// Zeros written at a time. The next commit syncs them with its own bytes, and waits for them if it comes while they are
 /// written: about as long as it takes anyway.
@@ -85,14 +85,14 @@ impl Marks {
 
 impl Segment {
     /// File name of a segment. Names sort like numbers.
-    pub fn name(number: u32) -> String {
-        format!("{number:010}.segment")
+    pub fn name(number: SegmentNumber) -> String {
+        format!("{:010}.segment", number.get())
     }
 
     /// The number of the segment with that file name.
-    pub fn number(name: &str) -> Option<u32> {
+    pub fn number(name: &str) -> Option<SegmentNumber> {
         let digits = name.strip_suffix(".segment").filter(|d| d.len() == 10)?;
-        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().map(SegmentNumber::new).ok())?
     }
 
     /// Writes the header into a new file. The caller syncs.
@@ -102,7 +102,7 @@ impl Segment {
     }
 
     /// Reads the header of an existing file.
-    pub fn open(number: u32, file: Arc<dyn File>) -> Result<Segment, HeaderError> {
+    pub fn open(number: SegmentNumber, file: Arc<dyn File>) -> Result<Segment, HeaderError> {
         let header = Header::read(number, &*file)?;
         let note = Note::read(&*file, header.salt).map_err(HeaderError::Io)?;
         Ok(Segment::with(header, file, note))
@@ -279,7 +279,7 @@ pub(crate) struct Found {
 
 impl Found {
     /// The version it stores, being in segment `number`.
-    pub fn version(&self, number: u32) -> Version {
+    pub fn version(&self, number: SegmentNumber) -> Version {
         Version {
             revision: self.head.revision,
             created: self.head.created,
@@ -344,15 +344,15 @@ mod tests {
 
     fn segment(dir: &Dir) -> Segment {
         let header = Header {
-            number: 1,
-            after: 0,
+            number: SegmentNumber::FIRST,
+            after: SegmentNumber::NONE,
             first_revision: Revision::new(1),
             salt: 99,
             store: 5,
             numbering: Numbering::Dense,
             rewritten: None,
         };
-        Segment::create(header, dir.create(&Segment::name(1), 1 << 20).unwrap()).unwrap()
+        Segment::create(header, dir.create(&Segment::name(SegmentNumber::FIRST), 1 << 20).unwrap()).unwrap()
     }
 
     fn draft(revision: Revision, value: &[u8]) -> NewRecord<'_> {
@@ -361,7 +361,7 @@ mod tests {
             created: Revision::new(1),
             previous: Revision::ZERO,
             synced: Revision::ZERO,
-            time_ms: 0,
+            time: crate::types::CommitTime::ZERO,
             expires_s: 0,
             kind: EventKind::Put,
             key: b"/k",
@@ -374,8 +374,11 @@ mod tests {
 
     #[test]
     fn names_and_numbers_belong_together() {
-        assert_eq!(Segment::name(7), "0000000007.segment");
-        assert_eq!(Segment::number(&Segment::name(u32::MAX)), Some(u32::MAX));
+        assert_eq!(Segment::name(SegmentNumber::new(7)), "0000000007.segment");
+        assert_eq!(
+            Segment::number(&Segment::name(SegmentNumber::new(u32::MAX))),
+            Some(SegmentNumber::new(u32::MAX))
+        );
         for name in ["lock", "7.segment", "00000000x7.segment", "+000000007.segment", "9999999999.segment"] {
             assert_eq!(Segment::number(name), None, "{name}");
         }

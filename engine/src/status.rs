@@ -12,7 +12,7 @@ use crate::error::Refusal;
 use crate::sabotage;
 use crate::segment::Segment;
 use crate::stages::Stages;
-use crate::types::Revision;
+use crate::types::{CommitTime, Revision};
 
 /// What others may know about the sequencer's state.
 pub(crate) struct StoreStatus {
@@ -39,14 +39,14 @@ pub(crate) struct StoreStatus {
 
 impl StoreStatus {
     /// Of a store whose log has come so far, and whose newest record has that time.
-    pub fn new(stages: Stages, time_ms: u64) -> StoreStatus {
+    pub fn new(stages: Stages, time: CommitTime) -> StoreStatus {
         StoreStatus {
             stages: Mutex::new(stages),
             batches: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             committed_bytes: AtomicU64::new(0),
             expired: AtomicU64::new(0),
-            time_ms: AtomicU64::new(time_ms),
+            time_ms: AtomicU64::new(time.ms()),
             rewritten_bytes: AtomicU64::new(0),
             has_failed: AtomicBool::new(false),
             failure: Notify::new(),

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::header::{Header, Numbering, Rewritten};
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// The header of a segment as it was written.
 pub(crate) const HEADER: Header = Header {
-    number: 7,
-    after: 6,
+    number: SegmentNumber::new(7),
+    after: SegmentNumber::new(6),
     first_revision: Revision::new(100),
     salt: 99,
     store: 55,

@@ -9,20 +9,20 @@ use std::time::Duration;
 use crate::expiry::{Due, Expiry};
 use crate::history::Version;
 use crate::io::Clock;
-use crate::record::TIME_MS_END;
+use crate::types::CommitTime;
 
 /// Gives each commit its time, and remembers which of them expire.
 pub(crate) struct Times {
     clock: Arc<dyn Clock>,
     expiry: Arc<Expiry>,
-    /// The last time given, in milliseconds since 1970.
-    last_ms: u64,
+    /// The last time given.
+    last: CommitTime,
 }
 
 impl Times {
-    /// Goes on from `last_ms`, the time of the newest record.
-    pub fn new(clock: Arc<dyn Clock>, last_ms: u64, expiry: Arc<Expiry>) -> Times {
-        Times { clock, expiry, last_ms }
+    /// Goes on from `last`, the time of the newest record.
+    pub fn new(clock: Arc<dyn Clock>, last: CommitTime, expiry: Arc<Expiry>) -> Times {
+        Times { clock, expiry, last }
     }
 
     /// `version` is committed: if it expires, that will be seen to.
@@ -32,22 +32,23 @@ impl Times {
         }
     }
 
-    /// The last time given, in milliseconds since 1970.
-    pub fn last_ms(&self) -> u64 {
-        self.last_ms
+    /// The last time given.
+    pub fn last(&self) -> CommitTime {
+        self.last
     }
 
-    /// The time of a commit that takes place now, in milliseconds since 1970.
-    pub fn next_ms(&mut self) -> u64 {
-        self.last_ms = self.clock.now_ms().min(TIME_MS_END - 1).max(self.last_ms);
-        self.last_ms
+    /// The time of a commit that takes place now.
+    pub fn next(&mut self) -> CommitTime {
+        let now_ms = self.clock.now_ms().min(CommitTime::END.ms() - 1);
+        self.last = CommitTime::from_ms(now_ms).max(self.last);
+        self.last
     }
 }
 
-/// The first full second since 1970 at which a state committed at `time_ms` has lived for `ttl`.
-pub(crate) fn expiry_s(time_ms: u64, ttl: Duration) -> u32 {
+/// The first full second since 1970 at which a state committed at `time` has lived for `ttl`.
+pub(crate) fn expiry_s(time: CommitTime, ttl: Duration) -> u32 {
     let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-    let expires_s = time_ms.saturating_add(ttl_ms).div_ceil(1_000);
+    let expires_s = time.ms().saturating_add(ttl_ms).div_ceil(1_000);
     // 0 says never. The last second that can be said lies in 2106.
     u32::try_from(expires_s).unwrap_or(u32::MAX).max(1)
 }
@@ -69,10 +70,10 @@ mod tests {
     #[test]
     fn times_never_go_back() {
         let clock = Arc::new(Hand(AtomicU64::new(0)));
-        let mut times = Times::new(clock.clone(), 50, Arc::new(Expiry::new(Vec::new())));
-        for (shown, given) in [(60, 60), (55, 60), (0, 60), (61, 61), (u64::MAX, TIME_MS_END - 1)] {
+        let mut times = Times::new(clock.clone(), CommitTime::from_ms(50), Arc::new(Expiry::new(Vec::new())));
+        for (shown, given) in [(60, 60), (55, 60), (0, 60), (61, 61), (u64::MAX, CommitTime::END.ms() - 1)] {
             clock.0.store(shown, Ordering::Relaxed);
-            assert_eq!(times.next_ms(), given, "{shown}");
+            assert_eq!(times.next().ms(), given, "{shown}");
         }
     }
 
@@ -83,11 +84,15 @@ mod tests {
             (10_001, 5_000, 16),
             (10_999, 1, 11),
             (0, 0, 1),
-            (TIME_MS_END - 1, 0, u32::MAX),
+            (CommitTime::END.ms() - 1, 0, u32::MAX),
             (10_000, u64::MAX, u32::MAX),
         ] {
-            assert_eq!(expiry_s(time_ms, Duration::from_millis(ttl_ms)), expires_s, "{time_ms} + {ttl_ms}");
+            assert_eq!(
+                expiry_s(CommitTime::from_ms(time_ms), Duration::from_millis(ttl_ms)),
+                expires_s,
+                "{time_ms} + {ttl_ms}"
+            );
         }
-        assert_eq!(expiry_s(1, Duration::MAX), u32::MAX);
+        assert_eq!(expiry_s(CommitTime::from_ms(1), Duration::MAX), u32::MAX);
     }
 }

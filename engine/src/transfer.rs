@@ -188,7 +188,11 @@ pub(crate) fn data(segment: &Segment, offset: u64, end: u64, number: u32) -> Byt
     let mut frame = vec![0; FRAME_HEAD + len];
     if let Some((at, error)) = read_around(&*segment.file, offset, &mut frame[FRAME_HEAD..]) {
         let segment = segment.header.number;
-        tracing::error!(segment, offset = at, "a backup lacks what the disk cannot read: {error}");
+        tracing::error!(
+            segment = segment.get(),
+            offset = at,
+            "a backup lacks what the disk cannot read: {error}"
+        );
     }
     seal(&mut frame, DATA, number);
     frame.into()

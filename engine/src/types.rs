@@ -139,6 +139,62 @@ impl fmt::Display for Revision {
     }
 }
 
+/// When a write was committed: milliseconds since 1970, not less than of the write before.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+#[repr(transparent)]
+pub(crate) struct CommitTime(u64);
+
+impl CommitTime {
+    /// Of an empty store.
+    pub const ZERO: CommitTime = CommitTime(0);
+    /// The first that has no place in a record.
+    pub const END: CommitTime = CommitTime(1 << 48);
+
+    /// The time that many milliseconds after the beginning of 1970.
+    pub const fn from_ms(ms: u64) -> CommitTime {
+        CommitTime(ms)
+    }
+
+    /// Milliseconds since 1970.
+    pub const fn ms(self) -> u64 {
+        self.0
+    }
+}
+
+/// Number of a segment, which its file is named by. Numbers are given in order and never again.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(transparent)]
+pub(crate) struct SegmentNumber(u32);
+
+impl SegmentNumber {
+    /// Before the first segment.
+    pub const NONE: SegmentNumber = SegmentNumber(0);
+    /// Of the first segment.
+    pub const FIRST: SegmentNumber = SegmentNumber(1);
+
+    /// The number as it is in a file.
+    pub const fn new(number: u32) -> SegmentNumber {
+        SegmentNumber(number)
+    }
+
+    /// As it is in a file.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The number that is given after this one.
+    #[must_use]
+    pub const fn next(self) -> SegmentNumber {
+        SegmentNumber(self.0 + 1)
+    }
+}
+
+impl fmt::Display for SegmentNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Where the revisions of a store come from. A store may be opened in another role than before.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Role {

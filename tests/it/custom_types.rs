@@ -125,7 +125,8 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     assert_eq!((number.status, &number.json()["spec"]), (201, &json!({"size": 7})), "{}", number.text());
 
     // Two managers: each has its element of the list, and neither the other's.
-    let part = |name: &str, words: &[&str]| json!({"parts": [{"name": name, "port": 1, "words": {"en": words}}]});
+    let part =
+        |name: &str, words: &[&str]| json!({"parts": [{"name": name, "port": 1, "words": {"en": words}}]});
     assert_eq!(apply(client, "shared", "fieldManager=a", part("a", &["one"])).await.status, 201);
     let both = apply(client, "shared", "fieldManager=b", part("b", &["two"])).await.json();
     assert_eq!(both["spec"]["parts"].as_array().map(Vec::len), Some(2), "{both}");
@@ -189,7 +190,8 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let served = resources["resources"].as_array().into_iter().flatten().map(|resource| &resource["name"]);
     assert_eq!(served.collect::<Vec<_>>(), ["shapes", "shapes/status"], "{resources}");
     let document = client.get(&format!("/openapi/v3{GROUP}")).await.json();
-    let spec = &document["components"]["schemas"]["com.example.g.v1.Shape"]["properties"]["spec"]["properties"];
+    let spec =
+        &document["components"]["schemas"]["com.example.g.v1.Shape"]["properties"]["spec"]["properties"];
     let inner = &spec["nested"]["items"]["additionalProperties"]["items"]["properties"];
     assert_eq!(inner["size"]["x-kubernetes-int-or-string"], true, "{spec}");
     assert_eq!(spec["parts"]["x-kubernetes-list-map-keys"], json!(["name", "port"]), "{spec}");
@@ -210,7 +212,9 @@ async fn replace(client: &Client, extra: &str) {
     let versions = json!({"spec": {"versions": wanted["spec"]["versions"]}});
     let replaced = client.patch(&path, "merge", &versions).await;
     assert_eq!(replaced.status, 200, "{}", replaced.text());
-    client.until(&format!("{SHAPES}/plain"), |found| found.is_some_and(|it| it["spec"]["extra"] == extra)).await;
+    client
+        .until(&format!("{SHAPES}/plain"), |found| found.is_some_and(|it| it["spec"]["extra"] == extra))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -229,7 +233,12 @@ async fn watches_and_lists_go_on_while_their_type_is_replaced() {
             let mut count = 0;
             while !over.load(Relaxed) {
                 let reply = client.get(SHAPES).await;
-                assert_eq!((reply.status, names(&reply.json())), (200, vec!["counted", "plain"]), "{}", reply.text());
+                assert_eq!(
+                    (reply.status, names(&reply.json())),
+                    (200, vec!["counted", "plain"]),
+                    "{}",
+                    reply.text()
+                );
                 count += 1;
             }
             count
@@ -265,7 +274,11 @@ async fn watches_and_lists_go_on_while_their_type_is_replaced() {
         assert_eq!(written.status, 200, "{}", written.text());
     }
     let (seen, opened) = events.await.unwrap();
-    assert_eq!(seen, (0..WRITES).collect::<Vec<_>>(), "each write is seen once and in order, in {opened} watches");
+    assert_eq!(
+        seen,
+        (0..WRITES).collect::<Vec<_>>(),
+        "each write is seen once and in order, in {opened} watches"
+    );
     over.store(true, Relaxed);
     assert!(lists.await.unwrap() > 0);
     let log = server.log();
@@ -288,7 +301,12 @@ async fn types_that_are_replaced_and_made_anew_leave_no_memory() {
     let client = server.client();
     let members = |stamp: usize| -> Value {
         let mut members: serde_json::Map<String, Value> = (0..MEMBERS)
-            .map(|at| (format!("member{at}"), json!({"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}})))
+            .map(|at| {
+                (
+                    format!("member{at}"),
+                    json!({"type": "array", "items": {"type": "string", "pattern": "^[a-z]+$"}}),
+                )
+            })
             .collect();
         members.insert("stamp".to_owned(), json!({"type": "integer", "default": stamp}));
         Value::Object(members)

@@ -1,4 +1,5 @@
-//! Subresources, each by a table: the fields it takes from a body, the fields it keeps, and its refusals
+//! Tests of subresources: one table each shows which fields a write takes from the body, which it keeps, and what it
+//! refuses
 //! (docs/api/subresources.md, docs/api/delete.md#namespace-lifecycle, docs/api/authentication.md#token-requests,
 //! #certificate-signing-requests).
 

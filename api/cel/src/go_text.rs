@@ -1,4 +1,5 @@
-//! Texts in the notation of the Go language, which the reference's messages and unparsed expressions use.
+//! Writes strings and numbers as Go's `fmt` and `strconv` do, because error messages and unparsed expressions have that
+//! form.
 
 use std::fmt::Write as _;
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! What the server holds beside the objects: permissions, allocations, flow control, audit, other servers, health.
+//! The room of what the server keeps in memory beside the stored objects: permissions, allocations of addresses, flow
+//! control, audit, connections to other servers, health.
 
 pub mod allocation;
 pub mod audit;

@@ -1,4 +1,4 @@
-//! Wall-clock time in the format of objects.
+//! Reads the wall clock, and writes and parses times as objects have them: RFC 3339 in UTC.
 
 use jiff::Timestamp;
 

@@ -1,4 +1,5 @@
-//! Connections, requests as they arrive, encodings, and calls of other servers.
+//! The room of bytes and protocols: TLS and HTTP connections, heads and bodies of requests, the encodings of objects,
+//! and requests that this server sends to others.
 
 pub mod body;
 pub mod codec;

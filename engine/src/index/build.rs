@@ -94,7 +94,7 @@ mod tests {
                 let version = Version {
                     revision: Revision::new(n + 1),
                     created: Revision::new(1),
-                    segment: 1,
+                    segment: crate::types::SegmentNumber::FIRST,
                     expires_s: 0,
                     place,
                 };

@@ -159,7 +159,13 @@ mod tests {
 
     fn version(revision: Revision, deleted: bool) -> Version {
         let place = Place::new(revision.get() * 8, 80, deleted);
-        Version { revision, created: Revision::new(1), segment: 1, expires_s: 0, place }
+        Version {
+            revision,
+            created: Revision::new(1),
+            segment: crate::types::SegmentNumber::FIRST,
+            expires_s: 0,
+            place,
+        }
     }
 
     /// Signs each version by its revision.
@@ -274,7 +280,10 @@ mod tests {
         }
         let before = tree.clone();
         for revision in [40, 39, 17, 1] {
-            let to = Version { segment: 2, ..version(Revision::new(revision), false) };
+            let to = Version {
+                segment: crate::types::SegmentNumber::new(2),
+                ..version(Revision::new(revision), false)
+            };
             assert!(tree.relocate(b"k", &version(Revision::new(revision), false), to));
             assert!(
                 !tree.relocate(b"k", &version(Revision::new(revision), false), to),

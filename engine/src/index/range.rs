@@ -172,7 +172,13 @@ mod tests {
 
     fn version(revision: Revision, deleted: bool) -> Version {
         let place = Place::new(revision.get() * 8, 80, deleted);
-        Version { revision, created: Revision::new(1), segment: 0, expires_s: 0, place }
+        Version {
+            revision,
+            created: Revision::new(1),
+            segment: crate::types::SegmentNumber::NONE,
+            expires_s: 0,
+            place,
+        }
     }
 
     fn bloom(revision: Revision) -> BloomFilter {

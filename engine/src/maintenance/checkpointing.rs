@@ -20,7 +20,7 @@ use crate::sabotage;
 use crate::segment::Segment;
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
-use crate::types::Revision;
+use crate::types::{CommitTime, Revision};
 
 /// How far it is.
 pub(super) struct Checkpointing {
@@ -127,7 +127,7 @@ impl Checkpointing {
             return Ok(Turn::Idle(NAP_MAX));
         }
         let beside = Beside {
-            time_ms: tools.status.time_ms.load(Ordering::Acquire),
+            time: CommitTime::from_ms(tools.status.time_ms.load(Ordering::Acquire)),
             lost_revisions: tools.lost_revisions,
             numbers_given: tools.numbers.given(),
             signed: tools.signed,

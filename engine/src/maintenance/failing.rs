@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use super::{NAP_MAX, Tools, Turn};
 use crate::segment::Segment;
+use crate::types::SegmentNumber;
 
 /// What was told already.
 #[derive(Default)]
 pub(super) struct Failing {
     /// Pages of each segment, by its number.
-    told: BTreeMap<u32, u64>,
+    told: BTreeMap<SegmentNumber, u64>,
     /// When it looks next, in milliseconds since 1970.
     next_at_ms: u64,
 }

@@ -22,13 +22,14 @@ use crate::segment::{Segment, Walk};
 use crate::snapshot::Root;
 use crate::steps::MaintenanceStep;
 use crate::throttle::WriteThrottle;
+use crate::types::SegmentNumber;
 
 /// How far it is.
 #[derive(Default)]
 pub(super) struct Reclaiming {
     stage: Stage,
     /// Segments that damage keeps from being written anew.
-    stuck: Vec<u32>,
+    stuck: Vec<SegmentNumber>,
     /// When it goes on, in milliseconds since 1970.
     next_at_ms: u64,
     /// Segments that the log does without since they were asked for last.
@@ -126,7 +127,10 @@ impl Reclaiming {
                     self.retired.extend(finished.sources);
                 } else {
                     debug_assert!(false, "the index refers to a segment that was written anew");
-                    tracing::error!(number, "the index refers to a segment that was written anew; it stays");
+                    tracing::error!(
+                        number = number.get(),
+                        "the index refers to a segment that was written anew; it stays"
+                    );
                     self.stuck.extend(finished.sources.iter().map(|source| source.header.number));
                 }
                 Turn::Worked
@@ -184,7 +188,7 @@ impl Reclaiming {
 }
 
 /// What each segment of the log but the last may give back.
-fn candidates(root: &Root, stuck: &[u32]) -> Vec<Candidate> {
+fn candidates(root: &Root, stuck: &[SegmentNumber]) -> Vec<Candidate> {
     let in_order = root.segments.in_order();
     (0..in_order.len().saturating_sub(1))
         .map(|at| {

@@ -42,7 +42,7 @@ pub use crate::offline::restore::{Point, Restored, restore};
 pub use crate::offline::survey::{KeyState, SegmentSummary, Survey, survey};
 pub use crate::offline::target::{BackedUp, Ready};
 use crate::segment::Segment;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 #[cfg(test)]
 mod backups_test;
@@ -205,7 +205,7 @@ struct Listed {
     /// How far the log reached before the directory was listed.
     high_water: Option<Mark>,
     /// Of segments, ascending.
-    numbers: Vec<u32>,
+    numbers: Vec<SegmentNumber>,
     /// Revision and file.
     checkpoints: Vec<(Revision, ReadFile)>,
 }

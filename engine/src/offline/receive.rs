@@ -20,7 +20,7 @@ use crate::offline::damage::Damage;
 use crate::offline::target::{Copied, Ready, Target};
 use crate::record::RECORD_BYTES_MAX;
 use crate::transfer::{Broken, Coming, Frame, Held, Start, TRANSFER_VERSION};
-use crate::types::{Revision, SEGMENT_BYTES_MAX};
+use crate::types::{Revision, SEGMENT_BYTES_MAX, SegmentNumber};
 
 /// Largest file of a segment: one record may need a larger one than was asked for.
 const FILE_BYTES_MAX: u64 = SEGMENT_BYTES_MAX + RECORDS_START + RECORD_BYTES_MAX as u64;
@@ -29,14 +29,14 @@ const FILE_BYTES_MAX: u64 = SEGMENT_BYTES_MAX + RECORDS_START + RECORD_BYTES_MAX
 pub struct Receiver {
     target: Target,
     /// What this end has said to have already.
-    held: HashMap<u32, Held>,
+    held: HashMap<SegmentNumber, Held>,
     /// The beginning of a frame.
     buffer: Vec<u8>,
     /// Frames taken so far.
     frames: u32,
     start: Option<Start>,
     headers: Vec<Header>,
-    numbers: HashSet<u32>,
+    numbers: HashSet<SegmentNumber>,
     /// The segment whose records come, or whose end is not known yet.
     arriving: Option<Arriving>,
     received: u64,

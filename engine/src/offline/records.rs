@@ -87,7 +87,7 @@ impl LogRecord {
 
     /// When it was committed, in milliseconds since 1970.
     pub fn time_ms(&self) -> u64 {
-        self.head.time_ms
+        self.head.time.ms()
     }
 
     /// When the key is to be deleted, in seconds since 1970; `None`: never.

@@ -23,7 +23,7 @@ use crate::offline::records::{Found, RecordKind, tail};
 use crate::offline::{OfflineError, Store};
 use crate::record::{self, Head, REVISION_END};
 use crate::segment::Segment;
-use crate::types::{Revision, SEGMENT_BYTES_DEFAULT};
+use crate::types::{Revision, SEGMENT_BYTES_DEFAULT, SegmentNumber};
 
 /// Which state to restore.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -208,10 +208,10 @@ fn write(
 ) -> Result<u64, OfflineError> {
     let dir = making.dir();
     let store = dir.entropy();
-    let (mut number, mut first_revision, mut done) = (0, Revision::FIRST, 0);
+    let (mut after, mut first_revision, mut done) = (SegmentNumber::NONE, Revision::FIRST, 0);
     let mut rest = places;
     loop {
-        number += 1;
+        let number = after.next();
         let mut bytes = 0;
         let fit = rest.iter().take_while(|place| {
             bytes += place.len as u64;
@@ -238,7 +238,7 @@ fn write(
         };
         let header = Header {
             number,
-            after: number - 1,
+            after,
             first_revision,
             salt: dir.entropy(),
             store,
@@ -259,7 +259,7 @@ fn write(
         if later.is_empty() {
             return Ok(done);
         }
-        (rest, first_revision) = (later, last_revision.next());
+        (rest, after, first_revision) = (later, number, last_revision.next());
     }
 }
 

@@ -16,7 +16,7 @@ use crate::offline::records::Scanner;
 use crate::offline::{OfflineError, Store};
 use crate::segment::Segment;
 use crate::transfer::Held;
-use crate::types::Revision;
+use crate::types::{Revision, SegmentNumber};
 
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1024 * 1024;
@@ -144,7 +144,12 @@ impl Target {
     }
 
     /// Begins a segment's file of `size` bytes with that first block.
-    pub fn create(&self, number: u32, size: u64, block: &[u8]) -> Result<Arc<dyn File>, OfflineError> {
+    pub fn create(
+        &self,
+        number: SegmentNumber,
+        size: u64,
+        block: &[u8],
+    ) -> Result<Arc<dyn File>, OfflineError> {
         let name = Segment::name(number);
         let create = || {
             let file = self.making.dir().create(&name, size)?;
@@ -155,7 +160,7 @@ impl Target {
     }
 
     /// What to do with a failure to write that segment.
-    pub fn failed(&self, number: u32) -> impl FnOnce(std::io::Error) -> OfflineError + use<> {
+    pub fn failed(&self, number: SegmentNumber) -> impl FnOnce(std::io::Error) -> OfflineError + use<> {
         OfflineError::io(&self.making.dir().path(&Segment::name(number)), "write")
     }
 

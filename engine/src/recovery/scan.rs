@@ -14,7 +14,7 @@ use crate::index::Tree;
 use crate::io::Storage;
 use crate::sabotage;
 use crate::segment::{Found, Segment};
-use crate::types::Revision;
+use crate::types::{CommitTime, Revision};
 
 /// What must have been on disk when the segment was last written to, being at least up to `known`. Records before
 /// the segment's end are not looked at.
@@ -52,7 +52,7 @@ pub(super) struct Scan {
     /// The newest revision accounted for.
     pub revision: Revision,
     /// The highest time of a record.
-    pub time_ms: u64,
+    pub time: CommitTime,
     pub lost_revisions: u64,
     /// Where the first record of the last segment begins that nothing says is on disk.
     pub doubtful: Option<u64>,
@@ -151,7 +151,7 @@ impl Scan {
         segment.marks().pass(found.head.revision, found.offset);
         segment.advance(found.offset + found.bytes.len() as u64);
         self.revision = found.head.revision;
-        self.time_ms = self.time_ms.max(found.head.time_ms);
+        self.time = self.time.max(found.head.time);
     }
 
     /// Accounts for the records before one of `revision` that were not found.

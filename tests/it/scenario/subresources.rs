@@ -1,4 +1,5 @@
-//! Subresources: each endpoint owns only what it writes.
+//! Scenarios of ownership through subresources: a write of a status or scale makes its manager the owner of the fields
+//! that this endpoint writes, and of no others.
 
 use super::scenarios;
 

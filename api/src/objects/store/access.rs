@@ -104,7 +104,8 @@ impl<'r> Store<'r> {
         (asked, reach): (Reach<'_>, Reach<'r>),
     ) -> Store<'r> {
         asked.check(proof);
-        let is_narrower = (asked.verb, asked.namespace) == (reach.verb, reach.namespace) && !reach.name.is_empty();
+        let is_narrower =
+            (asked.verb, asked.namespace) == (reach.verb, reach.namespace) && !reach.name.is_empty();
         assert!(is_narrower, "{} reaches for more than {}", reach.shown(), asked.shown());
         Store { engine, ledger, opened: Opened::For(reach) }
     }
@@ -310,6 +311,9 @@ impl View {
 /// The proof is for another path, or for a resource.
 pub fn engine_for_path<'e>(engine: &'e Engine, proof: &Authorized<'_>, path: &str) -> &'e Engine {
     let of = proof.attributes();
-    assert!(!of.resource_request && of.path == path, "the engine is opened for {path} with a permission of {of}");
+    assert!(
+        !of.resource_request && of.path == path,
+        "the engine is opened for {path} with a permission of {of}"
+    );
     engine
 }

@@ -40,7 +40,12 @@ fn authorizer() -> Authorizer {
     Authorizer::new(vec![Module::AlwaysAllow], Arc::new(Policy::default()), "rbac")
 }
 
-fn asked<'a>(user: &'a User, verb: &'a str, resource: (&'a str, &'a str), object: (&'a str, &'a str)) -> Attributes<'a> {
+fn asked<'a>(
+    user: &'a User,
+    verb: &'a str,
+    resource: (&'a str, &'a str),
+    object: (&'a str, &'a str),
+) -> Attributes<'a> {
     let (group, resource) = resource;
     let (namespace, name) = object;
     Attributes {

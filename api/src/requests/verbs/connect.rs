@@ -163,7 +163,9 @@ fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str)
 pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Object, Status> {
     let key = store::key(resource, call.info.namespace_of(resource), name);
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
-    let Some(stored) = call.api.open_for(Part::Routing).get(&key)? else { return Err(Status::not_found(subject)) };
+    let Some(stored) = call.api.open_for(Part::Routing).get(&key)? else {
+        return Err(Status::not_found(subject));
+    };
     stored.object(resource)
 }
 

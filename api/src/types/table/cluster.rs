@@ -1,4 +1,5 @@
-//! Cell functions of nodes, volumes, admission policies, certificates, roles, quotas, device claims and events.
+//! Computes those cells of tables that need code, for nodes, volumes, admission policies, certificates, roles, quotas,
+//! device claims and events.
 
 use super::cell::Cell;
 use super::duration::UNKNOWN;

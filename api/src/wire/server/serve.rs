@@ -1,4 +1,5 @@
-//! Accepts connections until shutdown begins, then waits for the remaining ones.
+//! The accept loop of a listener: it serves each connection in a task until shutdown begins, and then waits, for a
+//! bounded time, until the connections have ended.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,0 +1,169 @@
+//! The members of a service that allocation reads and writes, and what an update leaves out: members of another type are
+//! dropped, and omitted ones come from the stored object.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, same_at};
+
+pub(super) fn spec(service: &Object) -> Option<&Object> {
+    service.get("spec").and_then(Value::as_object)
+}
+
+pub(super) fn text<'o>(service: &'o Object, name: &str) -> &'o str {
+    spec(service).and_then(|spec| spec.get(name)).and_then(Value::as_str).unwrap_or_default()
+}
+
+pub(super) fn texts(service: &Object, name: &str) -> Vec<String> {
+    let list = spec(service).and_then(|spec| spec.get(name)).and_then(Value::as_array).unwrap_or_default();
+    list.iter().map(|item| item.as_str().unwrap_or_default().to_owned()).collect()
+}
+
+pub(super) fn set(service: &mut Object, name: &'static str, value: Value) {
+    service.object_entry("spec").insert(name, value);
+}
+
+pub(super) fn clear(service: &mut Object, name: &str) {
+    service.object_entry("spec").remove(name);
+}
+
+pub(super) fn list(texts: &[String]) -> Value {
+    Value::Array(texts.iter().map(|text| text.as_str().into()).collect())
+}
+
+pub(super) fn kind(service: &Object) -> &str {
+    text(service, "type")
+}
+
+pub(super) fn needs_address(service: &Object) -> bool {
+    matches!(kind(service), "" | "ClusterIP" | "NodePort" | "LoadBalancer")
+}
+
+/// Whether node ports are allocated by default.
+pub(super) fn needs_node_ports(service: &Object) -> bool {
+    let allocates = at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool);
+    kind(service) == "NodePort" || kind(service) == "LoadBalancer" && allocates != Some(false)
+}
+
+pub(super) fn needs_health_check_port(service: &Object) -> bool {
+    kind(service) == "LoadBalancer" && text(service, "externalTrafficPolicy") == "Local"
+}
+
+pub(super) fn same(service: &Object, old: &Object, name: &str) -> bool {
+    same_at(service, old, &format!("spec.{name}"))
+}
+
+pub(super) fn copy_address(service: &mut Object) {
+    let address = text(service, "clusterIP").to_owned();
+    set(service, "clusterIPs", list(&[address]));
+}
+
+pub(super) fn ports(service: &Object) -> &[Value] {
+    spec(service).and_then(|spec| spec.get("ports")).and_then(Value::as_array).unwrap_or_default()
+}
+
+pub(super) fn ports_mut(service: &mut Object) -> impl Iterator<Item = &mut Object> {
+    let ports = service.object_entry("spec").get_mut("ports").and_then(Value::as_array_mut);
+    ports.into_iter().flatten().filter_map(Value::as_object_mut)
+}
+
+pub(super) fn number(port: &Value, name: &str) -> i64 {
+    port.get(name).and_then(Value::as_i64).unwrap_or(0)
+}
+
+pub(super) fn node_ports(service: &Object) -> Vec<i64> {
+    ports(service).iter().map(|port| number(port, "nodePort")).filter(|port| *port != 0).collect()
+}
+
+/// Removes fields that the new type does not use, if the client left them unchanged.
+pub(super) fn drop_fields_of_other_types(service: &mut Object, old: &Object) {
+    if needs_address(old) && !needs_address(service) {
+        if same(service, old, "clusterIP") && same(service, old, "clusterIPs") {
+            clear(service, "clusterIP");
+            clear(service, "clusterIPs");
+        }
+        if same(service, old, "ipFamilies") && same(service, old, "ipFamilyPolicy") {
+            clear(service, "ipFamilies");
+            clear(service, "ipFamilyPolicy");
+        }
+    }
+    if needs_node_ports(old) && !needs_node_ports(service) && node_ports(service) == node_ports(old) {
+        ports_mut(service).for_each(|port| drop(port.remove("nodePort")));
+    }
+    let health = "healthCheckNodePort";
+    if needs_health_check_port(old) && !needs_health_check_port(service) && same(service, old, health) {
+        clear(service, health);
+    }
+    if kind(old) == "LoadBalancer" && kind(service) != "LoadBalancer" {
+        for name in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
+            if same(service, old, name) {
+                clear(service, name);
+            }
+        }
+    }
+    let outside = |service: &Object| {
+        let external = !texts(service, "externalIPs").is_empty();
+        matches!(kind(service), "NodePort" | "LoadBalancer") || kind(service) == "ClusterIP" && external
+    };
+    let inside = |service: &Object| kind(service) != "ExternalName";
+    for (is_used, name) in
+        [(&outside as &dyn Fn(&Object) -> bool, "externalTrafficPolicy"), (&inside, "internalTrafficPolicy")]
+    {
+        if is_used(old) && !is_used(service) && same(service, old, name) {
+            clear(service, name);
+        }
+    }
+}
+
+/// Fills in allocated items that the client omitted.
+pub(super) fn fill_in(service: &mut Object, old: &Object) {
+    if needs_address(old) && needs_address(service) {
+        if text(service, "clusterIP").is_empty() && !text(old, "clusterIP").is_empty() {
+            set(service, "clusterIP", text(old, "clusterIP").into());
+        }
+        if texts(service, "clusterIPs").is_empty() && same(service, old, "clusterIP") {
+            let before = texts(old, "clusterIPs");
+            if !before.is_empty() {
+                set(service, "clusterIPs", list(&before));
+            }
+        }
+    }
+    if needs_node_ports(old) && needs_node_ports(service) {
+        let named: HashSet<i64> = node_ports(service).into_iter().collect();
+        let by_name: HashMap<&str, i64> =
+            ports(old).iter().map(|port| (port.str_at(&["name"]), number(port, "nodePort"))).collect();
+        for port in ports_mut(service) {
+            if port.get("nodePort").and_then(Value::as_i64).unwrap_or(0) == 0 {
+                let name = port.get("name").and_then(Value::as_str).unwrap_or_default();
+                // Not a node port that the client moved to another port of the service.
+                if let Some(number) = by_name.get(name).filter(|port| **port != 0 && !named.contains(port)) {
+                    port.insert("nodePort", Value::Int(*number));
+                }
+            }
+        }
+    }
+    let health = "spec.healthCheckNodePort";
+    let open = at(service, health).and_then(Value::as_i64).unwrap_or(0) == 0;
+    if open
+        && needs_health_check_port(old)
+        && needs_health_check_port(service)
+        && let Some(before) = at(old, health).cloned()
+    {
+        set(service, "healthCheckNodePort", before);
+    }
+}
+
+/// Keeps `clusterIP` and `clusterIPs` consistent for clients that know only the first.
+pub(super) fn synchronise(service: &mut Object, old: &Object) {
+    let (now, before) = (text(service, "clusterIP").to_owned(), text(old, "clusterIP"));
+    let (all, all_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));
+    if !all_before.is_empty() && all.is_empty() && now == before {
+        return set(service, "clusterIPs", list(&all_before));
+    }
+    if now != before && all == all_before {
+        match now.is_empty() {
+            true => clear(service, "clusterIPs"),
+            false => copy_address(service),
+        }
+    }
+}
