@@ -212,6 +212,9 @@ enum Bucket {
 
 type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8], Place) -> Result<(), SnapshotError>;
 
+/// With the flags of the element.
+type VisitElement<'v> = &'v mut dyn FnMut(u32, &[u8], &[u8], Place) -> Result<(), SnapshotError>;
+
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_le_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
 }
@@ -301,7 +304,7 @@ impl Pages<'_> {
         &mut self,
         bucket: Bucket,
         depth: usize,
-        visit: &mut dyn FnMut(u32, &[u8], &[u8], Place) -> Result<(), SnapshotError>,
+        visit: VisitElement<'_>,
     ) -> Result<(), SnapshotError> {
         if depth > DEPTH_MAX {
             return Err(unsound(format!("it is deeper than {DEPTH_MAX} pages")));
