@@ -29,9 +29,7 @@ use crate::writes::write::deletion::delete_object;
 use crate::writes::write::intent::{
     BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER,
 };
-use crate::writes::write::{
-    Caller, Current, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Wanted, write,
-};
+use crate::writes::write::{Caller, Current, Intent, Made, Outcome, Presence, Source, Wanted, write};
 
 /// The server as a client of itself.
 #[derive(Clone)]
@@ -183,7 +181,7 @@ impl<'a> Loopback<'a> {
         let mut intent = self.intent(resource, at);
         intent.endpoint = endpoint;
         let mut is_left = false;
-        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+        let mut source = Made::stored(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let old = current.take(resource)?;
             let wanted = make(&current.stored, &old);
@@ -218,7 +216,7 @@ impl<'a> Loopback<'a> {
             Versions::of(self.types.registry(), resource).with(&self.conversions),
             Reset::of(resource, endpoint),
         );
-        let mut source = InServedForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+        let mut source = Made::served(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;
             let now = crate::values::clock::now();
@@ -245,7 +243,7 @@ impl<'a> Loopback<'a> {
     ) -> Result<bool, Status> {
         let mut intent = self.intent(resource, at);
         (intent.seen, intent.leaves_out) = (Some(seen), BACKFILL);
-        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+        let mut source = Made::stored(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             // An object that cannot be read is passed over: it is served as an error anyway.
             let Ok(object) = current.take(resource) else { return Ok(Wanted::AsItIs) };
@@ -358,7 +356,7 @@ impl ObjectStore for Loopback<'_> {
         let mut intent = self.intent(resource, (&target.namespace, &target.name));
         (intent.operation, intent.presence) = (Operation::Create, Presence::New);
         let mut source =
-            InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| Ok(Wanted::Object(object.clone())));
+            Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| Ok(Wanted::Object(object.clone())));
         match self.write(&intent, &mut source).await {
             Ok(outcome) => Ok(as_written(outcome)),
             Err(status) if status.reason == Reason::AlreadyExists => Ok(Written::Conflict),
@@ -371,7 +369,7 @@ impl ObjectStore for Loopback<'_> {
         let mut intent = self.intent(resource, (&target.namespace, &target.name));
         intent.seen = Some(revision_of(&object)?);
         let mut object = given(object)?;
-        let mut source = InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+        let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
             Ok(Wanted::Object(std::mem::take(&mut object)))
         });
         self.write(&intent, &mut source).await.map(as_written)
@@ -382,7 +380,7 @@ impl ObjectStore for Loopback<'_> {
         let mut intent = self.intent(resource, (&target.namespace, &target.name));
         intent.operation = Operation::Delete;
         (intent.seen, intent.leaves_out) = (Some(revision_of(existing)?), DELETION_BY_SERVER);
-        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+        let mut source = Made::stored(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             current.take(resource).map(Wanted::GoneAsStored)
         });
@@ -399,7 +397,7 @@ impl PluginWriter for Context {
             let mut object = Some(object);
             let mut intent = loopback.intent(resource, (&namespace, &name));
             (intent.operation, intent.presence) = (Operation::Create, Presence::New);
-            let mut source = InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
                 Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
             });
             match loopback.write(&intent, &mut source).await {
@@ -423,7 +421,7 @@ impl PluginWriter for Context {
             let mut object = Some(object);
             let mut intent = loopback.intent(resource, (&namespace, &name));
             (intent.endpoint, intent.seen) = (endpoint, Some(seen));
-            let mut source = InStoredForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            let mut source = Made::stored(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
                 Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
             });
             let outcome = loopback.write(&intent, &mut source).await?;

@@ -1,4 +1,4 @@
-//! What admission policies and match conditions count (docs/api/operations.md#metrics).
+//! What admission policies and match conditions count (docs/api/policies.md#metrics-of-policies).
 //!
 //! A policy counts a validation that it refuses, warns of or records, one that fails and is let through, and each
 //! mutation. Conditions are counted where they are asked, be it of a policy or of a webhook.
@@ -113,7 +113,9 @@ impl Conditions {
 pub fn error_type(failure: Option<&str>) -> &'static str {
     match failure {
         None => "no_error",
-        Some(why) if why.contains("compilation failed") || why.contains("instantiation failed") => "compile_error",
+        Some(why) if why.contains("compilation failed") || why.contains("instantiation failed") => {
+            "compile_error"
+        }
         Some(why) if why.contains("running out of cost budget") => "out_of_budget",
         Some(_) => "invalid_error",
     }

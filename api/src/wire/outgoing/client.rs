@@ -40,20 +40,6 @@ impl Client {
         Client { endpoint: endpoint(config, service.as_ref(), seconds, identities), service }
     }
 
-    /// Where the server is now. `find` looks a Service up by namespace and name.
-    ///
-    /// # Errors
-    /// Why no call is possible.
-    pub fn endpoint(
-        &self,
-        find: impl FnOnce(&str, &str) -> Result<Option<Object>, String>,
-    ) -> Result<Endpoint, String> {
-        self.endpoint_at(|service| {
-            let found = find(&service.namespace, &service.name)?;
-            service.address(found.as_ref())
-        })
-    }
-
     /// Where the server is now. `address` says where a service is.
     ///
     /// # Errors
@@ -96,6 +82,7 @@ fn endpoint(
     let password = identity.and_then(|identity| identity.password.as_ref());
     let credentials = Credentials {
         authorities: &authorities,
+        otherwise: identities.system_authorities(),
         certificate: certificate.map(|(chain, key)| (chain.as_slice(), key.as_slice())),
         token: identity.and_then(|identity| identity.token.as_deref()),
         basic: password.map(|(user, password)| (user.as_str(), password.as_str())),

@@ -106,6 +106,8 @@ impl Tls {
 pub struct Credentials<'c> {
     /// PEM of the certificates that the server's is verified against.
     pub authorities: &'c [u8],
+    /// The same where those are empty. One that is not understood is left out, as a system's bundle may have such.
+    pub otherwise: &'c [u8],
     /// Name that the server's certificate must have, if it is not the host of the URL.
     pub server_name: Option<&'c str>,
     /// PEM of a client certificate and its key.
@@ -535,6 +537,10 @@ fn tls(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {
         let certificate =
             certificate.map_err(|_| "the certificates of the authorities are no PEM".to_owned())?;
         roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    if credentials.authorities.is_empty() {
+        let usable = CertificateDer::pem_slice_iter(credentials.otherwise).filter_map(Result::ok);
+        roots.add_parsable_certificates(usable);
     }
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
