@@ -118,6 +118,7 @@ impl Settings {
         };
         let credentials = Credentials {
             authorities,
+            otherwise: &[],
             server_name: self.server_name.as_deref(),
             certificate: pair.map(|(chain, key)| (chain.as_slice(), key.as_slice())),
             token: given.and_then(|given| given.token.as_deref()).or(material.token.as_deref()),
