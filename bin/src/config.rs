@@ -297,6 +297,10 @@ impl admission::Files for Beside<'_> {
         fs::read(self.0.join(path)).map_err(|error| error.to_string())
     }
 
+    fn system_authorities(&self) -> Vec<u8> {
+        crate::https::system_authorities()
+    }
+
     fn identities(&self, path: &str) -> Result<Identities, String> {
         webhooks::identities(Path::new(path)).map_err(|error| format!("{error:#}"))
     }

@@ -10,7 +10,6 @@ use api::objects::custom::definition::rules::{
 };
 use api::objects::custom::field_path;
 use api::objects::custom::resource;
-use cel::identifier::{escape, unescape};
 use api::objects::custom::rules::value::{Place, object as value_of};
 use api::objects::custom::rules::{Compiler, OBJECT_COST_MAX, Rules, Scope, Terms};
 use api::objects::custom::schema::{Additional, Items, Rule, Schema};
@@ -22,6 +21,7 @@ use api::types::schema::table::{Message, ResourceTable, Scope as ResourceScope};
 use api::values::naming::KUBERNETES;
 use cel::cost::estimate;
 use cel::evaluation::{Limits, Program};
+use cel::identifier::{escape, unescape};
 use serde_json::{Value as Json, json};
 
 use crate::json::from_value;

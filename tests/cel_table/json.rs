@@ -205,7 +205,8 @@ pub fn from_value(value: &Value<'_>) -> Json {
                 return json!({ "object": fields });
             }
             // The reference has a key without a value for each member that its schema does not know.
-            let mut entries: Vec<Json> = fields.into_iter().map(|(name, value)| json!([name, value])).collect();
+            let mut entries: Vec<Json> =
+                fields.into_iter().map(|(name, value)| json!([name, value])).collect();
             entries.sort_by_cached_key(|entry| entry[0].to_string());
             let nothing = json!([{ "opaque": "nil" }, { "opaque": "error: no such overload" }]);
             entries.resize(entries.len() + unnamed, nothing);

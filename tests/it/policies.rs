@@ -264,3 +264,52 @@ async fn public_manifests_are_told_what_they_lack() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(checked > 20, "{checked}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn checks_and_match_conditions_are_counted() {
+    let server = Server::start(Options::default()).await;
+    let client = server.client();
+    // No controller makes objects of this type.
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["podtemplates"]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": {
+        "failurePolicy": "Ignore",
+        "matchConstraints": {"resourceRules": [rule]},
+        "matchConditions": [{"name": "c", "expression": "object.metadata.name != 'excluded'"}],
+        "validations": [{"expression": "object.metadata.labels.a == 'x'"}],
+    }});
+    let binding = json!({"metadata": {"name": "b"}, "spec": {"policyName": "p", "validationActions": ["Warn", "Audit"]}});
+    for (kind, object) in
+        [("validatingadmissionpolicies", policy), ("validatingadmissionpolicybindings", binding)]
+    {
+        let made = client.post(&format!("{GROUP}/{kind}"), &object).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    for (name, labels) in [
+        ("excluded", json!({"a": "y"})),
+        ("good", json!({"a": "x"})),
+        ("bad", json!({"a": "y"})),
+        ("failing", json!({})),
+    ] {
+        let template = json!({"metadata": {"name": name, "labels": labels},
+            "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
+        let made = client.post("/api/v1/namespaces/default/podtemplates", &template).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let page = client.get("/metrics").await.text();
+    let checks = "apiserver_validating_admission_policy_check";
+    let conditions = "apiserver_admission_match_condition";
+    let owner = r#"kind="policy",name="p",operation="CREATE",type="validate""#;
+    let check = |action: &str, error: &str| {
+        format!(r#"{{enforcement_action="{action}",error_type="{error}",policy="p",policy_binding="b"}} 1"#)
+    };
+    for line in [
+        format!("{checks}_total{}", check("warn", "no_error")),
+        format!("{checks}_total{}", check("audit", "no_error")),
+        format!("{checks}_total{}", check("allow", "invalid_error")),
+        format!("{checks}_duration_seconds_count{}", check("warn", "no_error")),
+        format!("{conditions}_exclusions_total{{{owner}}} 1"),
+        format!("{conditions}_evaluation_seconds_count{{{owner}}} 4"),
+    ] {
+        assert!(page.lines().any(|found| found == line), "no {line} in\n{page}");
+    }
+}

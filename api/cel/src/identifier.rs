@@ -119,7 +119,13 @@ mod tests {
                 assert_eq!(unescape(identifier).as_deref(), Some(name), "{identifier}");
             }
         }
-        for (identifier, want) in [("__a__", None), ("a__b", Some("a__b")), ("a-b", Some("a-b")), ("__a.b__", None), ("x__in__", None)] {
+        for (identifier, want) in [
+            ("__a__", None),
+            ("a__b", Some("a__b")),
+            ("a-b", Some("a-b")),
+            ("__a.b__", None),
+            ("x__in__", None),
+        ] {
             assert_eq!(unescape(identifier).as_deref(), want, "{identifier}");
         }
     }

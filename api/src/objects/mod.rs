@@ -6,6 +6,7 @@ pub mod custom;
 pub mod expression;
 pub mod patch;
 pub mod representation;
+pub mod services;
 pub mod store;
 pub mod strategy;
 pub mod validation;

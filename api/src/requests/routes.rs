@@ -112,13 +112,7 @@ async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Respon
     if !extension.is_available() {
         return Ok(proxy::unavailable());
     }
-    let Some(services) = context.builtin().resource("", "v1", "services") else {
-        return Ok(proxy::unavailable());
-    };
-    let key = store::key(services, &extension.service.namespace, &extension.service.name);
-    let service = context.open_for(Part::Routing).get(&key)?;
-    let service = service.map(|stored| stored.object(services)).transpose()?;
-    let Ok(endpoint) = extension.endpoint(service.as_ref()) else {
+    let Ok(endpoint) = extension.endpoint(context.services()) else {
         return Ok(proxy::unavailable());
     };
     let shutdown = context.lifecycle().shutdown();

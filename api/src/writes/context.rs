@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use crate::objects::conversion::Converter;
 use crate::objects::custom::established::{Changes, Established};
 use crate::objects::representation::lengths::Lengths;
+use crate::objects::services::Services;
 use crate::objects::store::{self, Ledger, Part, Reach, Store};
 use crate::state::allocation::{Allocations, Ranges};
 use crate::state::audit::Auditor;
@@ -208,7 +209,9 @@ impl Context {
         let served = parts.enablement.of(&registry);
         let types = Served::new(served, address.to_string(), health::paths(naming));
         let types = Arc::new(Types::new(types));
-        let converter = Arc::new(Converter::new(engine.clone(), &registry, naming));
+        let reaches_endpoints = parts.admission.reaches_endpoints();
+        let services = Arc::new(Services::new(engine.clone(), &registry, naming, reaches_endpoints));
+        let converter = Arc::new(Converter::new(services.clone(), naming));
         let lookup = admission::Lookup {
             converter: converter.clone(),
             engine: engine.clone(),
@@ -218,7 +221,7 @@ impl Context {
             naming,
             features: parts.features.clone(),
             metrics: parts.metrics.clone(),
-            reaches_endpoints: parts.admission.reaches_endpoints(),
+            services,
             quotas: Arc::default(),
         };
         let namespaces = registry.resource("", "v1", "namespaces").cloned();
@@ -432,6 +435,11 @@ impl Context {
             let Ok(()) = self.change_types(|registry| Ok::<_, Infallible>(changes.apply(registry)));
         }
         told
+    }
+
+    /// Where services are reached by what calls them for the server.
+    pub fn services(&self) -> &Services {
+        &self.lookup().services
     }
 
     /// Converts objects of custom types between their versions.

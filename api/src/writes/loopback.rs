@@ -30,9 +30,7 @@ use crate::writes::write::deletion::delete_object;
 use crate::writes::write::intent::{
     BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER,
 };
-use crate::writes::write::{
-    Caller, Current, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Wanted, write,
-};
+use crate::writes::write::{Caller, Current, Intent, Made, Outcome, Presence, Source, Wanted, write};
 
 /// The server as a client of itself.
 #[derive(Clone)]
@@ -182,7 +180,7 @@ impl<'a> Loopback<'a> {
         let mut intent = self.intent(resource, at);
         intent.endpoint = endpoint;
         let mut is_left = false;
-        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+        let mut source = Made::stored(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let old = current.take(resource)?;
             let wanted = make(&current.stored, &old);
@@ -217,7 +215,7 @@ impl<'a> Loopback<'a> {
             Versions::of(self.types.registry(), resource).with(&self.conversions),
             Reset::of(resource, endpoint),
         );
-        let mut source = InServedForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+        let mut source = Made::served(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             let live = convert::to_served(resource, current.object(resource)?.clone(), self.api.naming())?;
             let now = crate::values::clock::now();
@@ -244,7 +242,7 @@ impl<'a> Loopback<'a> {
     ) -> Result<bool, Status> {
         let mut intent = self.intent(resource, at);
         (intent.seen, intent.leaves_out) = (Some(seen), BACKFILL);
-        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+        let mut source = Made::stored(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             // An object that cannot be read is passed over: it is served as an error anyway.
             let Ok(object) = current.take(resource) else { return Ok(Wanted::AsItIs) };
@@ -380,7 +378,7 @@ impl ObjectStore for Loopback<'_> {
         let mut intent = self.intent(resource, (&target.namespace, &target.name));
         (intent.operation, intent.presence) = (Operation::Create, Presence::New);
         let mut source =
-            InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| Ok(Wanted::Object(object.clone())));
+            Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| Ok(Wanted::Object(object.clone())));
         match self.write(&intent, &mut source).await {
             Ok(outcome) => Ok(as_written(outcome)),
             Err(status) if status.reason == Reason::AlreadyExists => Ok(Written::Conflict),
@@ -393,7 +391,7 @@ impl ObjectStore for Loopback<'_> {
         let mut intent = self.intent(resource, (&target.namespace, &target.name));
         intent.seen = Some(revision_of(&object)?);
         let mut object = given(object)?;
-        let mut source = InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+        let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
             Ok(Wanted::Object(std::mem::take(&mut object)))
         });
         self.write(&intent, &mut source).await.map(as_written)
@@ -404,7 +402,7 @@ impl ObjectStore for Loopback<'_> {
         let mut intent = self.intent(resource, (&target.namespace, &target.name));
         intent.operation = Operation::Delete;
         (intent.seen, intent.leaves_out) = (Some(revision_of(existing)?), DELETION_BY_SERVER);
-        let mut source = InStoredForm(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
+        let mut source = Made::stored(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             current.take(resource).map(Wanted::GoneAsStored)
         });
@@ -421,7 +419,7 @@ impl PluginWriter for Context {
             let mut object = Some(object);
             let mut intent = loopback.intent(resource, (&namespace, &name));
             (intent.operation, intent.presence) = (Operation::Create, Presence::New);
-            let mut source = InServedForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
                 Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
             });
             match loopback.write(&intent, &mut source).await {
@@ -445,7 +443,7 @@ impl PluginWriter for Context {
             let mut object = Some(object);
             let mut intent = loopback.intent(resource, (&namespace, &name));
             (intent.endpoint, intent.seen) = (endpoint, Some(seen));
-            let mut source = InStoredForm(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            let mut source = Made::stored(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
                 Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
             });
             let outcome = loopback.write(&intent, &mut source).await?;

@@ -140,10 +140,10 @@ fn request(spec: &Map<String, Json>) -> Value<'_> {
         let mut attributes = OwnedMap::default();
         put_texts(&mut attributes, given, &names);
         for name in ["fieldSelector", "labelSelector"] {
-            if let Some(given) = given.get(name).and_then(Json::as_object) {
-                if let Some(selector) = selector(given) {
-                    put(&mut attributes, name, selector);
-                }
+            if let Some(given) = given.get(name).and_then(Json::as_object)
+                && let Some(selector) = selector(given)
+            {
+                put(&mut attributes, name, selector);
             }
         }
         put(&mut request, "resourceAttributes", Value::map(attributes));

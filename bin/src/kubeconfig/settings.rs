@@ -119,6 +119,7 @@ impl Settings {
         };
         let credentials = Credentials {
             authorities,
+            otherwise: &[],
             server_name: self.server_name.as_deref(),
             identity: Some(&identity),
             is_unverified: self.is_unverified,

@@ -18,17 +18,18 @@ mod review;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Engine, Payload, Record};
+use engine::{Payload, Record};
 
 pub use self::pending::Conversions;
 use crate::objects::custom::serving::{CONVERSION_SECONDS, Webhook};
+use crate::objects::services::Services;
 use crate::objects::store;
 use crate::types::attributes::{self, Attributes};
 use crate::types::schema::conform::conform;
 use crate::types::schema::decode::decode;
 use crate::types::schema::defaults;
 use crate::types::schema::encode::{encode, encode_stamped};
-use crate::types::schema::registry::{Registry, Resource};
+use crate::types::schema::registry::Resource;
 use crate::types::schema::versioned::{Version, Versions};
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
@@ -44,8 +45,7 @@ pub const BYTES_AT_ONCE: usize = 4 * 1024 * 1024;
 
 /// Converts objects of custom types.
 pub struct Converter {
-    engine: Engine,
-    services: Arc<Resource>,
+    services: Arc<Services>,
     naming: &'static Naming,
     agent: String,
 }
@@ -57,18 +57,9 @@ pub fn is_current(resource: &Resource, attributes: &[u8]) -> bool {
 }
 
 impl Converter {
-    /// A converter over this store.
-    ///
-    /// # Panics
-    /// Services are not built in.
-    pub fn new(engine: Engine, builtin: &Registry, naming: &'static Naming) -> Converter {
-        let services = builtin.resource("", "v1", "services").cloned();
-        Converter {
-            engine,
-            services: services.expect("a test holds that services are built in"),
-            naming,
-            agent: format!("{}apiserver-admission", naming.system_prefix),
-        }
+    /// A converter that finds webhooks among these services.
+    pub fn new(services: Arc<Services>, naming: &'static Naming) -> Converter {
+        Converter { services, naming, agent: format!("{}apiserver-admission", naming.system_prefix) }
     }
 
     /// Brings records of a resource into its form, each in its place. Those that have it cost a look at their attributes.
@@ -234,13 +225,7 @@ impl Converter {
     }
 
     async fn post(&self, webhook: &Webhook, body: bytes::Bytes) -> Result<bytes::Bytes, String> {
-        let endpoint = webhook.client.endpoint(|namespace, name| {
-            let key = store::key(&self.services, namespace, name);
-            let stored = self.engine.snapshot().get(&key).map(store::read).transpose();
-            let service =
-                stored.and_then(|stored| stored.map(|stored| stored.object(&self.services)).transpose());
-            service.map_err(|status| status.message)
-        })?;
+        let endpoint = webhook.client.endpoint_at(|service| self.services.address(service))?;
         let timeout = Duration::from_secs(CONVERSION_SECONDS.unsigned_abs());
         let answer = outgoing::post(&endpoint, &self.agent, body, timeout).await;
         answer.map(|answer| answer.body).map_err(|why| why.to_string())

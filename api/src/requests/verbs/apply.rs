@@ -29,7 +29,7 @@ use crate::wire::codec::{cbor, yaml};
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::intent::OWNED_BY_SOURCE;
-use crate::writes::write::{self, Current, InServedForm, Presence, Wanted};
+use crate::writes::write::{self, Current, Made, Presence, Wanted};
 
 /// PATCH of a configuration.
 pub async fn apply(
@@ -48,7 +48,7 @@ pub async fn apply(
     if endpoint == Endpoint::Main {
         intent.presence = Presence::Either;
     }
-    let mut source = InServedForm(|call: &mut Call<'_>, current: Option<&mut Current>| {
+    let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return create(call, &config, &options).map(Wanted::Object) };
         let revision = current.revision();
         let old = current.live(call.api, call.resource)?;

@@ -22,7 +22,7 @@ use crate::wire::negotiate::{Formats, content_type};
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::ownership::manager;
-use crate::writes::write::{self, Current, InServedForm, Wanted};
+use crate::writes::write::{self, Current, Made, Wanted};
 
 /// The kind of patch the request carries, or 415.
 pub fn kind_of(
@@ -64,7 +64,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     let message = &call.resource.table.message;
     let manager = manager(call.query, call.headers);
     let intent = intent(call, endpoint, Options::Patch(&options), &manager);
-    let mut source = InServedForm(|call: &mut Call<'_>, current: Option<&mut Current>| {
+    let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let revision = current.revision().to_string();
         let live = current.live(call.api, call.resource)?;

@@ -18,7 +18,7 @@ use crate::wire::request::Verb;
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
 use crate::writes::write::intent::BINDING;
-use crate::writes::write::{Current, InStoredForm, Wanted};
+use crate::writes::write::{Current, Made, Wanted};
 
 /// Runs a permitted request on a subresource.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
@@ -163,7 +163,7 @@ async fn bind_pod(
     }
     let mut intent = write::intent(call, Endpoint::Binding, Options::Create(options), "");
     intent.leaves_out = BINDING;
-    let mut source = InStoredForm(|call: &mut Call<'_>, current: Option<&mut Current>| {
+    let mut source = Made::stored(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let old = current.live(call.api, call.resource)?;
         let refuse = |why: &str| {

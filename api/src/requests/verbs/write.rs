@@ -14,7 +14,7 @@ use crate::values::status::Status;
 use crate::wire::response::Response;
 use crate::writes::admission::{Operation, Options};
 use crate::writes::write::ownership::manager;
-use crate::writes::write::{self, Current, InServedForm, Intent, Outcome, Presence, Wanted};
+use crate::writes::write::{self, Current, Intent, Made, Outcome, Presence, Wanted};
 
 /// POST on a collection.
 pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
@@ -29,7 +29,7 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     (intent.presence, intent.name) = (Presence::New, &name);
     // Only a generated name, and what is allocated, is ever tried again, and with it the object.
     let is_tried_again = name.is_empty() || call.resource.table.behavior.allocated;
-    let mut source = InServedForm(move |_: &mut Call<'_>, _: Option<&mut Current>| {
+    let mut source = Made::served(move |_: &mut Call<'_>, _: Option<&mut Current>| {
         let object = if is_tried_again { object.clone() } else { std::mem::take(&mut object) };
         Ok(Wanted::Object(object))
     });
@@ -48,7 +48,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     if call.resource.table.put_creates && endpoint == Endpoint::Main {
         intent.presence = Presence::Either;
     }
-    let mut source = InServedForm(|call: &mut Call<'_>, current: Option<&mut Current>| {
+    let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let mut object = match first.take() {
             Some(object) => object,
             // Another write came in between, which is rare: reading again costs less than a copy for every update.

@@ -22,9 +22,10 @@ use parking_lot::RwLock;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::watch;
 
+use crate::objects::services::Services;
 use crate::types::discovery::Foreign;
 use crate::types::schema::scalars::bytes;
-use crate::values::json::{Object, Value};
+use crate::values::json::Value;
 use crate::wire::outgoing::{Credentials, Endpoint, Identity, Service};
 
 /// What an operator sets.
@@ -193,12 +194,12 @@ impl Extension {
         self.state.read().told.openapi.is_some()
     }
 
-    /// Where it is now, by the object of its service.
+    /// Where it is now.
     ///
     /// # Errors
     /// Why it cannot be reached.
-    pub fn endpoint(&self, service: Option<&Object>) -> Result<Endpoint, String> {
-        let (host, port) = self.service.address(service)?;
+    pub fn endpoint(&self, services: &Services) -> Result<Endpoint, String> {
+        let (host, port) = services.address(&self.service)?;
         self.endpoint.read().as_ref().map_err(String::clone)?.moved(host, port)
     }
 }

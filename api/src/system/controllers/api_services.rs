@@ -284,7 +284,7 @@ async fn check(api: &Context, extension: &Extension) -> Result<Told, Unavailable
             return Err(("MissingEndpoints", message));
         }
     }
-    ask(api, extension, &service).await.map_err(|why| ("FailedDiscoveryCheck", why))
+    ask(api, extension).await.map_err(|why| ("FailedDiscoveryCheck", why))
 }
 
 /// Whether a slice has an endpoint that listens on a port.
@@ -300,8 +300,8 @@ fn has_endpoints(slice: &Value, port_name: &str) -> bool {
 
 /// Asks a server for the resources of its version. Any answer that says success will do. One that does is asked where its
 /// OpenAPI document is; it need not have one.
-async fn ask(api: &Context, extension: &Extension, service: &Object) -> Result<Told, String> {
-    let endpoint = extension.endpoint(Some(service))?;
+async fn ask(api: &Context, extension: &Extension) -> Result<Told, String> {
+    let endpoint = extension.endpoint(api.services())?;
     let url = endpoint.url().clone();
     let mut headers = HeaderMap::new();
     let asker = User::new("system:kube-aggregator", [auth::identity::MASTERS]);

@@ -1,4 +1,4 @@
-//! How checks of admission policies are counted (docs/api/operations.md#metrics).
+//! How checks of admission policies are counted (docs/api/policies.md#metrics-of-policies).
 //!
 //! A policy counts a validation that it refuses, warns of or records, one that fails and is let through, and each
 //! mutation.
@@ -27,7 +27,9 @@ impl Mutations {
 pub fn error_type(failure: Option<&str>) -> &'static str {
     match failure {
         None => "no_error",
-        Some(why) if why.contains("compilation failed") || why.contains("instantiation failed") => "compile_error",
+        Some(why) if why.contains("compilation failed") || why.contains("instantiation failed") => {
+            "compile_error"
+        }
         Some(why) if why.contains("running out of cost budget") => "out_of_budget",
         Some(_) => "invalid_error",
     }

@@ -40,20 +40,6 @@ impl Client {
         Client { endpoint: endpoint(config, service.as_ref(), seconds, identities), service }
     }
 
-    /// Where the server is now. `find` looks a Service up by namespace and name.
-    ///
-    /// # Errors
-    /// Why no call is possible.
-    pub fn endpoint(
-        &self,
-        find: impl FnOnce(&str, &str) -> Result<Option<Object>, String>,
-    ) -> Result<Endpoint, String> {
-        self.endpoint_at(|service| {
-            let found = find(&service.namespace, &service.name)?;
-            service.address(found.as_ref())
-        })
-    }
-
     /// Where the server is now. `address` says where a service is.
     ///
     /// # Errors
@@ -92,7 +78,12 @@ fn endpoint(
     let identity = identities
         .of(host, url.port_u16().unwrap_or(PORT_DEFAULT))
         .map_err(|why| format!("could not get REST client: {why}"))?;
-    let credentials = Credentials { authorities: &authorities, identity, ..Credentials::default() };
+    let credentials = Credentials {
+        authorities: &authorities,
+        otherwise: identities.system_authorities(),
+        identity,
+        ..Credentials::default()
+    };
     Endpoint::with(url, &credentials)
 }
 

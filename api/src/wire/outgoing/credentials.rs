@@ -30,6 +30,8 @@ pub struct Identity {
 pub struct Credentials<'c> {
     /// PEM of the certificates that the server's is verified against.
     pub authorities: &'c [u8],
+    /// The same where those are empty. One that is not understood is left out, as a system's bundle may have such.
+    pub otherwise: &'c [u8],
     /// Name that the server's certificate must have, if it is not the host of the URL.
     pub server_name: Option<&'c str>,
     /// Who asks; none: the server is not told.
@@ -94,6 +96,10 @@ fn config(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {
     // Among the authorities of a system may be some that this library does not take.
     if let Some(error) = unusable.filter(|_| roots.is_empty()) {
         return Err(error.to_string());
+    }
+    if credentials.authorities.is_empty() {
+        let usable = CertificateDer::pem_slice_iter(credentials.otherwise).filter_map(Result::ok);
+        roots.add_parsable_certificates(usable);
     }
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()

@@ -14,12 +14,25 @@ pub struct Identities {
     of_server: HashMap<String, Result<Identity, String>>,
     /// Name of the identity for servers that none is for.
     current: String,
+    /// PEM of the authorities that are believed where the object that names a server has none.
+    system: Vec<u8>,
 }
 
 impl Identities {
     /// Identities by server, each as it is or why it cannot be used; and the name of that of all other servers.
     pub fn new(of_server: HashMap<String, Result<Identity, String>>, current: &str) -> Identities {
-        Identities { of_server, current: current.to_owned() }
+        Identities { of_server, current: current.to_owned(), system: Vec::new() }
+    }
+
+    /// The same, with the PEM of the authorities that the system believes.
+    #[must_use]
+    pub fn believing(self, system: Vec<u8>) -> Identities {
+        Identities { system, ..self }
+    }
+
+    /// PEM of the authorities that are believed where no other is named.
+    pub fn system_authorities(&self) -> &[u8] {
+        &self.system
     }
 
     /// The identity for a server; none: it is not told who asks.

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 
 use super::quota::Ledger;
 use crate::objects::conversion::Converter;
+use crate::objects::services::Services;
 use crate::objects::store::{self, Stored};
 use crate::types::features::Features;
 use crate::types::schema::registry::{Registry, Resource};
@@ -41,8 +42,8 @@ pub struct Lookup {
     pub features: Features,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Whether services are reached at their endpoints, not at their address in the cluster.
-    pub reaches_endpoints: bool,
+    /// Where services are reached.
+    pub services: Arc<Services>,
     /// Who may take how much of which quota.
     pub quotas: Arc<Ledger>,
 }

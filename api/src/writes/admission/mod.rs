@@ -44,6 +44,7 @@ pub mod policy;
 mod priority;
 pub mod quota;
 mod record;
+pub mod rules;
 mod runtime_class;
 mod service_account;
 mod settings;

@@ -27,6 +27,11 @@ pub trait Files {
     /// Why it cannot be read.
     fn read(&self, path: &str) -> Result<Vec<u8>, String>;
 
+    /// PEM of the authorities that the system believes.
+    fn system_authorities(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Who this server is to others, as the users of a kubeconfig file say.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! The first phase marks the object with a time and finalizers; the second removes it once nothing holds it. Preconditions
 //! are checked in the round that writes, so that they hold for the state that goes.
 
-use super::intent::{Caller, Current, InStoredForm, Intent, Outcome, Wanted};
+use super::intent::{Caller, Current, Intent, Made, Outcome, Wanted};
 use crate::objects::store::Stored;
 use crate::objects::strategy;
 use crate::types::options::{DeleteOptions, Propagation};
@@ -29,7 +29,7 @@ pub async fn delete_object<C: Caller>(
     intent: &Intent<'_>,
     options: &DeleteOptions,
 ) -> Result<Outcome, Status> {
-    let mut source = InStoredForm(|_: &mut C, current: Option<&mut Current>| {
+    let mut source = Made::stored(|_: &mut C, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
         let mut object = current.take(intent.resource)?;
         check_preconditions(intent.resource, intent.name, options, &object, &current.stored)?;

@@ -374,35 +374,34 @@ pub trait Source<C>: Send + Sync {
     }
 }
 
-/// A source that is a function, giving the object in the version of the request.
-pub struct InServedForm<F>(pub F);
+/// A source that is a function.
+pub struct Made<F> {
+    form: Form,
+    make: F,
+}
 
-/// A source that is a function, giving the object in the stored version.
-pub struct InStoredForm<F>(pub F);
-
-impl<C, F> Source<C> for InServedForm<F>
-where
-    F: FnMut(&mut C, Option<&mut Current>) -> Result<Wanted, Status> + Send + Sync,
-{
-    fn form(&self) -> Form {
-        Form::Served
+impl<F> Made<F> {
+    /// It gives the object in the version of the request.
+    pub fn served(make: F) -> Made<F> {
+        Made { form: Form::Served, make }
     }
 
-    fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<Wanted, Status> {
-        (self.0)(caller, current)
+    /// It gives the object in the stored version.
+    pub fn stored(make: F) -> Made<F> {
+        Made { form: Form::Stored, make }
     }
 }
 
-impl<C, F> Source<C> for InStoredForm<F>
+impl<C, F> Source<C> for Made<F>
 where
     F: FnMut(&mut C, Option<&mut Current>) -> Result<Wanted, Status> + Send + Sync,
 {
     fn form(&self) -> Form {
-        Form::Stored
+        self.form
     }
 
     fn decode(&mut self, caller: &mut C, current: Option<&mut Current>) -> Result<Wanted, Status> {
-        (self.0)(caller, current)
+        (self.make)(caller, current)
     }
 }
 

@@ -24,7 +24,5 @@ mod stages;
 #[cfg(test)]
 mod table_test;
 
-pub use intent::{
-    Caller, Current, Form, InServedForm, InStoredForm, Intent, Outcome, Presence, Source, Wanted, Written,
-};
+pub use intent::{Caller, Current, Form, Intent, Made, Outcome, Presence, Source, Wanted, Written};
 pub use path::write;

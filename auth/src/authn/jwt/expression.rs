@@ -231,3 +231,59 @@ fn value_of_user(user: &User) -> Value<'_> {
     ];
     lazy(USER, fields)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(result: Result<Value<'_>, String>) -> String {
+        match result {
+            Ok(Value::Bool(flag)) => flag.to_string(),
+            Ok(Value::String(text)) => text.to_string(),
+            Ok(other) => format!("{other:?}"),
+            Err(why) => why.split_once("resulted in error: ").map_or(why.clone(), |(_, why)| why.to_owned()),
+        }
+    }
+
+    #[test]
+    fn claims_are_asked_by_identifiers_and_loops_visit_their_values() {
+        let claims = serde_json::json!({"sub": "s", "a.b": "dotted", "n": 5});
+        let claims = claims.as_object().unwrap();
+        for (text, want) in [
+            ("claims.sub", "s"),
+            ("claims.a__dot__b", "dotted"),
+            ("claims['a.b']", "dotted"),
+            ("claims['a__dot__b']", "dotted"),
+            ("claims['__b__']", "no such key: __b__"),
+            ("has(claims.missing)", "false"),
+            ("claims.?missing.orValue('d')", "d"),
+            ("'sub' in claims", "no such overload"),
+            ("claims.size() > 0", "no such overload: size"),
+            ("claims == claims", "true"),
+            ("claims == {'sub': 's'}", "no such overload"),
+            ("claims.exists(value, value == 'dotted')", "true"),
+            ("claims.exists(value, value == 'sub')", "false"),
+            ("claims.exists(value, dyn(value) == 5.0)", "true"),
+        ] {
+            let expression = Expression::of_claims(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert_eq!(shown(expression.on_claims(claims)), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn extra_values_are_selected_by_identifiers_and_known_by_keys() {
+        let mut user = User::new("jane", ["g"]);
+        user.extra.insert("example.com/a".to_owned(), vec!["x".to_owned()]);
+        for (text, want) in [
+            ("user.extra.example__dot__com__slash__a[0]", "x"),
+            ("user.extra['example.com/a'][0]", "x"),
+            ("'example__dot__com__slash__a' in user.extra", "false"),
+            ("user.extra.all(key, key == 'example.com/a')", "true"),
+            ("user.username", "jane"),
+            ("has(user.uid)", "true"),
+        ] {
+            let expression = Expression::of_user(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            assert_eq!(shown(expression.on_user(&user)), want, "{text}");
+        }
+    }
+}

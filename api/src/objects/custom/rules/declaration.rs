@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cel::identifier::escape;
 use cel::cost::{SizeEstimate, SizeHints};
+use cel::identifier::escape;
 use cel::types::{Type, TypeProvider};
 
 use crate::objects::custom::schema::{Additional, Items, Schema};
@@ -100,6 +100,16 @@ impl Declaration {
             let size_max = schema.max_properties.map_or(fitting, |max| max.max(0));
             return Some(Declaration { of: Of::Map(Box::new(value)), size_max, bytes_min: least::CONTAINER });
         }
+        // A schema that describes all three itself is taken as it is.
+        let is_described = |name: &str, kind: &str| {
+            schema.properties.get(name).is_some_and(|property| {
+                property.kind == kind && (kind != "object" || !property.properties.is_empty())
+            })
+        };
+        let is_object = is_object
+            && !(is_described("kind", "string")
+                && is_described("apiVersion", "string")
+                && is_described("metadata", "object"));
         let mut fields = BTreeMap::new();
         let mut bytes_min = least::CONTAINER;
         for (name, property) in &schema.properties {

@@ -9,8 +9,8 @@
 
 use std::borrow::Cow;
 
-use cel::identifier::escape;
 use cel::evaluation::equality::{Comparison, equal as equal_values};
+use cel::identifier::escape;
 use cel::value::{List, Value};
 use hashbrown::{HashMap, HashSet};
 

@@ -130,3 +130,43 @@ fn an_evaluation_that_costs_too_much_ends_everything() {
     );
     assert!(!errors.contains("failed rule: false"), "{errors}");
 }
+
+#[test]
+fn equality_sees_fields_that_the_schema_does_not_know() {
+    let open = r#"{"type":"object","properties":{"a":{"type":"integer"}},"{x}preserve-unknown-fields":true,
+        "{x}validations":[{"rule":"self == oldSelf"}]}"#;
+    for (new, old, want) in [
+        (r#"{"a":1,"z":[1]}"#, r#"{"a":1,"z":[1]}"#, ""),
+        (r#"{"a":1,"z":[1]}"#, r#"{"a":1,"z":[2]}"#, "failed"),
+        (r#"{"a":1,"z":[1]}"#, r#"{"a":2,"z":[1]}"#, "failed"),
+        (r#"{"a":1,"z":[1]}"#, r#"{"a":1}"#, "failed"),
+        // Only the number of fields tells that they have others.
+        (r#"{"y":1}"#, r#"{"z":1}"#, ""),
+    ] {
+        let judged = judged(open, new, Some(old));
+        assert_eq!(judged.contains("failed rule"), want == "failed", "{new} {old}: {judged}");
+    }
+}
+
+#[test]
+fn times_that_are_appended_to_a_list_are_no_texts_of_it() {
+    let list = |kind: &str, rule: &str| {
+        format!(
+            r#"{{"type":"array","maxItems":5,{kind}"items":{{"type":"string","format":"duration"}},
+                "{{x}}validations":[{{"rule":"{rule}"}}]}}"#
+        )
+    };
+    let set = r#""{x}list-type":"set","#;
+    let error = "invalid data, expected string, got time.Duration";
+    for (kind, rule, want) in [
+        ("", "(self + self).size() == 4", ""),
+        ("", "(self + self).all(span, span > duration('1s'))", error),
+        ("", "(self + [])[0] == duration('2s')", ""),
+        (set, "(self + self).size() == 4", ""),
+        (set, "self != self", ""),
+    ] {
+        let judged = judged(&list(kind, rule), r#"["2s","3s"]"#, None);
+        assert_eq!(judged.is_empty(), want.is_empty(), "{rule}: {judged}");
+        assert!(judged.contains(want), "{rule}: {judged}");
+    }
+}

@@ -8,9 +8,9 @@ use std::any::Any;
 use std::borrow::Cow;
 
 use base64::Engine;
-use cel::identifier::{escape, unescape};
 use cel::error::EvalError;
 use cel::evaluation::equality::{Comparison, equal};
+use cel::identifier::{escape, unescape};
 use cel::value::{
     Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Value, View,
 };
@@ -22,6 +22,9 @@ use crate::types::schema::kind;
 use crate::types::schema::limits::Limits;
 use crate::types::schema::table::{Field, Kind, Message};
 use crate::values::json;
+
+/// Most elements that are read again when they are appended to a list: `+` costs the same for any number of them.
+const READ_AGAIN_MAX: usize = 1000;
 
 /// What a value below an object is.
 #[derive(Clone, Copy, Debug)]
@@ -82,6 +85,10 @@ fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) ->
             let list: &kind::List = list;
             Value::List(List::Host(HostRef { node: value, view: Some(list) }))
         }
+        // Where values of any type are allowed, nothing is known of the members.
+        (Kind::Map(map), json::Value::Object(members)) if is_open(map) => {
+            Value::Object(Object::Host(HostRef { node: members, view: None }))
+        }
         (Kind::Map(map), json::Value::Object(_)) => {
             let map: &kind::Map = map;
             Value::Map(Map::Host(HostRef { node: value, view: Some(map) }))
@@ -90,6 +97,10 @@ fn of<'v>(kind: &'v Kind, limits: Option<&'v Limits>, value: &'v json::Value) ->
         // Values without a type cannot be spoken of.
         _ => Value::Null,
     }
+}
+
+fn is_open(map: &kind::Map) -> bool {
+    limits_of(&map.value.kind, map.value.limits.as_deref()).is_some_and(|limits| limits.any_type)
 }
 
 /// The object of a struct.
@@ -182,8 +193,10 @@ impl HostList for json::Value {
             return Some(Ok(sum));
         }
         // The reference appends what its values are made of, and reads that by the schema when it is asked for.
-        let List::Shared(items) = other else { return None };
-        let items: Vec<Value<'v>> = items.iter().cloned().map(read).collect();
+        if other.len() > READ_AGAIN_MAX {
+            return None;
+        }
+        let items: Vec<Value<'v>> = other.iter().map(read).collect();
         let is_changed = items.iter().any(|item| item.clone().checked().is_err());
         is_changed.then(|| Ok(List::Shared(own.iter().chain(items).collect())))
     }
@@ -244,9 +257,9 @@ impl HostObject for json::Object {
     /// Fields that the schema knows are compared as values, others as what is stored. One that the schema does not know
     /// and the other object does not have makes no difference.
     fn equals<'v>(&'v self, message: View<'v>, other: HostRef<'v, dyn HostObject + 'v>) -> Option<bool> {
-        let message = view::<Message>(message)?;
+        let message = view::<Message>(message);
         let other: &json::Object = other.node.data()?.downcast_ref()?;
-        Some(self.iter().all(|(name, value)| match declared(message, name) {
+        Some(self.iter().all(|(name, value)| match message.and_then(|message| declared(message, name)) {
             Some(field) => {
                 let limits = limits_of(&field.kind, field.limits.as_deref());
                 let Some(found) = other.get(name).filter(|found| !found.is_null()) else { return false };

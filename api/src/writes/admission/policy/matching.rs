@@ -1,33 +1,23 @@
-//! Which writes a policy or binding is about: rules, selectors, and whether other versions of a resource count.
+//! Which writes a policy or binding is about.
 
 use crate::types::schema::registry::{Registry, Resource};
 use crate::types::selector::LabelSelector;
 use crate::values::json::{Object, Value};
-use crate::values::object::at;
 use crate::writes::admission::Operation;
+use crate::writes::admission::rules::{Ruled, Rules, selector, selects};
 
 /// The member `matchConstraints` of a policy, or `matchResources` of a binding.
 #[derive(Debug)]
 pub struct Matching {
     namespaces: LabelSelector,
     objects: LabelSelector,
-    rules: Vec<Rule>,
-    excluded: Vec<Rule>,
+    rules: Rules,
+    excluded: Rules,
     /// Requests in another version of a resource count.
     equivalent: bool,
 }
 
-#[derive(Debug)]
-struct Rule {
-    operations: Vec<String>,
-    groups: Vec<String>,
-    versions: Vec<String>,
-    resources: Vec<String>,
-    scope: String,
-    names: Vec<String>,
-}
-
-/// A write, as rules see it.
+/// A write, as policies see it.
 #[derive(Clone, Copy)]
 pub struct Asked<'r> {
     /// What is done.
@@ -46,28 +36,14 @@ pub struct Asked<'r> {
     pub new: Option<&'r Object>,
 }
 
-/// The name of an operation in rules and reviews.
-pub fn operation_name(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        Operation::Delete => "DELETE",
-        Operation::Connect => "CONNECT",
-    }
-}
-
 impl Matching {
     /// Reads the member of an object.
     pub fn read(member: &Value) -> Matching {
-        let rules = |name: &str| {
-            let rules = member.get(name).and_then(Value::as_array).unwrap_or_default();
-            rules.iter().map(Rule::read).collect()
-        };
         Matching {
             namespaces: selector(member, "namespaceSelector"),
             objects: selector(member, "objectSelector"),
-            rules: rules("resourceRules"),
-            excluded: rules("excludeResourceRules"),
+            rules: Rules::read(member, "resourceRules"),
+            excluded: Rules::read(member, "excludeResourceRules"),
             equivalent: member.str_at(&["matchPolicy"]) != "Exact",
         }
     }
@@ -80,15 +56,20 @@ impl Matching {
         registry: &'r Registry,
         labels: impl FnOnce() -> Option<&'r Object>,
     ) -> Option<&'r Resource> {
-        let found = match self.rules.is_empty() {
-            true => asked.resource,
-            false => self.by_rules(&self.rules, asked, registry)?,
+        let ruled = Ruled {
+            operation: asked.operation,
+            resource: asked.resource,
+            subresource: asked.subresource,
+            namespace: asked.namespace,
+            name: asked.name,
         };
-        if self.by_rules(&self.excluded, asked, registry).is_some() {
+        let find = |rules: &Rules| rules.find(ruled, asked.resource, registry, self.equivalent);
+        let found = if self.rules.is_empty() { asked.resource } else { find(&self.rules)? };
+        if find(&self.excluded).is_some() {
             return None;
         }
         let is_selected =
-            |object: Option<&Object>| object.is_some_and(|object| self.objects.matches(label(object)));
+            |object: Option<&Object>| object.is_some_and(|object| selects(&self.objects, object));
         if !self.objects.is_everything() && !is_selected(asked.new) && !is_selected(asked.old) {
             return None;
         }
@@ -105,79 +86,7 @@ impl Matching {
             (false, "") => return Some(found),
             (false, _) => labels(),
         };
-        namespace.filter(|namespace| self.namespaces.matches(label(namespace))).map(|_| found)
-    }
-
-    fn by_rules<'r>(
-        &self,
-        rules: &[Rule],
-        asked: &Asked<'r>,
-        registry: &'r Registry,
-    ) -> Option<&'r Resource> {
-        if rules.iter().any(|rule| rule.matches(asked, asked.resource)) {
-            return Some(asked.resource);
-        }
-        if !self.equivalent || rules.is_empty() || asked.resource.storage.is_none() {
-            return None;
-        }
-        let stored = &asked.resource.stored().key_prefix;
-        let same = registry.resources().map(|resource| &**resource).filter(|resource| {
-            !std::ptr::eq(*resource, asked.resource)
-                && resource.storage.as_ref().is_some_and(|storage| storage.key_prefix == *stored)
-        });
-        same.into_iter().find(|resource| rules.iter().any(|rule| rule.matches(asked, resource)))
-    }
-}
-
-/// The label selector at a member; everything where there is none.
-fn selector(member: &Value, name: &str) -> LabelSelector {
-    match member.get(name).filter(|selector| !selector.is_null()) {
-        None => LabelSelector::default(),
-        // Validation accepted it.
-        selector => LabelSelector::from_object(selector).unwrap_or_default(),
-    }
-}
-
-/// The labels of an object.
-pub(super) fn label<'o>(object: &'o Object) -> impl Fn(&str) -> Option<&'o str> {
-    let labels = at(object, "metadata.labels");
-    move |key| labels?.get(key)?.as_str()
-}
-
-impl Rule {
-    fn read(rule: &Value) -> Rule {
-        let texts = |name: &str| {
-            let items = rule.get(name).and_then(Value::as_array).unwrap_or_default();
-            items.iter().filter_map(Value::as_str).map(str::to_owned).collect()
-        };
-        Rule {
-            operations: texts("operations"),
-            groups: texts("apiGroups"),
-            versions: texts("apiVersions"),
-            resources: texts("resources"),
-            scope: rule.str_at(&["scope"]).to_owned(),
-            names: texts("resourceNames"),
-        }
-    }
-
-    fn matches(&self, asked: &Asked<'_>, resource: &Resource) -> bool {
-        let has = |list: &[String], name: &str| list.iter().any(|item| item == "*" || item == name);
-        let is_namespace = asked.resource.is_of("", "namespaces");
-        let is_in_scope = match self.scope.as_str() {
-            "Namespaced" => !is_namespace && !asked.namespace.is_empty(),
-            "Cluster" => is_namespace || asked.namespace.is_empty(),
-            _ => true,
-        };
-        let is_named = |item: &String| {
-            let (main, sub) = item.split_once('/').unwrap_or((item, ""));
-            (main == "*" || main == resource.table.plural) && (sub == "*" || sub == asked.subresource)
-        };
-        is_in_scope
-            && has(&self.operations, operation_name(asked.operation))
-            && has(&self.groups, &resource.group)
-            && has(&self.versions, &resource.version)
-            && self.resources.iter().any(is_named)
-            && (self.names.is_empty() || self.names.iter().any(|name| name == asked.name))
+        namespace.filter(|namespace| selects(&self.namespaces, namespace)).map(|_| found)
     }
 }
 

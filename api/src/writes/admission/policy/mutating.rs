@@ -80,7 +80,11 @@ impl MutatingAdmissionPolicy {
                 let now = asked(record, Some(&current));
                 let known = inputs(&now, &request, namespace, &authorizer);
                 if let Some(judged) = compiled.matches(&known, params) {
-                    judged.count(&self.metrics, Owner { kind: "policy", name, point: "validate" }, record.operation);
+                    judged.count(
+                        &self.metrics,
+                        Owner { kind: "policy", name, point: "validate" },
+                        record.operation,
+                    );
                     match judged.outcome {
                         Match::Yes => {}
                         Match::No(_) => continue,

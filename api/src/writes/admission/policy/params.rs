@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use super::matching::label;
 use super::typecheck::parameters;
 use crate::types::schema::registry::Resource;
 use crate::types::selector::LabelSelector;
 use crate::types::served::Served;
 use crate::values::json::{Object, Value};
 use crate::writes::admission::Lookup;
+use crate::writes::admission::rules::selects;
 
 /// The kind of a policy's parameters.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ impl ParamRef {
         let found = match (&*self.name, &self.selector) {
             ("", None) => return Err("one of name or selector must be provided".to_owned()),
             ("", Some(selector)) => lookup.list(resource, namespace).map(|mut objects| {
-                objects.retain(|object| selector.matches(label(object)));
+                objects.retain(|object| selects(selector, object));
                 objects
             }),
             (name, _) => lookup.get(resource, namespace, name).map(|object| object.into_iter().collect()),

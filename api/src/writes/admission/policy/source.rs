@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 
-use super::matching::{Asked, Matching, operation_name};
+use super::matching::{Asked, Matching};
 use super::params::{ParamKind, ParamRef};
 use super::permission::Permissions;
 use super::request::Request;
@@ -249,7 +249,7 @@ pub fn request<'r, N>(record: &Record<'r, N>, asked: &Asked<'r>, matched: &'r Re
     let kind = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.kind);
     let named = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.plural);
     Request {
-        operation: operation_name(record.operation),
+        operation: record.operation.as_str(),
         kind: kind(matched),
         resource: named(matched),
         request_kind: kind(record.resource),

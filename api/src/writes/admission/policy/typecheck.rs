@@ -7,7 +7,6 @@ use hashbrown::HashMap;
 
 use super::validation::{declared, pairs};
 use crate::objects::custom::limits_of;
-use cel::identifier::escape;
 use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
 use crate::objects::expression::types::Types;
 use crate::objects::expression::{Expression, Refusal};
@@ -15,6 +14,7 @@ use crate::types::schema::limits::Limits;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::types::schema::table::{Kind, Message};
 use crate::values::json::Value;
+use cel::identifier::escape;
 
 /// Most kinds that one policy is checked for.
 const KINDS_MAX: usize = 10;

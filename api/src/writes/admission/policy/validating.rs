@@ -84,7 +84,11 @@ impl ValidatingAdmissionPolicy {
                 let Outcome { decisions, took, annotations: made, conditions } = outcome;
                 let (name, binding) = (&*invocation.policy.name, invocation.binding);
                 if let Some(judged) = conditions {
-                    judged.count(&self.metrics, Owner { kind: "policy", name, point: "validate" }, record.operation);
+                    judged.count(
+                        &self.metrics,
+                        Owner { kind: "policy", name, point: "validate" },
+                        record.operation,
+                    );
                 }
                 for (at, decision) in decisions.into_iter().enumerate() {
                     let took = took.get(at).copied().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::review::{kind, operation_name, options, shown_name};
+use super::review::{kind, options, shown_name};
 use super::{Webhook, Write};
 use crate::types::schema::registry::Resource;
 use crate::values::naming::Naming;
@@ -17,7 +17,7 @@ pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, looku
     let naming: &'static Naming = lookup.naming;
     let requested = kind(write.new.or(write.old), write);
     let request = Request {
-        operation: operation_name(write.operation),
+        operation: write.operation.as_str(),
         kind: (&seen.group, &seen.version, &seen.table.kind),
         resource: (&seen.group, &seen.version, &seen.table.plural),
         request_kind: requested,

@@ -35,7 +35,6 @@ use super::{Lookup, Operation, Options, Parsed, Target};
 use crate::objects::store;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::values::json::{Object, Value};
-use crate::values::object::at;
 use crate::values::status::{Reason, Status, Subject};
 use crate::wire::outgoing::{self, Identities};
 
@@ -84,8 +83,6 @@ struct Webhooks {
     lookup: Lookup,
     configurations: Parsed<Configuration>,
     namespaces: Arc<Resource>,
-    services: Arc<Resource>,
-    slices: Arc<Resource>,
     agent: String,
     /// The point of admission, as metrics name it.
     point: &'static str,
@@ -96,7 +93,7 @@ struct Webhooks {
 /// # Errors
 /// What is wrong with it.
 pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
-    let identities = Arc::new(credentials::read(config, files)?);
+    let identities = Arc::new(credentials::read(config, files)?.believing(files.system_authorities()));
     Ok(Arc::new(move |lookup| Arc::new(MutatingWebhooks::new(lookup, identities.clone()))))
 }
 
@@ -105,7 +102,7 @@ pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<M
 /// # Errors
 /// What is wrong with it.
 pub fn configure_validating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
-    let identities = Arc::new(credentials::read(config, files)?);
+    let identities = Arc::new(credentials::read(config, files)?.believing(files.system_authorities()));
     Ok(Arc::new(move |lookup| Arc::new(ValidatingWebhooks::new(lookup, identities.clone()))))
 }
 
@@ -114,9 +111,7 @@ impl Webhooks {
         let resource = lookup.resource("admissionregistration", "v1", plural);
         Webhooks {
             configurations: Parsed::new(resource, move |object| Configuration::read(object, &identities)),
-            slices: lookup.resource("discovery", "v1", "endpointslices"),
             namespaces: lookup.resource("", "v1", "namespaces"),
-            services: lookup.resource("", "v1", "services"),
             agent: format!("{}apiserver-admission", lookup.naming.system_prefix),
             lookup: lookup.clone(),
             point: if plural.starts_with("mutating") { "admit" } else { "validating" },
@@ -247,23 +242,7 @@ impl Webhooks {
 
     /// Where a webhook is now.
     fn endpoint(&self, webhook: &Webhook) -> Result<outgoing::Endpoint, String> {
-        webhook.client.endpoint_at(|service| {
-            let object = self.lookup.get(&self.services, &service.namespace, &service.name);
-            let object = object.map_err(|status| status.message)?;
-            if !self.lookup.reaches_endpoints {
-                return service.address(object.as_ref());
-            }
-            let slices =
-                self.lookup.list(&self.slices, &service.namespace).map_err(|status| status.message)?;
-            let label = self.lookup.naming.label("service-name");
-            let is_of = |slice: &Object| {
-                at(slice, "metadata.labels").is_some_and(|labels| labels.str_at(&[&label]) == service.name)
-            };
-            let slices: Vec<Object> = slices.into_iter().filter(is_of).collect();
-            service.endpoint(object.as_ref(), &slices, |count| {
-                usize::from_le_bytes(crate::values::names::random::<{ size_of::<usize>() }>()) % count
-            })
-        })
+        webhook.client.endpoint_at(|service| self.lookup.services.address(service))
     }
 }
 

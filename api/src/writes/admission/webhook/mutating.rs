@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::review::{Verdict, converted, is_whole, operation_name};
+use super::review::{Verdict, converted, is_whole};
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::objects::patch::{Patch, PatchKind, apply_operations};
 use crate::types::schema::conform::conform;
@@ -142,7 +142,7 @@ impl MutatingWebhooks {
     ) -> Result<(), Status> {
         let lookup = &self.0.lookup;
         let Some(new) = record.new.as_deref_mut().filter(|_| record.operation != Operation::Delete) else {
-            let (name, operation) = (&webhook.name, operation_name(record.operation));
+            let (name, operation) = (&webhook.name, record.operation.as_str());
             tracing::debug!(name, operation, "a patch where nothing is written");
             return Err(Status::internal(format!(
                 "admission webhook \"{name}\" attempted to modify the object, which is not supported for this \

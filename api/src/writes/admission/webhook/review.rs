@@ -91,16 +91,6 @@ fn reason(name: &str) -> Reason {
     known.into_iter().find(|reason| reason.as_str() == name).unwrap_or(Reason::Unknown)
 }
 
-/// The name of an operation in rules and reviews.
-pub(super) fn operation_name(operation: Operation) -> &'static str {
-    match operation {
-        Operation::Create => "CREATE",
-        Operation::Update => "UPDATE",
-        Operation::Delete => "DELETE",
-        Operation::Connect => "CONNECT",
-    }
-}
-
 /// The review of a write for a webhook that wants to see it in the version of `seen`.
 ///
 /// # Errors
@@ -144,7 +134,7 @@ pub(super) async fn request(
     let is_namespace = write.resource.is_of("", "namespaces");
     let namespace = if is_namespace { shown_name(write) } else { write.namespace };
     push_text(&mut request, "namespace", namespace);
-    request.push("operation", operation_name(write.operation).into());
+    request.push("operation", write.operation.as_str().into());
     request.push("userInfo", user(write.user).into());
     request.push("object", new.map_or(Value::Null, Value::Object));
     request.push("oldObject", old.map_or(Value::Null, Value::Object));

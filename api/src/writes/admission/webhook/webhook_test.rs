@@ -1,27 +1,7 @@
-//! Matching, and what answers mean.
+//! What answers mean.
 
-use super::matching::is_named;
 use super::review::verdict;
 use crate::values::naming::KUBERNETES;
-
-#[test]
-fn resources_of_rules_name_subresources_or_all_of_them() {
-    for (item, plural, subresource, want) in [
-        ("pods", "pods", "", true),
-        ("pods", "pods", "status", false),
-        ("pods/*", "pods", "status", true),
-        ("pods/*", "pods", "", true),
-        ("*/status", "pods", "status", true),
-        ("*/status", "pods", "", false),
-        ("*", "pods", "", true),
-        ("*", "pods", "status", false),
-        ("*/*", "pods", "", true),
-        ("*/*", "pods", "exec", true),
-        ("services", "pods", "", false),
-    ] {
-        assert_eq!(is_named(item, plural, subresource), want, "{item} {plural} {subresource}");
-    }
-}
 
 #[test]
 fn answers_are_verdicts_or_say_why_they_are_none() {
