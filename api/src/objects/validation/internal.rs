@@ -402,7 +402,7 @@ mod tests {
             ("", "persistentvolumes", "nodeAffinity", "{}", r#"{"Required":null}"#),
             ("rbac.authorization", "roles", "roleRef", r#"{"name":"x"}"#, r#"{"name":"x"}"#),
         ] {
-            let mut groups = builtin::groups(&KUBERNETES).iter().filter(|one| one.stem == group);
+            let groups = builtin::groups(&KUBERNETES).iter().filter(|one| one.stem == group);
             let mut tables =
                 groups.flat_map(|group| group.versions.iter()).flat_map(|version| version.resources.iter());
             let table = tables.find(|table| table.plural == plural).unwrap();

@@ -208,7 +208,7 @@ fn tables_discovery_and_openapi_know_the_type() {
     let registry = Arc::new(registry);
     let headers = http::HeaderMap::new();
     let discovery = Discovery::new(Arc::clone(&registry), String::new(), Vec::new());
-    let body = discovery.respond("/apis/example.com/v1", &headers, false).unwrap().into_body();
+    let body = discovery.respond("/apis/example.com/v1", &headers, false).unwrap().response.into_body();
     assert!(String::from_utf8_lossy(&body).contains(r#""name":"widgets/status""#));
 
     let openapi = OpenApi::new(registry, &[]);
