@@ -344,7 +344,7 @@ impl Renderer {
         Renderer {
             resource: self.resource.clone(),
             naming: self.naming,
-            output: self.output.clone(),
+            output: self.output,
             encoding: self.encoding.fork(),
             metrics: self.metrics.clone(),
             account: self.account.clone(),

@@ -95,6 +95,7 @@ pub async fn gzip(response: Response, account: &Account) -> Response {
     let gzip = Gzip {
         ready,
         body,
+        is_taken: false,
         idle: charges.iter().map(|_| None).collect(),
         tasks: VecDeque::new(),
         checksum: Checksum::default(),
@@ -145,6 +146,8 @@ struct Gzip {
     /// Pieces taken from the body already.
     ready: VecDeque<Bytes>,
     body: Body,
+    /// Whether all of the body was taken.
+    is_taken: bool,
     /// Encoders that have nothing to do; `None` for one that is not made yet.
     idle: Vec<Option<Encoder>>,
     tasks: VecDeque<JoinHandle<Result<Encoded, CompressError>>>,
@@ -159,11 +162,11 @@ impl Gzip {
     /// The next bytes to encode, at most [`PIECE_BYTES`] in several parts.
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Vec<Bytes>, Aborted>>> {
         // Gathered in `ready`, where they stay if the rest is not there yet.
-        while self.ready.iter().map(Bytes::len).sum::<usize>() < PIECE_BYTES && !self.body.is_end_stream() {
+        while self.ready.iter().map(Bytes::len).sum::<usize>() < PIECE_BYTES && !self.is_taken {
             match Pin::new(&mut self.body).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => self.ready.extend(frame.into_data()),
                 Poll::Ready(Some(Err(aborted))) => return Poll::Ready(Some(Err(aborted))),
-                Poll::Ready(None) => break,
+                Poll::Ready(None) => self.is_taken = true,
                 // What is there is not held back for what is not.
                 Poll::Pending if self.tasks.is_empty() && !self.ready.is_empty() => break,
                 Poll::Pending => return Poll::Pending,

@@ -67,7 +67,7 @@ enum Job {
     /// What did not fit the chunk before.
     Rest(Vec<Found>),
     /// An object that goes by itself.
-    Large(Found),
+    Large(Box<Found>),
 }
 
 /// What a task has made.
@@ -82,13 +82,13 @@ struct Made {
 }
 
 impl Ahead {
-    /// The `left` next objects, of which the first is not the first of the list; the objects are given back where there is no
-    /// memory for that.
-    pub fn new(renderer: &Renderer, objects: Selected, left: u64, show: Show) -> Result<Ahead, Selected> {
-        let charge = renderer.account().try_answer(*TASKS * MEMO_BYTES);
-        let Ok(charge) = charge else { return Err(objects) };
+    /// The `left` next ones of `objects`, none of which is the first of the list. `None` if there is no memory for that:
+    /// the objects stay where they are.
+    pub fn new(renderer: &Renderer, objects: &mut Option<Selected>, left: u64, show: Show) -> Option<Ahead> {
+        let charge = renderer.account().try_answer(*TASKS * MEMO_BYTES).ok()?;
+        let objects = Some(objects.take()?);
         let (jobs, idle) = (VecDeque::new(), Vec::new());
-        Ok(Ahead { show, objects: Some(objects), left, jobs, idle, growth: 256, _charge: charge })
+        Some(Ahead { show, objects, left, jobs, idle, growth: 256, _charge: charge })
     }
 
     /// The next items; `None` when there are no more.
@@ -107,7 +107,7 @@ impl Ahead {
             self.start_tasks(renderer).await?;
             match self.jobs.pop_front() {
                 None => return Ok(None),
-                Some(Job::Large(found)) => return self.large(renderer, found).await.map(Some),
+                Some(Job::Large(found)) => return self.large(renderer, *found).await.map(Some),
                 Some(Job::Rest(rest)) => self.jobs.push_front(Job::Rest(rest)),
                 Some(Job::Task(task)) => {
                     let made = task.await.map_err(Status::internal)?;
@@ -155,7 +155,7 @@ impl Ahead {
                 self.jobs.push_back(Job::Task(task));
             }
             if let Some(large) = batch.large {
-                self.jobs.push_back(Job::Large(large));
+                self.jobs.push_back(Job::Large(Box::new(large)));
             }
         }
         Ok(())

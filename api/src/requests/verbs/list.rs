@@ -211,7 +211,7 @@ impl Page {
             size.items += 1;
             size.bytes += bytes as u64;
             if size.bytes > WHOLE_BYTES {
-                return Ok(Measured::Start(size, objects));
+                return Ok(Measured::Start(size, Box::new(objects)));
             }
         }
         Ok(if may_keep { Measured::Whole(size, whole) } else { Measured::Size(size) })
@@ -231,7 +231,7 @@ enum Measured {
     /// All of them.
     Size(ListSize),
     /// The first ones, and the others.
-    Start(ListSize, Selected),
+    Start(ListSize, Box<Selected>),
 }
 
 /// The view that serves a list (the table of docs/api/lists.md#resource-versions).
@@ -333,7 +333,7 @@ impl ListStream {
                     Measured::Size(all) => size = all,
                     Measured::Start(start, others) => {
                         drop(charge);
-                        return Ok(Self::respond_early(renderer, page, start, others));
+                        return Ok(Self::respond_early(renderer, page, start, *others));
                     }
                 }
             }
@@ -433,14 +433,10 @@ impl ListStream {
         if is_made_here || self.first || self.waiting.is_some() || self.ahead.is_some() {
             return;
         }
-        let Some(objects) = self.objects.take() else { return };
         let show = Arc::new(|renderer: &mut Renderer, stored: &[u8], out: &mut Vec<u8>| {
             renderer.list_item(stored, false, out)
         });
-        match Ahead::new(&self.renderer, objects, self.left, show) {
-            Ok(ahead) => self.ahead = Some(ahead),
-            Err(objects) => self.objects = Some(objects),
-        }
+        self.ahead = Ahead::new(&self.renderer, &mut self.objects, self.left, show);
     }
 
     /// Goes on with a chunk until it is full, or the last one, after which `objects` is `None`.

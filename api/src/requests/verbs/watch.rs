@@ -381,10 +381,9 @@ impl State {
     /// messages of their own.
     fn go_ahead(&mut self) {
         let is_made_here = self.renderer.is_as_stored() || self.chunk_bytes < CHUNK_BYTES;
-        if is_made_here || self.waiting.is_some() {
+        if is_made_here || self.waiting.is_some() || self.initial_objects.is_none() {
             return;
         }
-        let Some(objects) = self.initial_objects.take() else { return };
         let counts = self.counts.clone();
         let show = move |renderer: &mut Renderer, stored: &[u8], out: &mut Vec<u8>| {
             let before = out.len();
@@ -392,10 +391,7 @@ impl State {
             counts.event(out.len() - before);
             Ok(())
         };
-        match Ahead::new(&self.renderer, objects, u64::MAX, Arc::new(show)) {
-            Ok(ahead) => self.ahead = Some(ahead),
-            Err(objects) => self.initial_objects = Some(objects),
-        }
+        self.ahead = Ahead::new(&self.renderer, &mut self.initial_objects, u64::MAX, Arc::new(show));
     }
 
     /// One chunk that several threads made; after the last one, the marker.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::types::schema::builtin;
+use crate::values::json::{self, Value};
 use crate::values::naming::{CLUSTER, KUBERNETES};
 
 const NOW: &str = "2026-01-10T12:00:00Z";

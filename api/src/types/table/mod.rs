@@ -323,7 +323,9 @@ impl TableFormat {
         self.single_reads.select("metadata.resourceVersion");
         self.inputs = Inputs::of(&self.reads);
         for column in &mut self.columns {
-            column.mask = self.inputs.mask(&column.reads).unwrap_or(Mask::MAX);
+            // A cell that reads nothing is computed with the others.
+            let mask = self.inputs.mask(&column.reads).filter(|mask| *mask != 0);
+            column.mask = mask.unwrap_or(Mask::MAX);
         }
         self
     }

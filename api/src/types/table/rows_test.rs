@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::types::schema::builtin;
+use crate::values::json::{self, Value};
 use crate::values::naming::{CLUSTER, KUBERNETES};
 
 fn pods(naming: &'static Naming) -> Arc<TableFormat> {

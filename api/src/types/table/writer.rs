@@ -25,7 +25,7 @@ pub struct TableWriter {
     pub(super) now: Timestamp,
     pub(super) rows: usize,
     /// What is remembered of the row before, if rows are.
-    pub(super) before: Option<Before>,
+    pub(super) before: Option<Box<Before>>,
 }
 
 impl TableWriter {
@@ -47,7 +47,7 @@ impl TableWriter {
             include: self.include,
             now: self.now,
             rows: 1,
-            before: (!self.format.inputs.is_empty()).then(Before::default),
+            before: (!self.format.inputs.is_empty()).then(Box::default),
         }
     }
 
