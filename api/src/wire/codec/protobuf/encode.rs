@@ -54,7 +54,7 @@ fn write_message(message: &Message, object: &Object, out: &mut Vec<u8>) -> Resul
         let at = match ahead {
             Some(steps) => next + steps,
             None => match message.position(name.as_bytes()) {
-                Some(at) => usize::from(at),
+                Some(at) => at,
                 None => continue,
             },
         };

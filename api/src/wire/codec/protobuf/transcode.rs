@@ -124,7 +124,7 @@ impl<'m> Plan<'m> {
     /// The field called so.
     #[inline]
     fn find(self, name: &[u8]) -> Option<(&'m Field, &'m WireMember)> {
-        let at = usize::from(self.message.position(name)?);
+        let at = self.message.position(name)?;
         Some((&self.message.fields[at], &self.wire.members[at]))
     }
 
