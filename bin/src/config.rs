@@ -298,7 +298,7 @@ impl admission::Files for Beside<'_> {
     }
 
     fn system_authorities(&self) -> Vec<u8> {
-        crate::https::system_authorities()
+        crate::authorities::system_authorities()
     }
 
     fn identities(&self, path: &str) -> Result<Identities, String> {

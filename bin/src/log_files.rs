@@ -51,10 +51,10 @@ mod tests {
 
     #[test]
     fn names_are_sorted_and_directories_marked() {
-        let root = tempfile::tempdir().unwrap();
-        std::fs::write(root.path().join("b.log"), "text").unwrap();
-        std::fs::create_dir(root.path().join("a")).unwrap();
-        let directory = Directory(root.path().to_owned());
+        let root = Scratch::new();
+        std::fs::write(root.join("b.log"), "text").unwrap();
+        std::fs::create_dir(root.join("a")).unwrap();
+        let directory = Directory(root.to_path_buf());
         let Found::Directory(names) = directory.open("", 10).unwrap() else { panic!("no directory") };
         assert_eq!(names, ["a/", "b.log"]);
         let Found::File { len, .. } = directory.open("b.log", 10).unwrap() else { panic!("no file") };

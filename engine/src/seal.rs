@@ -162,7 +162,7 @@ mod tests {
         let gone = Write {
             key: Bytes::from_static(b"/s/a"),
             expected: Expected::Revision(Revision::new(1)),
-            change: Change::Delete,
+            change: Change::Delete(None),
         };
         engine.commit(gone).await.unwrap();
         for (value, kind) in [
@@ -170,7 +170,8 @@ mod tests {
             ("rev:2;secret-word", EventKind::Put),
             ("rev:3;secret-word", EventKind::Delete),
         ] {
-            let event = tail.next().await.unwrap();
+            let events = tail.next(1).await.unwrap();
+            let event = &events[0];
             assert_eq!((event.entry.read().unwrap().value, event.kind), (value.into(), kind));
         }
         drop((engine, tail));

@@ -227,6 +227,7 @@ fn check_served(engine: &Engine, history: &History, at_most: usize, random: &mut
                         damaged.insert(revision);
                     }
                     Ok(_) => check_entry(&entry, expected)?,
+                    Err(ReadError::Sealed { .. }) => unreachable!("this store seals nothing"),
                 },
                 None if expected.deleted => {}
                 // The record that says so is gone: then it is the state before.
@@ -283,6 +284,7 @@ fn follow(engine: &Engine, history: &History, damaged: &mut BTreeSet<Revision>) 
                             Err(ReadError::Damaged { revision, .. }) => {
                                 damaged.insert(revision);
                             }
+                            Err(ReadError::Sealed { .. }) => unreachable!("this store seals nothing"),
                         }
                     }
                 }

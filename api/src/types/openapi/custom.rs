@@ -176,11 +176,11 @@ mod tests {
             "inner":{"type":"object","{x}embedded-resource":true,"{x}preserve-unknown-fields":true}}}}}"#,
         );
         assert_eq!(definition_name(&Gvk::of(&resource)), "com.example.stable.v1.Widget");
-        let v3 = object(&resource, &written, &CLUSTER, Dialect::V3);
+        let v3 = object(&resource, written.clone(), &CLUSTER, Dialect::V3);
         assert_eq!(v3.at(&["properties", "spec", "properties", "size", "default"]), Some(&Value::Int(1)));
         assert!(v3.at(&["properties", "spec", "properties", "inner", "properties", "kind"]).is_some());
         assert!(v3.at(&["properties", "metadata", "allOf"]).is_some());
-        let v2 = object(&resource, &written, &CLUSTER, Dialect::V2);
+        let v2 = object(&resource, written.clone(), &CLUSTER, Dialect::V2);
         let properties = v2.at(&["properties", "spec", "properties"]).unwrap();
         for (name, want) in
             [("size", "{}"), ("port", r#"{"{x}int-or-string":true}"#), ("name", r#"{"type":"string"}"#)]
@@ -201,9 +201,9 @@ mod tests {
         let written = schema(
             r#"{"type":"object","{x}preserve-unknown-fields":true,"properties":{"a":{"type":"string"}}}"#,
         );
-        let v2 = object(&resource, &written, &CLUSTER, Dialect::V2);
+        let v2 = object(&resource, written.clone(), &CLUSTER, Dialect::V2);
         assert!(v2.get("properties").is_none());
-        assert_eq!(object(&resource, &Value::Null, &CLUSTER, Dialect::V2).str_at(&["type"]), "object");
+        assert_eq!(object(&resource, Value::Null, &CLUSTER, Dialect::V2).str_at(&["type"]), "object");
         let gvks = list(&resource, &CLUSTER, Dialect::V3);
         assert_eq!(
             gvks.get(&CLUSTER.extension("group-version-kind")).unwrap().as_array().unwrap()[0]

@@ -85,7 +85,7 @@ fn is_name(text: &str, marks: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::metrics::family::{Counters, Definition};
+    use crate::wire::metrics::family::{Counters, Definition, Family};
     use crate::wire::metrics::page::{Page, Stability};
 
     #[test]
