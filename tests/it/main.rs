@@ -27,6 +27,7 @@ mod hook;
 mod hostile;
 mod kube_client;
 mod kube_controller;
+mod kube_custom;
 mod kube_watch;
 mod kube_writes;
 mod kubectl;
