@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use benches::process::{Memory, memory};
 use benches::{Runtime, cluster, scale};
-use tests::{Client, Server};
 use tests::client::Identity;
 use tests::server::{TempDir, binary};
+use tests::{Client, Server};
 
 /// Interval of the readiness requests, and the precision of the results.
 const ASK_EVERY: Duration = Duration::from_micros(500);

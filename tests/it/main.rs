@@ -30,6 +30,7 @@ mod hostile;
 mod issuers;
 mod kube_client;
 mod kube_controller;
+mod kube_custom;
 mod kube_watch;
 mod kube_writes;
 mod kubectl;

@@ -1,8 +1,10 @@
-//! The Python client as an informer uses it: list, watch from there, resume, and decode objects.
+//! The Python client as an informer uses it: list, watch from there, resume, and decode objects; and an operator written
+//! with the framework kopf on top of its own client.
 
 use std::process::Stdio;
 
 use serde_json::json;
+use tests::server::TempDir;
 use tests::{Options, PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::Command;
@@ -31,20 +33,109 @@ while seen < int(sys.argv[2]):
             break
 ";
 
-/// Whether Python with the client is installed; prints a line if not.
-async fn is_there() -> bool {
-    let found =
-        Command::new("python3").args(["-c", "import kubernetes"]).stderr(Stdio::null()).status().await;
+/// An operator: one config map for each object, made anew when the spec changes, and a status.
+const OPERATOR: &str = "\
+import kopf
+from kubernetes import client, config
+config.load_kube_config()
+core = client.CoreV1Api()
+
+def child(name, namespace, spec):
+    body = {'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': name},
+            'data': {'size': str(spec['size'])}}
+    kopf.adopt(body)
+    return body
+
+@kopf.on.create('e2e.example.com', 'v1', 'baskets')
+def made(name, namespace, spec, patch, **_):
+    core.create_namespaced_config_map(namespace, child(name, namespace, spec))
+    patch.status['size'] = spec['size']
+    return {'by': 'made'}
+
+@kopf.on.update('e2e.example.com', 'v1', 'baskets', field='spec.size')
+def changed(name, namespace, spec, patch, **_):
+    core.patch_namespaced_config_map(name, namespace, {'data': {'size': str(spec['size'])}})
+    patch.status['size'] = spec['size']
+
+@kopf.on.delete('e2e.example.com', 'v1', 'baskets')
+def gone(name, namespace, **_):
+    core.create_namespaced_config_map(namespace, {'metadata': {'name': 'gone-' + name}})
+";
+
+/// Whether Python with a module is installed; prints a line if not.
+async fn has(module: &str) -> bool {
+    let import = format!("import {module}");
+    let found = Command::new("python3").args(["-c", &import]).stderr(Stdio::null()).status().await;
     let found = found.is_ok_and(|status| status.success());
     if !found {
-        eprintln!("skipped: python3 has no module kubernetes");
+        eprintln!("skipped: python3 has no module {module}");
     }
     found
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operator_in_python_reconciles_custom_objects() {
+    if !has("kubernetes").await || !has("kopf").await {
+        return;
+    }
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {"size": {"type": "integer"}}},
+        // What the framework and its handlers report.
+        "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+    }});
+    let definition = json!({"metadata": {"name": "baskets.e2e.example.com"}, "spec": {
+        "group": "e2e.example.com", "scope": "Namespaced", "names": {"plural": "baskets", "kind": "Basket"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": schema}}],
+    }});
+    let reply = client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
+    assert_eq!(reply.status, 201, "{}", reply.text());
+    let baskets = "/apis/e2e.example.com/v1/namespaces/default/baskets";
+    client.until(baskets, |list| list.is_some_and(|list| list["kind"] == "BasketList")).await;
+
+    let directory = TempDir::new();
+    let script = directory.path().join("operator.py");
+    std::fs::write(&script, OPERATOR).expect("the directory is writable");
+    let _operator = Command::new("python3")
+        .args(["-m", "kopf", "run", "--standalone", "--namespace=default"])
+        .arg(&script)
+        .env("KUBECONFIG", server.kubeconfig())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("python3 runs");
+
+    let basket = json!({
+        "apiVersion": "e2e.example.com/v1", "kind": "Basket", "metadata": {"name": "b"}, "spec": {"size": 3},
+    });
+    assert_eq!(client.post(baskets, &basket).await.status, 201);
+    let (path, child) = (format!("{baskets}/b"), "/api/v1/namespaces/default/configmaps/b");
+    let size = |size: u64| {
+        move |basket: Option<&serde_json::Value>| {
+            basket.is_some_and(|basket| basket["status"]["size"] == size)
+        }
+    };
+    client.until(&path, size(3)).await;
+    let made = client.get(&path).await.json();
+    assert_eq!(made["metadata"]["finalizers"].as_array().map(Vec::len), Some(1), "{made}");
+    let owned = client.get(child).await.json();
+    assert_eq!(owned["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"], "{owned}");
+    let reply = client.patch(&path, "merge", &json!({"spec": {"size": 5}})).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    client.until(&path, size(5)).await;
+    assert_eq!(client.get(child).await.json()["data"]["size"], "5");
+    assert_eq!(client.delete(&path).await.status, 200);
+    client.until_gone(&path).await;
+    assert_eq!(client.get("/api/v1/namespaces/default/configmaps/gone-b").await.status, 200);
+    client.until_gone(child).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_informer_in_python_hears_everything_once() {
-    if !is_there().await {
+    if !has("kubernetes").await {
         return;
     }
     let server = Server::start(Options::default()).await;

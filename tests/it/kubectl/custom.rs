@@ -1,9 +1,11 @@
 //! Definitions that people install, and objects of them: all that kubectl does with custom types.
 
+use std::process::Stdio;
+
 use serde_json::{Map, Value, json};
 use tests::Server;
 
-use super::{Kubectl, cells};
+use super::{Kubectl, cells, finish};
 use crate::support::reference;
 
 /// Levels of a schema below which the generator gives nothing.
@@ -133,4 +135,52 @@ async fn custom_objects_are_shown_scaled_and_waited_for() {
     let (waited, _) = tokio::join!(waiting, reporting);
     assert_eq!(waited, "fleet.e2e.example.com/f condition met\n");
     assert_eq!(cells(&kubectl.ok("get all").await).last().unwrap(), "fleet.e2e.example.com/f 5 Ready");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn custom_objects_are_pruned_by_label_and_by_set() {
+    let server = Server::start_upstream().await;
+    let Some(kubectl) = Kubectl::find(&server).await else { return };
+    // Objects of the type may also be what a set is known by.
+    let parent =
+        "metadata: {name: fleets.e2e.example.com, labels: {applyset.kubernetes.io/is-parent-type: 'true'}}";
+    let definition = SCALED.replace("metadata: {name: fleets.e2e.example.com}", parent);
+    kubectl.ok_with("apply -f -", &definition).await;
+    kubectl.ok("wait --for=condition=Established --timeout=20s crd/fleets.e2e.example.com").await;
+    let fleets = |names: &[&str]| {
+        let fleet = |name: &&str| {
+            format!(
+                "apiVersion: e2e.example.com/v1\nkind: Fleet\nmetadata: {{name: {name}, labels: {{app: x}}}}\nspec: {{replicas: 1}}\n"
+            )
+        };
+        names.iter().map(fleet).collect::<Vec<_>>().join("---\n")
+    };
+    let names = async || {
+        let listed = kubectl.ok("get fleets -o name --sort-by=.metadata.name").await;
+        listed.lines().map(|line| line.rsplit('/').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    let prune = "apply --prune -l app=x --prune-allowlist=e2e.example.com/v1/Fleet -f -";
+    kubectl.ok_with(prune, &fleets(&["a", "b"])).await;
+    assert_eq!(names().await, ["a", "b"]);
+    let said = kubectl.ok_with(prune, &fleets(&["b", "c"])).await;
+    assert!(said.contains("fleet.e2e.example.com/a pruned"), "{said}");
+    assert_eq!(names().await, ["b", "c"]);
+    kubectl.ok("delete fleets --all").await;
+
+    for parent in ["configmap/set", "secret/set"] {
+        let apply = async |names: &[&str]| {
+            let apply = format!("apply -n default --server-side --prune --applyset={parent} -f -");
+            let mut command = kubectl.command(&apply);
+            command.env("KUBECTL_APPLYSET", "true");
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let ran = finish(command, &fleets(names)).await.expect("kubectl ends");
+            assert_eq!(ran.code, Some(0), "{parent}: {}{}", ran.out, ran.err);
+            ran.out
+        };
+        apply(&["d", "e"]).await;
+        let said = apply(&["e", "f"]).await;
+        assert!(said.contains("fleet.e2e.example.com/d pruned"), "{parent}: {said}");
+        assert_eq!(names().await, ["e", "f"], "{parent}");
+        kubectl.ok("delete fleets e f").await;
+    }
 }

@@ -4,8 +4,8 @@
 //! Flow control keeps its own (`state/fairness/meter.rs`), and `scrape.rs` adds what is read from the other parts.
 
 use super::buckets::{
-    ADMISSION_US, CALLS_US, COMPARISONS_US, CONDITIONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S, POLICIES_US,
-    REQUESTS_US, STAGES_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
+    ADMISSION_US, CALLS_US, COMPARISONS_US, CONDITIONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S,
+    POLICIES_US, REQUESTS_US, STAGES_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
 };
 use super::family::{Counter, Counters, Definition, Family, Gauges, Histograms};
 use super::page::Stability;

@@ -110,8 +110,8 @@ pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     let mut builder = Builder::default();
     let mut document = Value::Null;
     while let Some(event) = parser.next_event() {
-        let (event, span) = event
-            .map_err(|error| of_tab(&error, text).unwrap_or_else(|| builder.syntax(&error)))?;
+        let (event, span) =
+            event.map_err(|error| of_tab(&error, text).unwrap_or_else(|| builder.syntax(&error)))?;
         let line = span.start.line();
         match event {
             Event::StreamEnd => break,
