@@ -82,11 +82,9 @@ pub async fn run(
 
     files::private_dir(&config.data_dir)?;
     config::remember_profile(&config.data_dir, config.naming)?;
-    let mut config = config;
-    config.secrecy = config.encryption.as_ref().map(EncryptionConfig::enforce).transpose()?;
-    if let Some(etcd) = &mut config.etcd {
-        etcd.secrecy = config.secrecy.clone();
-    }
+    let secrecy = config.encryption.as_ref().map(EncryptionConfig::enforce).transpose()?;
+    let etcd = config.etcd.as_ref().map(|etcd| etcd.encrypted(secrecy.clone()));
+    let config = Config { secrecy, etcd, ..config };
     let plan = moving::plan(&config.data_dir, config.etcd.as_ref())?;
     let served_etcd = config.etcd.as_ref().filter(|_| plan.place == Place::Etcd);
     let (engine, replica) = match served_etcd {

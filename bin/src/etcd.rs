@@ -49,7 +49,7 @@ pub struct EtcdConfig {
     /// How long health checks wait for it.
     pub check_timeout: Duration,
     /// How values are encrypted, if any are.
-    pub secrecy: Option<Arc<Secrecy>>,
+    secrecy: Option<Arc<Secrecy>>,
 }
 
 impl std::fmt::Debug for EtcdConfig {
@@ -130,6 +130,12 @@ impl EtcdConfig {
     #[must_use]
     pub fn moving_to_log(&self) -> EtcdConfig {
         EtcdConfig { live: Some(Direction::ToLog), ..self.clone() }
+    }
+
+    /// The same, with values that are encrypted so.
+    #[must_use]
+    pub fn encrypted(&self, secrecy: Option<Arc<Secrecy>>) -> EtcdConfig {
+        EtcdConfig { secrecy, ..self.clone() }
     }
 
     /// A client of it; nothing is connected yet.

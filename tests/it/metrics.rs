@@ -227,6 +227,8 @@ async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
     assert_eq!(client.get(path).await.status, 200);
     let mut watch = client.watch(&format!("{path}?watch=1")).await;
     watch.expect().await;
+    assert_eq!(client.post(path, &json!({"metadata": {"name": "b"}})).await.status, 201);
+    watch.expect().await;
     let page = client.get("/metrics").await.text();
     let shown = families(&page);
     let docs = include_str!("../../docs/api/operations.md");

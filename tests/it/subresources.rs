@@ -27,7 +27,7 @@ async fn ephemeral_containers_come_and_stay() {
         .check(&[
             ("subresources", "GET $core/pods/p/ephemeralcontainers", "", "200 Pod"),
             ("subresources", &path, r#"{"spec":{"ephemeralContainers":[{"name":"d","image":"e"}],"activeDeadlineSeconds":1},"metadata":{"labels":{"a":"b"}}}"#, "200 Pod"),
-            ("subresources", &path, r#"{"spec":{"ephemeralContainers":[{"name":"d","image":"other"}]}}"#, "422 Invalid: Pod \"p\" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be changed\n"),
+            ("subresources", &path, r#"{"spec":{"ephemeralContainers":[{"name":"d","image":"other"}]}}"#, "422 Invalid: Pod \"p\" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be changed\n@@ -1,6 +1,6 @@\n {\n  \"Name\": \"d\",\n- \"Image\": \"e\",\n+ \"Image\": \"other\",\n…"),
             ("subresources", &path, r#"{"spec":{"ephemeralContainers":[{"name":"d","$patch":"delete"}]}}"#, "422 Invalid: Pod \"p\" is invalid: spec.ephemeralContainers: Forbidden: existing ephemeral containers \"d\" may not be removed\n"),
             ("subresources", &path, r#"{"spec":{"ephemeralContainers":[{"name":"c","image":"e"}]}}"#, "422 Invalid: Pod \"p\" is invalid: spec.ephemeralContainers[0].name: Duplicate value: \"c\""),
             ("subresources", &path, r#"{"spec":{"ephemeralContainers":[{"name":"f","image":"e","ports":[{"containerPort":1}]}]}}"#, "422 Invalid: Pod \"p\" is invalid: spec.ephemeralContainers[0].ports: Forbidden: cannot be set for an Ephemeral Container"),

@@ -264,7 +264,7 @@ impl Formats {
             Ok(Input::Json)
         } else if is(YAML) {
             Ok(Input::Yaml)
-        } else if self.objects == Objects::Typed
+        } else if self.objects != Objects::Custom
             && self.naming.understood().any(|words| is(words.protobuf_media_type))
         {
             Ok(Input::Protobuf)

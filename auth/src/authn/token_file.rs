@@ -336,10 +336,10 @@ mod tests {
                 "a,u,1\nb,\"v\"x,2",
                 "parse error on line 2, column 5: extraneous or missing \" in quoted-field",
             ),
-            ("a,u,1\nb,\"v,2\n", "parse error on line 2, column 7: extraneous or missing \" in quoted-field"),
+            ("a,u,1\nb,\"v,2\n", "parse error on line 2, column 8: extraneous or missing \" in quoted-field"),
             (
                 "a,\"u\n\nv\",1,\"x\"y",
-                "record on line 1; parse error on line 3, column 7: extraneous or missing \" in quoted-field",
+                "record on line 1; parse error on line 3, column 8: extraneous or missing \" in quoted-field",
             ),
             (
                 "a,\"u\nv",

@@ -215,6 +215,10 @@ pub struct Migrate {
     #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration::parse)]
     pub event_ttl: Duration,
 
+    /// Which values are encrypted in source and target, and with which keys (EncryptionConfiguration).
+    #[arg(long, value_name = "FILE")]
+    pub encryption_provider_config: Option<PathBuf>,
+
     /// Output format. One of: text, json.
     #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
     pub output: Format,

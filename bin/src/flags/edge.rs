@@ -66,10 +66,12 @@ impl EdgeFlags {
 fn origin(text: &str) -> Result<Pattern, String> {
     let has = |marks: [&str; 2]| marks.iter().any(|mark| text.contains(mark));
     let pattern = Pattern::new(text.to_owned());
-    let wrong = if !has(["^", "//"]) || !has(["$", ":"]) {
-        Some("regular expression does not pin to start/end of host in the origin header".to_owned())
-    } else {
-        pattern.compile().err()
+    let wrong = match pattern.compile() {
+        Err(error) => Some(error),
+        Ok(()) if !has(["^", "//"]) || !has(["$", ":"]) => {
+            Some("regular expression does not pin to start/end of host in the origin header".to_owned())
+        }
+        Ok(()) => None,
     };
     match wrong {
         None => Ok(pattern),

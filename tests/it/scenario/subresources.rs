@@ -133,6 +133,6 @@ resizer strategic $core/pods/p/resize
 ? metadata.labels none
 ? spec.containers.0.resources.requests.cpu "2"
 kubectl Apply v1: .spec.containers[name="c"] .spec.containers[name="c"].image .spec.containers[name="c"].name
-resizer Update v1/resize: .spec.containers[name="c"].resources.requests.cpu
+resizer Update v1/resize: .metadata.labels .metadata.labels.not .spec.containers[name="c"].resources.requests.cpu
 "#;
 }

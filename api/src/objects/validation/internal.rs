@@ -58,6 +58,14 @@ const RENAMED: &[(&str, &str, &str)] = &[
     ("Glusterfs", "endpoints", "EndpointsName"),
     ("ISCSI", "chapAuthDiscovery", "DiscoveryCHAPAuth"),
     ("ISCSI", "chapAuthSession", "SessionCHAPAuth"),
+    ("DeviceAttribute", "int", "IntValue"),
+    ("DeviceAttribute", "bool", "BoolValue"),
+    ("DeviceAttribute", "string", "StringValue"),
+    ("DeviceAttribute", "version", "VersionValue"),
+    ("DeviceAttribute", "ints", "IntValues"),
+    ("DeviceAttribute", "bools", "BoolValues"),
+    ("DeviceAttribute", "strings", "StringValues"),
+    ("DeviceAttribute", "versions", "VersionValues"),
     ("Flocker", "datasetUUID", "DatasetUUID"),
     ("PhotonPersistentDisk", "pdID", "PdID"),
     ("RBD", "monitors", "CephMonitors"),
@@ -230,12 +238,19 @@ pub(super) fn at(message: &Message, path: &str, value: Value) -> Value {
     }
 }
 
-/// The kind of the value at a path; a path that starts inside the specification is found there.
+/// The kind of the value at a path; a path that starts inside the specification is found there, and so are members of it
+/// that errors place below the metadata.
 fn kind_at(message: &Message, path: &str) -> Option<Kind> {
-    let mut steps = path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
-    let first = steps.next()?;
-    let field = message.field(first).or_else(|| spec_of(message)?.field(first))?;
-    let mut kind = field.kind.clone();
+    let steps = || path.split(['.', '[']).map(|step| step.trim_end_matches(']'));
+    let below = |message: &Message, from| kind_below(message, steps().skip(from));
+    below(message, 0).or_else(|| {
+        let spec = spec_of(message)?;
+        below(spec, 0).or_else(|| below(spec, 1))
+    })
+}
+
+fn kind_below<'p>(message: &Message, mut steps: impl Iterator<Item = &'p str>) -> Option<Kind> {
+    let mut kind = message.field(steps.next()?)?.kind.clone();
     for step in steps {
         kind = match kind {
             Kind::Message(message) => message.field(step)?.kind.clone(),

@@ -23,6 +23,9 @@ use self::provider::Key;
 use crate::types::schema::registry::Registry;
 use crate::values::naming::Naming;
 
+/// Plural names of what is kept in one place, whichever of two groups it was written through: the core group counts.
+const OF_TWO_GROUPS: [&str; 1] = ["events"];
+
 /// One entry of a configuration.
 #[derive(Debug)]
 pub struct Rule {
@@ -76,8 +79,7 @@ impl Secrecy {
         let mut parts = std::str::from_utf8(key).ok()?.split('/').skip(1);
         let (group, plural) = (parts.next()?, parts.next()?);
         let group = self.groups.get(group).map_or(group, String::as_str);
-        // Events are kept in one place, whichever group they were written through.
-        let group = if plural == "events" { "" } else { group };
+        let group = if OF_TWO_GROUPS.contains(&plural) { "" } else { group };
         let rule = rules.iter().find(|rule| rule.resources.iter().any(|name| names(name, group, plural)))?;
         match rule.providers.first()? {
             Provider::Identity => None,

@@ -168,7 +168,7 @@ mod tests {
         ] {
             assert_eq!(base32(bytes.as_bytes()), want);
         }
-        assert_eq!(lease_name("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+        assert_eq!(lease_name("vm"), "apiserver-lphjr5z7h3imqn7sokpnsue3ha");
     }
 
     #[test]

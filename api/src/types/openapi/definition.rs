@@ -444,7 +444,7 @@ impl<'a> Definitions<'a> {
 /// Whether a message is a list of objects.
 fn is_list(message: &Message) -> bool {
     let metadata = message.field("metadata").and_then(|field| field.kind.message());
-    metadata.is_some_and(|metadata| metadata.name == "ListMeta")
+    metadata.is_some_and(|metadata| matches!(&*metadata.name, "ListMeta"))
 }
 
 /// How apply treats the map or struct of a field, where that differs from its type.

@@ -206,10 +206,9 @@ fn the_operations_of_a_resource_have_the_names_that_generated_clients_use() {
     let rbac = document(&api, &format!("/openapi/v3/apis/{group}/v1"));
     let id = rbac.str_at(&["paths", &format!("/apis/{group}/v1/clusterroles"), "get", "operationId"]);
     assert_eq!(id, "listRbacAuthorizationV1ClusterRole");
-    let log = ["paths", "/api/v1/namespaces/{namespace}/pods/{name}/log", "get"];
-    let log = core.at(&log).unwrap();
+    let log = core.at(&["paths", "/api/v1/namespaces/{namespace}/pods/{name}/log"]).unwrap();
     assert!(text(log.get("parameters")).contains("\"tailLines\""));
-    assert!(log.at(&["responses", "200", "content", "text/plain"]).is_some());
+    assert!(log.at(&["get", "responses", "200", "content", "text/plain"]).is_some());
 }
 
 #[test]
@@ -304,7 +303,7 @@ fn names_follow_the_vocabulary() {
         assert!(document.at(&["components", "schemas", &format!("{root}.api.rbac.v1.Role")]).is_some());
         let list = format!("/apis/{group}/v1/clusterroles");
         let operation = document.at(&["paths", &list, "post"]).unwrap();
-        assert!(operation.at(&["requestBody", "content", naming.protobuf_media_type]).is_some());
+        assert!(operation.at(&["responses", "201", "content", naming.protobuf_media_type]).is_some());
         assert_eq!(operation.str_at(&[&naming.extension("group-version-kind"), "group"]), group);
         assert_eq!(document.str_at(&["info", "title"]), naming.title);
     }

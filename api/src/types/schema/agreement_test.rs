@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use super::builtin;
 use super::registry::{Registry, Resource};
 use super::table::{Field, Kind, ListType, Message, NameRule, Scope, Shape, Text};
+use crate::types::enablement::Enablement;
 use crate::values::naming::KUBERNETES;
 
 const RELEASE: &str = "1.35";
@@ -97,6 +98,8 @@ fn types_agree_with_the_reference() {
     for ours in builtin::messages(&KUBERNETES) {
         let name = ours.full_name(&KUBERNETES);
         match by_name.get(name.as_str()) {
+            // Those of beta versions are the stable ones under another name.
+            Some(_) if name.contains(".v1beta") => {}
             Some(theirs) => compare_message(&mut report, ours, theirs, &by_name),
             None => report.lines.push(format!("{name} is not in the reference")),
         }
@@ -159,7 +162,8 @@ fn compare_message(report: &mut Report, ours: &Message, theirs: &Value, by_name:
         match ours.inlined.map(inlined) {
             Some((message, number)) => {
                 report.same(&place, "inlined", message.full_name(&KUBERNETES).as_str(), via);
-                report.same(&place, "inlined number", Some(u64::from(number)), embeds[via]);
+                let embedded = embeds.get(via).copied().flatten();
+                report.same(&place, "inlined number", Some(u64::from(number)), embedded);
                 let own = message.field(&ours.name).expect("the struct has the field that was taken from it");
                 report.same(&place, "number in the inlined struct", ours.number, own.number);
             }
@@ -306,9 +310,12 @@ fn resources_agree_with_the_reference() {
         compare_resource(&mut report, &place, ours, theirs);
         names.insert(place);
     }
+    let none = Enablement::parse("", &registry).unwrap();
+    let served = none.gated(&registry, |_| false).of(&registry);
     for ours in registry.resources() {
         let place = format!("{}/{}/{}", ours.group, ours.version, ours.table.plural);
-        report.same(&place, "enabled in the reference", names.contains(&place), true);
+        let is_served = served.resource(&ours.group, &ours.version, &ours.table.plural).is_some();
+        report.same(&place, "enabled in the reference", is_served, names.contains(&place));
     }
     for theirs in list(&reference, "groups") {
         let Some(ours) = registry.group(text(theirs, "group")) else { continue };

@@ -208,11 +208,23 @@ mod tests {
         }
     }
 
+    /// Fields that the published documents describe by their type alone.
+    const UNDESCRIBED: [(&str, &str); 6] = [
+        ("JSONSchemaProps", "items"),
+        ("JSONSchemaProps", "not"),
+        ("JSONSchemaProps", "additionalProperties"),
+        ("JSONSchemaProps", "additionalItems"),
+        ("JSONSchemaProps", "externalDocs"),
+        ("JSONSchemaProps", "example"),
+    ];
+
     #[test]
     fn every_type_and_every_field_is_described() {
         for message in messages(&CLUSTER) {
             assert!(!message.description.is_empty(), "{}", message.name);
-            for field in &*message.fields {
+            for field in
+                message.fields.iter().filter(|field| !UNDESCRIBED.contains(&(&message.name, &field.name)))
+            {
                 assert!(!field.description.is_empty(), "{}.{}", message.name, field.name);
             }
         }

@@ -13,10 +13,12 @@ mod raw;
 use std::cell::RefCell;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use api::state::replica::Replica;
 use api::state::replica::moving::{Digest, Digests, MoveError};
+use api::state::secrecy::Secrecy;
 use engine::{Engine, Revision, Role};
 use etcd::snapshot::Snapshot;
 use serde::Serialize;
@@ -25,6 +27,7 @@ use crate::cli::args::{Format, Migrate};
 use crate::cli::progress::Progress;
 use crate::cli::{Outcome, report, store_dir};
 use crate::config::{PROFILE_FILE, remember_profile};
+use crate::encryption::EncryptionConfig;
 use crate::etcd::{COPY_DIR, EtcdConfig};
 use crate::files;
 use crate::flags::{EtcdFlags, Profile};
@@ -128,10 +131,17 @@ fn end(flags: &Migrate, text: &str) -> anyhow::Result<End> {
     config.map(End::Etcd).ok_or_else(|| anyhow!("{text:?} names no endpoint"))
 }
 
-fn open(dir: &Path, role: Role) -> anyhow::Result<Engine> {
-    let options =
-        engine::Options { bloom_scheme: api::types::bloom::SCHEME, role, ..engine::Options::new(dir) };
-    Ok(Engine::open(options)?)
+/// Opens a store whose values are encrypted so.
+fn open(dir: &Path, role: Role, secrecy: &Option<Arc<Secrecy>>) -> anyhow::Result<Engine> {
+    let seal = secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>);
+    let bloom_scheme = api::types::bloom::SCHEME;
+    Ok(Engine::open(engine::Options { bloom_scheme, role, seal, ..engine::Options::new(dir) })?)
+}
+
+/// How values are encrypted in source and target.
+fn secrecy(flags: &Migrate, naming: Profile) -> anyhow::Result<Option<Arc<Secrecy>>> {
+    let Some(path) = &flags.encryption_provider_config else { return Ok(None) };
+    EncryptionConfig::read(path, false, naming)?.enforce().map(Some)
 }
 
 fn snapshot(path: &Path) -> anyhow::Result<Snapshot> {
@@ -153,7 +163,9 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::R
         bail!("--from {}: its objects were moved to etcd", from.display());
     }
     let naming = naming(flags, from)?;
-    let source = open(&store_dir(from), Role::Leader)?;
+    let secrecy = secrecy(flags, naming)?;
+    let to = &to.encrypted(secrecy.clone());
+    let source = open(&store_dir(from), Role::Leader, &secrecy)?;
     let newest = source.revision();
     let ports = (&flags.service_node_port_range, flags.event_ttl);
     if flags.dry_run {
@@ -164,7 +176,8 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::R
         let report = Report { dry_run: true, from_revision: newest.get(), raised_by, ..Report::default() };
         return Ok(report.of(digests));
     }
-    let into = IntoEtcd::begin(to, from, naming, ports, newest, |dir| open(dir, Role::Follower)).await?;
+    let open = |dir: &Path| open(dir, Role::Follower, &secrecy);
+    let into = IntoEtcd::begin(to, from, naming, ports, newest, open).await?;
     let (progress, total) = (RefCell::new(Progress::new("migrate", 0)), source.stats().keys);
     into.fill(&source, |done| progress.borrow_mut().update_of(done, total)).await?;
     drop(progress);
@@ -193,8 +206,10 @@ async fn etcd_to_dir(flags: &Migrate, from: &EtcdConfig, to: &Path) -> anyhow::R
     let ports = (&flags.service_node_port_range, flags.event_ttl);
     if flags.dry_run {
         let scratch = Scratch::new()?;
-        let opened = from.open(&scratch.0, flags.naming, ports, None, |dir| open(dir, Role::Follower)).await;
-        let (engine, replica) = opened?;
+        let secrecy = secrecy(flags, flags.naming)?;
+        let from = from.encrypted(secrecy.clone());
+        let open = |dir: &Path| open(dir, Role::Follower, &secrecy);
+        let (engine, replica) = from.open(&scratch.0, flags.naming, ports, None, open).await?;
         let unreadable = replica.unreadable().await?;
         if !unreadable.is_empty() {
             bail!("these keys cannot be read, and would be lost: {}", unreadable.join(", "));
@@ -204,10 +219,12 @@ async fn etcd_to_dir(flags: &Migrate, from: &EtcdConfig, to: &Path) -> anyhow::R
         return Ok(report.of(replica.digests(&engine.snapshot())?));
     }
     let naming = begin_dir(flags, to)?;
-    let (engine, replica) =
-        from.moving_to_log().open(to, naming, ports, None, |dir| open(dir, Role::Follower)).await?;
+    let secrecy = secrecy(flags, naming)?;
+    let from = from.moving_to_log().encrypted(secrecy.clone());
+    let open_as = |dir: &Path, role| open(dir, role, &secrecy);
+    let (engine, replica) = from.open(to, naming, ports, None, |dir| open_as(dir, Role::Follower)).await?;
     let following = tokio::spawn(replica.clone().follow());
-    let moved = moving::out_of_etcd(to, &engine, &replica, |dir| open(dir, Role::Leader)).await;
+    let moved = moving::out_of_etcd(to, &engine, &replica, |dir| open_as(dir, Role::Leader)).await;
     following.abort();
     let revision = engine.revision().get();
     let report = Report { from_revision: revision, revision, ..Report::default() };
@@ -224,7 +241,8 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
         // What an interrupted import left: it is made anew from the file.
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     }
-    let engine = open(&dir, Role::Follower)?;
+    let secrecy = secrecy(flags, naming)?;
+    let engine = open(&dir, Role::Follower, &secrecy)?;
     // Nothing is asked of etcd.
     let client = ::etcd::Client::new(::etcd::Config {
         endpoints: Vec::new(),
@@ -233,7 +251,7 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
     });
     let ports = &flags.service_node_port_range;
     let replica = Replica::new(client, engine.clone(), naming, (&flags.etcd_prefix, ports));
-    let replica = replica.noting_leases(flags.event_ttl);
+    let replica = replica.noting_leases(flags.event_ttl).with_secrecy(secrecy.clone());
     let revision = Revision::new(from_revision.get() + ABOVE_SNAPSHOT);
     let mut progress = Progress::new("migrate", 0);
     let total = snapshot.keys().len() as u64;
@@ -247,7 +265,7 @@ async fn file_to_dir(flags: &Migrate, from: &Path, to: &Path) -> anyhow::Result<
         let report = Report { dry_run: true, from_revision: from_revision.get(), ..Report::default() };
         return Ok(report.of(replica.digests(&engine.snapshot())?));
     }
-    let digests = moving::settle(to, &engine, &replica, |dir| open(dir, Role::Leader)).await?;
+    let digests = moving::settle(to, &engine, &replica, |dir| open(dir, Role::Leader, &secrecy)).await?;
     let report = Report { from_revision: from_revision.get(), revision: revision.get(), ..Report::default() };
     Ok(report.of(digests))
 }

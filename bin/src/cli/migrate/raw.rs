@@ -95,7 +95,7 @@ pub async fn copy(flags: &Migrate, from: From<'_>, to: &EtcdConfig) -> anyhow::R
     let scratch = Scratch::new()?;
     // Of a target all that is needed is its mark.
     let replica_of = |config: &EtcdConfig, name: &str| {
-        let engine = open(&scratch.0.join(name), Role::Follower)?;
+        let engine = open(&scratch.0.join(name), Role::Follower, &None)?;
         let ports = &flags.service_node_port_range;
         let replica = Replica::new(config.client(), engine, flags.naming, (config.prefix(), ports));
         Ok::<_, anyhow::Error>(replica)

@@ -19,7 +19,9 @@ pub fn object(random: &mut Random, message: &Message, level: usize) -> Object {
     }
     object.retain(|name, value| {
         let field = message.field(name).expect("the members were made from the fields");
-        if !crate::types::schema::decode_form::is_left_out(field, value) {
+        // Protobuf does not tell an empty list from none, whatever JSON does.
+        let is_none = matches!(value, Value::Array(items) if items.is_empty());
+        if !is_none && !crate::types::schema::decode_form::is_left_out(field, value) {
             return true;
         }
         *value = zero_field(field);
