@@ -100,21 +100,20 @@ fn whatever_is_wrong_is_one_line_exit_code_1_and_nothing_touched() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
     let tokens = dir.0.join("tokens");
-    fs::write(&tokens, "secret-1,joe,1\nsecret-2,jane,2,dev,ops\n").unwrap();
-    let tokens = format!("--token-auth-file={}", tokens.display());
+    fs::write(&tokens, "secret-1,joe,1\nsecret-2,jane\n").unwrap();
+    let file = tokens.display();
+    let tokens = format!("--token-auth-file={file}");
     for (argument, want) in [
         ("--no-such-flag", "error: unknown flag: --no-such-flag\n".to_owned()),
         (
             "--naming=x",
             "error: invalid argument \"x\" for \"--naming\" flag: must be cluster or kubernetes\n".to_owned(),
         ),
-        ("--tls-cert-file=x", "error: --tls-cert-file needs --tls-private-key-file\n".to_owned()),
+        ("--tls-cert-file=x", "error: missing filename for serving cert\n".to_owned()),
         (
             &tokens,
             format!(
-                "error: {}: line 2: expected at most 4 columns, found 5; several groups go into one column in double \
-                 quotes\n",
-                tokens.replace('=', " ")
+                "error: token file '{file}' must have at least 3 columns (token, user name, user uid), found 2\n"
             ),
         ),
         (

@@ -2,12 +2,14 @@
 //! and tails notice none of it.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use engine::fault::{self, Disk};
 use engine::{
     Change, CompactError, Durability, Engine, EventKind, Expected, KeyRange, Options, Payload, Revision,
-    SnapshotError, TailError,
+    SnapshotError, TailError, Write,
 };
 
 mod support;
@@ -38,6 +40,28 @@ fn disk_bytes(temp: &TempDir) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let files = std::fs::read_dir(temp.path()).unwrap();
     files.map(|file| file.unwrap().metadata().map_or(0, |metadata| metadata.blocks() * 512)).sum()
+}
+
+#[test]
+fn a_compaction_that_is_asked_for_does_not_wait_for_the_next_look_at_history() {
+    let disk = Disk::new(1);
+    let options = Options { history_retention: Duration::from_secs(300), ..Options::new("/simulated") };
+    let (engine, mut stepper) = fault::open(&disk, &options).unwrap();
+    for n in 0..3 {
+        let change = Change::Put(payload(&n.to_string()));
+        let write = Write { key: Bytes::from_static(b"/a"), expected: Expected::Any, change };
+        stepper.write(&engine, write).unwrap();
+    }
+    // Maintenance looks at history, and will again after some seconds.
+    while stepper.maintain() {}
+    let mut compacted = pin!(engine.compact(Revision::new(3)));
+    assert!(fault::now(compacted.as_mut()).is_none());
+    for _ in 0..10 {
+        while stepper.maintain() {}
+        stepper.commit();
+    }
+    // The clock has stood still since.
+    assert_eq!(fault::now(compacted.as_mut()), Some(Ok(())));
 }
 
 #[tokio::test]

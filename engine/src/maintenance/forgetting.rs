@@ -15,6 +15,8 @@ use crate::types::Revision;
 pub(super) struct Forgetting {
     /// When history is looked at next, in milliseconds since 1970.
     next_at_ms: u64,
+    /// When it is noted again, after that has failed.
+    note_at_ms: u64,
     /// Keys with records up to here are pruned.
     pruned: Revision,
     /// The oldest readable revision that is noted on disk.
@@ -24,7 +26,7 @@ pub(super) struct Forgetting {
 impl Forgetting {
     /// All before `oldest` is forgotten.
     pub fn new(oldest: Revision) -> Forgetting {
-        Forgetting { next_at_ms: 0, pruned: oldest, noted: oldest }
+        Forgetting { next_at_ms: 0, note_at_ms: 0, pruned: oldest, noted: oldest }
     }
 
     /// Raises the oldest readable revision, then has the index forget what lies before it.
@@ -39,7 +41,7 @@ impl Forgetting {
             tools.queue.ask(MaintenanceStep::Prune(keys));
             return Turn::Waiting;
         }
-        if self.noted < root.oldest && now_ms >= self.next_at_ms {
+        if self.noted < root.oldest && now_ms >= self.note_at_ms {
             let noted = root.segments.in_order().last().is_none_or(|segment| {
                 let written = segment.write_note(Revision::ZERO, root.oldest).inspect_err(|error| {
                     tracing::warn!("cannot note that history was forgotten: {error}");
@@ -49,7 +51,7 @@ impl Forgetting {
                 written.is_ok() && tools.status.sync(segment, synced).is_ok()
             });
             if !noted {
-                self.next_at_ms = now_ms + RETRY.as_millis() as u64;
+                self.note_at_ms = now_ms + RETRY.as_millis() as u64;
                 return Turn::Idle(RETRY.min(NAP_MAX));
             }
             self.noted = root.oldest;

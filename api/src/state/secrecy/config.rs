@@ -1,5 +1,5 @@
 //! The file of `--encryption-provider-config`: an `EncryptionConfiguration`, checked in the words of the reference server
-//! (docs/api/encryption.md#configuration).
+//! (docs/api/encryption.md#which-objects-are-encrypted).
 //!
 //! Secrets are never part of what is said of the file.
 
