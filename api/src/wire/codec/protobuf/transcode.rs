@@ -40,7 +40,7 @@ pub fn transcode(message: &Message, json: &[u8], out: &mut Vec<u8>) -> Result<()
     encode(message, &decoded.object, out)
 }
 
-/// Transcodes objects that come one after the other, and remembers what their parts became ([`Memo`]). The types of the
+/// Transcodes objects that come one after the other, and remembers what their parts became (`Memo`). The types of the
 /// objects outlive it.
 #[derive(Debug, Default)]
 pub struct Transcoder {
