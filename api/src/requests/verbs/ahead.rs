@@ -1,5 +1,5 @@
 //! Items of a list, or initial events of a watch, made on several threads at once and handed out in order
-//! (docs/decisions/0019-every-representation-at-the-speed-of-json.md).
+//! (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
 //!
 //! ```text
 //! objects ─┬─► batch ─► task ─┐

@@ -1,5 +1,5 @@
 //! Rows of objects that come one after the other and are much alike: a cell is computed again only where the text of
-//! what it reads has changed (docs/decisions/0019-every-representation-at-the-speed-of-json.md).
+//! what it reads has changed (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
 //!
 //! ```text
 //! columns ──► inputs: metadata.name, metadata.creationTimestamp, spec, status …    a set of them for each column

@@ -1,5 +1,5 @@
 //! What was made of parts of objects before: objects that are served one after the other are much alike, so what a part
-//! becomes is kept and copied where the same text comes again (docs/decisions/0019-every-representation-at-the-speed-of-json.md).
+//! becomes is kept and copied where the same text comes again (docs/decisions/0016-every-representation-at-the-speed-of-json.md).
 //!
 //! ```text
 //! place in the object ─► slot { field, text, bytes }     the text goes on as it did ─► the bytes, and the text is skipped
