@@ -3,32 +3,10 @@
 //! Keywords, dots, dashes, slashes and double underscores are written out between double underscores: `a.b` is
 //! `a__dot__b`, `in` is `__in__`. Names with other characters have no identifier.
 
-/// What may not be an identifier, because the language uses it.
-const RESERVED: [&str; 20] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-];
+use crate::parser::RESERVED;
 
-/// The last of them.
-const WHILE: &str = "while";
+/// Words that are tokens of their own; the parser knows the others that may not be identifiers.
+const TOKENS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// The identifier for a property; `None` where there is none.
 pub fn escape(name: &str) -> Option<String> {
@@ -87,7 +65,7 @@ pub fn unescape(identifier: &str) -> Option<String> {
 }
 
 fn is_reserved(name: &str) -> bool {
-    name == WHILE || RESERVED.contains(&name)
+    TOKENS.contains(&name) || RESERVED.contains(&name)
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ const HEIGHT_MAX: u16 = 250;
 const NODES_MAX: usize = 200_000;
 
 /// Names that are no identifiers. `in`, `true`, `false` and `null` are tokens of their own.
-const RESERVED: [&str; 17] = [
+pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",
