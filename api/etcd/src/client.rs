@@ -244,7 +244,7 @@ async fn unary<A: Answer>(
     let mut taken = 0;
     let mut answer = None;
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Error::Lost(error.to_string()))?;
+        let frame = frame.map_err(|error| Error::lost(&error))?;
         match frame.into_data() {
             Ok(data) => {
                 taken += data.len();
@@ -285,12 +285,12 @@ async fn send(
     };
     let request = request.body(body).map_err(|error| Error::Malformed(error.to_string()))?;
     let mut sender = connection.sender.clone();
-    sender.ready().await.map_err(|error| Error::Unreachable(error.to_string()))?;
+    sender.ready().await.map_err(|error| Error::unreachable(&error))?;
     let response = sender.try_send_request(request).await.map_err(|mut error| {
-        let text = error.error().to_string();
-        match error.take_message() {
-            Some(_) => Error::Unreachable(text),
-            None => Error::Lost(text),
+        let was_not_sent = error.take_message().is_some();
+        match was_not_sent {
+            true => Error::unreachable(error.error()),
+            false => Error::lost(error.error()),
         }
     })?;
     if response.status() != StatusCode::OK {

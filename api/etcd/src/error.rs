@@ -54,6 +54,16 @@ impl Code {
 }
 
 impl Error {
+    /// A request that no endpoint took.
+    pub(crate) fn unreachable(cause: &dyn std::error::Error) -> Error {
+        Error::Unreachable(with_causes(cause))
+    }
+
+    /// A request whose answer was lost.
+    pub(crate) fn lost(cause: &dyn std::error::Error) -> Error {
+        Error::Lost(with_causes(cause))
+    }
+
     /// Whether a request that fails so may have been carried out all the same.
     pub fn outcome_is_unknown(&self) -> bool {
         match self {
@@ -88,6 +98,17 @@ impl Error {
     pub fn is_future(&self) -> bool {
         matches!(self, Error::Answered { code: Code::OUT_OF_RANGE, message } if message.contains("future"))
     }
+}
+
+/// The text of an error and of what caused it: hyper's own says only that it was HTTP/2.
+pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
 use crate::endpoint::{Endpoint, Tls};
-use crate::error::Error;
+use crate::error::{Error, with_causes};
 
 /// Longest wait for one connection, its handshakes included.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
@@ -130,10 +130,10 @@ where
         .keep_alive_timeout(PING.1)
         .keep_alive_while_idle(true);
     let (sender, connection) =
-        builder.handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+        builder.handshake(TokioIo::new(stream)).await.map_err(|error| with_causes(&error))?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
-            tracing::debug!(%error, "a connection to etcd ended");
+            tracing::debug!(error = with_causes(&error), "a connection to etcd ended");
         }
     });
     Ok(sender)

@@ -61,7 +61,8 @@ impl Watch {
         let _ = self.requests.try_send(frame::encode(&progress));
     }
 
-    /// The next response; waits for ever where nothing happens. Give the wait a bound, or nothing else to wait for.
+    /// The next response; waits for ever where nothing happens. Give the wait a bound, or nothing else to wait for. A wait that is
+    /// given up loses nothing.
     ///
     /// # Errors
     /// Why the stream ended. It is over then.
@@ -82,7 +83,7 @@ impl Watch {
             let Some(frame) = self.body.frame().await else {
                 return Err(Error::Lost("the stream broke off".into()).into());
             };
-            let frame = frame.map_err(|error| Error::Lost(error.to_string()))?;
+            let frame = frame.map_err(|error| Error::lost(&error))?;
             match frame.into_data() {
                 Ok(data) => self.decoder.push(&data),
                 Err(frame) => {

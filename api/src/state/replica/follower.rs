@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use engine::{ApplyError, Refusal, Revision};
+use engine::{APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ApplyError, Refusal, Revision};
 use etcd::rpc::{EVENT_PUT, Event, WatchCreateRequest, WatchResponse};
-use etcd::{Error, WatchEnd};
+use etcd::{Error, Watch, WatchEnd};
+use futures_util::FutureExt;
 
 use super::apply::{Batch, by_revision};
 use super::compaction;
@@ -121,16 +122,18 @@ impl Replica {
                     return Trouble::Silent;
                 }
             };
-            match response {
-                Ok(response) => {
-                    if let Err(error) = self.take_in(&response).await {
-                        return Trouble::Apply(error);
-                    }
-                }
-                Err(end) => {
-                    stream.leave_member().await;
-                    return Trouble::Stream(end);
-                }
+            let (taken, end) = match response {
+                Ok(first) => with_waiting(first, &mut stream),
+                Err(end) => (None, Some(end)),
+            };
+            if let Some(response) = taken
+                && let Err(error) = self.take_in(&response).await
+            {
+                return Trouble::Apply(error);
+            }
+            if let Some(end) = end {
+                stream.leave_member().await;
+                return Trouble::Stream(end);
             }
         }
     }
@@ -155,4 +158,28 @@ impl Replica {
         }
         Ok(())
     }
+}
+
+/// A response and those that wait behind it, as one; and why the stream ended, where it has.
+///
+/// etcd sends a response for each revision. Applied one by one, they would wait longer and longer while others write, and an
+/// HTTP/2 connection on which many small frames wait is ended.
+fn with_waiting(first: WatchResponse, stream: &mut Watch) -> (Option<WatchResponse>, Option<WatchEnd>) {
+    let mut taken = first;
+    let size = |events: &[Event]| -> usize {
+        events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| kv.value.len()).sum()
+    };
+    let mut bytes = size(&taken.events);
+    while bytes < APPLIED_BYTES_MAX && taken.events.len() < APPLIED_RECORDS_MAX {
+        match stream.next().now_or_never() {
+            None => return (Some(taken), None),
+            Some(Err(end)) => return (Some(taken), Some(end)),
+            Some(Ok(more)) => {
+                bytes += size(&more.events);
+                taken.events.extend(more.events);
+                taken.header = more.header;
+            }
+        }
+    }
+    (Some(taken), None)
 }
