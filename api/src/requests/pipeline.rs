@@ -379,7 +379,8 @@ impl<'c> Exchange<'c> {
         let Some(incoming) = self.incoming.take() else {
             return Err(self.answer(&Status::internal("a request is served once")));
         };
-        let work = routes::serve(Permitted {
+        // On the heap: its state is moved with each future around it.
+        let work = Box::pin(routes::serve(Permitted {
             context: self.context,
             types: &self.types,
             head: &self.head,
@@ -393,7 +394,7 @@ impl<'c> Exchange<'c> {
             received: self.received,
             peer: self.connection.remote.ip(),
             account: Account::new(self.context.memory().clone(), self.connection.allotment.clone()),
-        });
+        }));
         let work = traces::within(self.trace.as_ref().map(Trace::context), work);
         let began = Instant::now();
         let result = if info.is_long_running() {

@@ -94,14 +94,14 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
         return Err(Status::bad_request(message));
     }
     if let Some(extension) = request.context.extensions().of_path(&request.info.path) {
-        return forward(request, &extension).await;
+        return Box::pin(forward(request, &extension)).await;
     }
     // Its OpenAPI document is its own too.
     if let Some(version) = request.info.path.strip_prefix("/openapi/v3")
         && let Some(extension) = request.context.extensions().of_path(version.trim_end_matches('/'))
         && extension.has_openapi()
     {
-        return forward(request, &extension).await;
+        return Box::pin(forward(request, &extension)).await;
     }
     if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
 }
@@ -399,26 +399,26 @@ fn is_below_own_group(builtin: &Registry, path: &str) -> bool {
     below.is_some_and(|(group, rest)| !rest.is_empty() && builtin.group(group).is_some())
 }
 
-/// Runs the verb.
+/// Runs the verb. What has a large state, or is rare, has it on the heap: else every request would carry room for it.
 async fn run(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     if call.resource.table.storage.is_none() {
-        return verbs::reviews::serve(call, body).await;
+        return Box::pin(verbs::reviews::serve(call, body)).await;
     }
     if wants_newest(call) {
         call.api.current().await?;
     }
     if !call.info.subresource.is_empty() {
-        return verbs::subresource::serve(call, body).await;
+        return Box::pin(verbs::subresource::serve(call, body)).await;
     }
     match call.info.verb {
         Verb::Get => verbs::read::get(call).await,
-        Verb::List => verbs::list::list(call).await,
+        Verb::List => Box::pin(verbs::list::list(call)).await,
         Verb::Watch => verbs::watch::watch(call).await,
         Verb::Create => verbs::write::create(call, body).await,
         Verb::Update => verbs::write::update(call, body, Endpoint::Main).await,
         Verb::Patch => verbs::patch::patch(call, body, Endpoint::Main).await,
         Verb::Delete => verbs::delete::delete(call, body).await,
-        Verb::DeleteCollection => verbs::delete::delete_collection(call, body).await,
+        Verb::DeleteCollection => Box::pin(verbs::delete::delete_collection(call, body)).await,
         _ => Err(Status::method_not_allowed()),
     }
 }

@@ -158,7 +158,8 @@ impl Converter {
         }
         if let Some(webhook) = versions.webhook.get::<Webhook>() {
             let given: Vec<Object> = others.iter().map(|&at| std::mem::take(&mut objects[at])).collect();
-            let converted = self.ask(versions, webhook, given, &to.api_version).await?;
+            // On the heap: the call is rare, and every read and write would carry its state.
+            let converted = Box::pin(self.ask(versions, webhook, given, &to.api_version)).await?;
             for (&at, object) in others.iter().zip(converted) {
                 objects[at] = object;
             }

@@ -11,6 +11,8 @@
 
 use std::borrow::Cow;
 
+use smallvec::SmallVec;
+
 use super::decode_form::{is_always_written, is_left_out, zero_field};
 use super::table::{Empty, Field, Kind, Message, Text, Unknown};
 use crate::values::json::{self, Object, Value};
@@ -61,8 +63,10 @@ pub fn resource_version_range(metadata: &[u8]) -> Option<std::ops::Range<usize>>
     Some(start..start + len)
 }
 
+/// Members that most objects have at most: so many are put in order on the stack.
+const MEMBERS_TYPICAL: usize = 16;
+
 /// Whether the slot for the revision is to be made, and where it was.
-#[derive(Clone, Copy)]
 enum Stamp {
     /// No slot wanted here.
     None,
@@ -78,35 +82,28 @@ fn write_object(message: &Message, object: &Object, out: &mut Vec<u8>, stamp: &m
     if let (Some(text), Stamp::None) = (object.settled_text(), &*stamp) {
         return out.extend_from_slice(text);
     }
-    let (start, before) = (out.len(), *stamp);
+    let start = out.len();
     out.push(b'{');
-    // Trees are nearly always in order: then each field finds its member next, without a search.
-    let mut members = object.iter().peekable();
-    for field in &*message.fields {
-        let value = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
+    let declared = declared(message, object);
+    let mut members = declared.iter().peekable();
+    for (position, field) in message.fields.iter().enumerate() {
+        let value = members.next_if(|(at, _)| *at == position).map(|(_, value)| *value);
         write_field(field, value, start, out, stamp);
     }
-    let is_declared = |(name, _): (&str, &Value)| message.position(name.as_bytes()).is_some();
-    if message.unknown == Unknown::Preserve {
-        if members.any(is_declared) {
-            out.truncate(start + 1);
-            *stamp = before;
-            write_by_name(message, object, start, out, stamp);
-        }
+    if message.unknown == Unknown::Preserve && declared.len() < object.members().len() {
         write_unknown(message, object, start, out);
-    } else if members.peek().is_some() {
-        out.truncate(start + 1);
-        *stamp = before;
-        write_by_name(message, object, start, out, stamp);
     }
     out.push(b'}');
 }
 
-/// The fields of an object whose members are in any order.
-fn write_by_name(message: &Message, object: &Object, start: usize, out: &mut Vec<u8>, stamp: &mut Stamp) {
-    for field in &*message.fields {
-        write_field(field, object.get(&field.name), start, out, stamp);
+/// The members that the schema knows, each with the position of its field, in the order of the fields.
+fn declared<'o>(message: &Message, object: &'o Object) -> SmallVec<[(usize, &'o Value); MEMBERS_TYPICAL]> {
+    let place = |(name, value): (&str, &'o Value)| Some((message.position(name.as_bytes())?, value));
+    let mut declared: SmallVec<_> = object.iter().filter_map(place).collect();
+    if !declared.is_sorted_by_key(|(position, _)| *position) {
+        declared.sort_unstable_by_key(|(position, _)| *position);
     }
+    declared
 }
 
 /// Members that the schema does not know, by name.
