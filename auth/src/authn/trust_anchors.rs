@@ -56,6 +56,32 @@ pub fn problems(text: &str) -> Vec<String> {
     repeated.collect()
 }
 
+/// What is wrong with certificates that were issued for a request; nothing, if all of them are usable.
+pub fn chain_problem(text: &str) -> Option<String> {
+    let mut count = 0;
+    for Block { label, has_headers, content } in Blocks(text) {
+        if label != "CERTIFICATE" {
+            return Some(format!("only CERTIFICATE PEM blocks are allowed, found {label:?}"));
+        }
+        if has_headers {
+            return Some("no PEM block headers are permitted".to_owned());
+        }
+        let mut rest = &*content;
+        if rest.is_empty() {
+            return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
+        }
+        // A block may hold several.
+        while !rest.is_empty() {
+            match X509Certificate::from_der(rest) {
+                Ok((after, _)) => rest = after,
+                Err(_) => return Some("x509: malformed certificate".to_owned()),
+            }
+        }
+        count += 1;
+    }
+    (count == 0).then(|| "must contain at least one CERTIFICATE PEM block".to_owned())
+}
+
 /// The blocks of a text, in order.
 struct Blocks<'t>(&'t str);
 
@@ -121,6 +147,27 @@ mod tests {
         let mut params = CertificateParams::default();
         params.is_ca = if is_ca { IsCa::Ca(BasicConstraints::Unconstrained) } else { IsCa::NoCa };
         params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    #[test]
+    fn a_chain_is_certificates_and_nothing_else() {
+        let one = certificate(false);
+        let key = KeyPair::generate().unwrap().serialize_pem();
+        let with_header = one.replacen('\n', "\nA: b\n\n", 1);
+        for (text, want) in [
+            (one.clone(), None),
+            (format!("one\n{one}two\n{one}"), None),
+            (String::new(), Some("must contain at least one CERTIFICATE PEM block")),
+            (one.replace("END CERTIFICATE", "END"), Some("must contain at least one CERTIFICATE PEM block")),
+            (format!("{one}{key}"), Some("only CERTIFICATE PEM blocks are allowed, found \"PRIVATE KEY\"")),
+            (with_header, Some("no PEM block headers are permitted")),
+            (
+                "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n".to_owned(),
+                Some("x509: malformed certificate"),
+            ),
+        ] {
+            assert_eq!(chain_problem(&text).as_deref(), want, "{text}");
+        }
     }
 
     #[test]

@@ -197,15 +197,22 @@ fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<Fi
 pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
     let root = Path::ROOT.child("metadata");
     let path = root.child("finalizers");
-    let of_definitions = conditions::finalizer(naming);
-    let standard = ["orphan", "foregroundDeletion", naming.word, &of_definitions];
     let list = metadata.get("finalizers").and_then(Value::as_array).unwrap_or_default();
     for (at, finalizer) in list.iter().enumerate() {
-        let name = finalizer.as_str().unwrap_or_default();
-        if !name.contains('/') && !standard.contains(&name) && !is_enough(errors) {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(FieldError::invalid(path.index(at), finalizer, detail));
+        if is_enough(errors) {
+            return;
         }
+        finalizer_name(naming, &path.index(at), finalizer.as_str().unwrap_or_default(), errors);
+    }
+}
+
+/// Checks that a finalizer is one of the system or has a domain.
+pub(super) fn finalizer_name(naming: &Naming, path: &Path, name: &str, errors: &mut Vec<FieldError>) {
+    let is_standard = ["orphan", "foregroundDeletion", naming.word].contains(&name)
+        || (!name.contains('/') && name == conditions::finalizer(naming));
+    if !name.contains('/') && !is_standard {
+        let detail = "name is neither a standard finalizer name nor is it fully qualified";
+        errors.push(FieldError::invalid(path, &name.into(), detail));
     }
 }
 

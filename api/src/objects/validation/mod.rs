@@ -98,7 +98,15 @@ impl Validator<'_> {
     }
 
     fn not_supported(&mut self, path: impl Into<String>, value: impl Into<Value>, supported: &[&str]) {
-        self.errors.push(FieldError::not_supported(path, &value.into(), supported));
+        let path = path.into();
+        let value = internal::at(self.message, &path, value.into());
+        self.errors.push(FieldError::not_supported(path, &value, supported));
+    }
+
+    /// `Invalid value`, where `value` stands at another place in the object than the error names.
+    fn invalid_from(&mut self, path: impl Into<String>, place: &str, value: Value, detail: &str) {
+        let value = internal::at(self.message, place, value);
+        self.errors.push(FieldError::invalid(path, &value, detail));
     }
 
     /// `Forbidden`, with the difference between two versions of what stands at `place` in the object.
@@ -106,6 +114,12 @@ impl Validator<'_> {
         let form = |version: View| internal::at(self.message, place, version.to_value());
         let detail = format!("{detail}\n{}", diff::unified(&form(old), &form(new)));
         self.forbidden(path, detail);
+    }
+
+    /// The same for lists.
+    fn forbidden_list_change(&mut self, path: &Path, detail: &str, place: &str, lists: [Value; 2]) {
+        let [old, new] = lists.map(|list| internal::at(self.message, place, list));
+        self.forbidden(path, format!("{detail}\n{}", diff::unified(&old, &new)));
     }
 
     /// The same for the members of a volume's specification that say where its data lies.
@@ -123,10 +137,46 @@ impl Validator<'_> {
         self.forbidden(path, detail);
     }
 
+    /// Whether something was found at a path or below it.
+    fn has_errors_in(&self, path: &Path) -> bool {
+        let place = path.to_string();
+        self.errors.iter().any(|error| is_within(&error.path, &place))
+    }
+
+    /// Reports what was found at a path and below it at another one.
+    fn rename(&mut self, path: &Path, other: &Path) {
+        let (place, other) = (path.to_string(), other.to_string());
+        for error in self.errors.iter_mut().filter(|error| is_within(&error.path, &place)) {
+            error.path.replace_range(..place.len(), &other);
+        }
+    }
+
+    /// Says once more what was found at a path and below it: the reference server looks there twice.
+    fn repeat(&mut self, path: &Path) {
+        if self.has_enough() {
+            return;
+        }
+        let place = path.to_string();
+        let found: Vec<FieldError> =
+            self.errors.iter().filter(|error| is_within(&error.path, &place)).cloned().collect();
+        self.errors.extend(found);
+    }
+
+    /// Forgets what was found at a path and below it: the reference server does not look there.
+    fn forget(&mut self, path: &Path) {
+        let place = path.to_string();
+        self.errors.retain(|error| !is_within(&error.path, &place));
+    }
+
     /// `Invalid value` for each sentence.
     fn refuse(&mut self, path: &Path, value: &str, faults: names::Faults) {
         metadata::refuse(&mut self.errors, path, value, faults);
     }
+}
+
+/// Whether a path is `place` or leads on from there.
+fn is_within(path: &str, place: &str) -> bool {
+    path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 /// Normalises fields that a kind stores in another form than it accepts (a secret's `stringData`); before validation.

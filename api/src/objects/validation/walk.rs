@@ -40,10 +40,11 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
     let is_other = |name: &str| is_top && matches!(name, "metadata" | "status");
     let is_status = validator.is_status;
     let is_needed = |field: &Field| is_needed(field, is_status);
+    let surplus = surplus(message, object);
     let mut members = object.iter().peekable();
     for field in &*message.fields {
         let next = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
-        if is_other(&field.name) {
+        if is_other(&field.name) || surplus.contains(&&*field.name) {
             continue;
         }
         let value = match next {
@@ -60,6 +61,7 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
     for (name, value) in members {
         if let Some(field) = message.field(name).filter(|field| !is_needed(field) && !value.is_null())
             && !is_other(name)
+            && !surplus.contains(&&*field.name)
         {
             member(validator, field, value, &path.child(name));
         }
@@ -70,6 +72,13 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
     if let Some(rule) = rules::of(message) {
         rule(validator, path, View::of(object));
     }
+}
+
+/// The members of a union beside the first that is given: they are refused, whatever is in them.
+fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
+    let Some(union) = &message.union else { return Vec::new() };
+    let names = union.members.iter().map(|&at| &*message.fields[usize::from(at)].name);
+    names.filter(|name| object.get(name).is_some_and(|value| !value.is_null())).skip(1).collect()
 }
 
 fn is_needed(field: &Field, is_status: bool) -> bool {
@@ -249,12 +258,12 @@ fn refuse_repeated(items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
 }
 
 fn one_of(validator: &mut Validator, message: &Message, union: &Union, object: &Object, path: &Path) {
-    let names = union.members.iter().map(|&at| &*message.fields[usize::from(at)].name);
-    let mut given = names.filter(|name| object.get(name).is_some_and(|value| !value.is_null()));
-    if given.next().is_none() && !union.none.is_empty() {
+    let is_given =
+        |&at: &u16| object.get(&message.fields[usize::from(at)].name).is_some_and(|v| !v.is_null());
+    if !union.none.is_empty() && !union.members.iter().any(is_given) {
         validator.errors.push(FieldError::required(path, union.none));
     }
-    for name in given {
+    for name in surplus(message, object).into_iter().filter(|_| !union.several.is_empty()) {
         validator.errors.push(FieldError::forbidden(path.child(name), union.several));
     }
 }

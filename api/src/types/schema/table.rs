@@ -68,7 +68,7 @@ pub struct Union {
     pub members: &'static [u16],
     /// What is said when none is set; empty if none needs to be.
     pub none: &'static str,
-    /// What is said of the second and all further ones.
+    /// What is said of the second and all further ones; empty if code says it.
     pub several: &'static str,
 }
 

@@ -1,7 +1,5 @@
 //! Rules for admission webhooks, admission policies and their bindings.
 
-use hashbrown::HashSet;
-
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
@@ -93,9 +91,11 @@ fn conditions(validator: &mut Validator, path: &Path, owner: View, expressions: 
                 validator.duplicate(place.child("name"), name);
             }
         }
-        expression(validator, &place.child("expression"), condition.text("expression"), |text| {
-            expressions.condition(text)
-        });
+        let text = condition.text("expression");
+        if !text.is_empty() && text.trim().is_empty() {
+            validator.required(place.child("expression"), "");
+        }
+        expression(validator, &place.child("expression"), text.trim(), |text| expressions.condition(text));
     }
 }
 
@@ -126,9 +126,11 @@ pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
 
 /// The address of a webhook.
 pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
-        return validator.invalid(path, "", detail);
+    // A URL without the slashes has no host, and one without a colon no scheme.
+    let (scheme, rest) = match (url.split_once("://"), url.split_once(':')) {
+        (Some(parts), _) => parts,
+        (None, Some((scheme, _))) => (scheme, ""),
+        (None, None) => ("", ""),
     };
     if scheme != "https" {
         let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
@@ -199,59 +201,6 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     }
 }
 
-/// The requests that a webhook or policy matches.
-pub(super) fn requests(validator: &mut Validator, path: &Path, rule: View) {
-    for (list, what) in
-        [("operations", "operations"), ("apiGroups", "API groups"), ("apiVersions", "API versions")]
-    {
-        let place = path.child(list);
-        let items = rule.texts(list);
-        if items.len() == 0 {
-            validator.required(place, "");
-        }
-        if items.len() > 1 && items.clone().any(|item| item == "*") {
-            let value = rule.get(list).cloned().unwrap_or_default();
-            let detail = format!("if '*' is present, must not specify other {what}");
-            validator.invalid(place, value, detail);
-        }
-        for (at, item) in items.enumerate() {
-            if item.is_empty() && list != "apiGroups" && !validator.has_enough() {
-                validator.required(place.index(at), "");
-            }
-        }
-    }
-    let place = path.child("resources");
-    let resources = rule.texts("resources");
-    if resources.len() == 0 {
-        validator.required(place, "");
-    }
-    let all: HashSet<&str> = resources.clone().collect();
-    let shown = || rule.get("resources").cloned().unwrap_or_default();
-    if all.len() > 1 && all.contains("*/*") {
-        let detail = "if '*/*' is present, must not specify other resources";
-        validator.invalid(place, shown(), detail);
-    }
-    if all.contains("*") && all.iter().any(|one| *one != "*" && !one.contains('/')) {
-        let detail = "if '*' is present, must not specify other resources without subresources";
-        validator.invalid(place, shown(), detail);
-    }
-    for (at, resource) in resources.enumerate() {
-        if validator.has_enough() {
-            return;
-        }
-        if resource.is_empty() {
-            validator.required(place.index(at), "");
-        } else if let Some((main, sub)) = resource.split_once('/') {
-            for (wide, is_covered) in [(format!("*/{sub}"), main != "*"), (format!("{main}/*"), sub != "*")] {
-                if is_covered && all.contains(wide.as_str()) {
-                    let detail = format!("if '{wide}' is present, must not specify {resource}");
-                    validator.invalid(place.index(at), resource, detail);
-                }
-            }
-        }
-    }
-}
-
 /// A policy that refuses requests.
 pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
     let spec = policy.child("spec");
@@ -272,11 +221,9 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
     let list = path.child("auditAnnotations");
     let annotations = spec.structs("auditAnnotations");
     if annotations.len() > ANNOTATIONS_MAX {
-        validator.errors.push(FieldError::too_many(
-            path.child("auditAnnotations"),
-            annotations.len(),
-            ANNOTATIONS_MAX,
-        ));
+        let value = spec.get("auditAnnotations").cloned().unwrap_or_default();
+        let detail = format!("must not have more than {ANNOTATIONS_MAX} auditAnnotations");
+        validator.invalid(path.child("auditAnnotations"), value, detail);
     }
     let owner = policy.child("metadata").text("name");
     let mut keys = Seen::new();
@@ -286,17 +233,24 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
         }
         let place = list.index(at);
         let key = annotation.text("key");
-        let full = if owner.is_empty() { key.trim().to_owned() } else { format!("{owner}/{}", key.trim()) };
-        validator.refuse(&place.child("key"), &full, names::qualified(&full));
+        if owner.is_empty() {
+            validator.invalid(place.child("key"), key, "requires metadata.name be non-empty");
+        } else {
+            let full = format!("{owner}/{key}");
+            validator.refuse(&place.child("key"), &full, names::qualified(&full));
+        }
         if !keys.insert(key) {
             validator.duplicate(place.child("key"), key);
         }
         let text = annotation.text("valueExpression");
         let place = place.child("valueExpression");
         if text.trim().len() > ANNOTATION_BYTES_MAX {
-            validator.required(place, "must not exceed 5kb in length");
+            let detail = format!("must not exceed {ANNOTATION_BYTES_MAX} bytes in length");
+            validator.required(place, &detail);
+        } else if text.trim().is_empty() && !text.is_empty() {
+            validator.required(place, "valueExpression is not specified");
         } else {
-            expression(validator, &place, text, |text| expressions.annotation(text));
+            expression(validator, &place, text, |text| expressions.annotation(text.trim()));
         }
     }
 }
@@ -328,10 +282,16 @@ fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
             }
             let place = list.index(at);
             let name = variable.text("name");
-            if !name.is_empty() && !is_identifier(name) {
-                validator.invalid(place.child("name"), name, "must be a valid CEL identifier");
+            if !name.is_empty() && name.trim().is_empty() {
+                validator.required(place.child("name"), "name is not specified");
+            } else if !name.is_empty() && !is_identifier(name) {
+                validator.invalid(place.child("name"), name, "name is not a valid CEL identifier");
             }
-            expression(validator, &place.child("expression"), variable.text("expression"), |_| fault);
+            let text = variable.text("expression");
+            if !text.is_empty() && text.trim().is_empty() {
+                validator.required(place.child("expression"), "expression is not specified");
+            }
+            expression(validator, &place.child("expression"), text, |_| fault);
         }
     }
     conditions(validator, &path.child("matchConditions"), spec, &expressions);
@@ -383,9 +343,9 @@ fn validation(validator: &mut Validator, path: &Path, validation: View, expressi
     expression(validator, &path.child("messageExpression"), made, |text| expressions.message(text));
     let message = validation.text("message");
     if !message.is_empty() && message.trim().is_empty() {
-        validator.invalid(path.child("message"), message, "must be non-empty if specified");
+        validator.invalid(path.child("message"), message, "message must be non-empty if specified");
     } else if message.trim().contains(['\n', '\r']) {
-        validator.invalid(path.child("message"), message, "must not contain line breaks");
+        validator.invalid(path.child("message"), message, "message must not contain line breaks");
     }
     const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
     if let Some(reason) = validation.get("reason").and_then(Value::as_str)
@@ -436,16 +396,24 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View
 
 /// The kind of a policy's parameters.
 pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
-    let version = kind.text("apiVersion");
-    if version.is_empty() {
-        validator.required(path.child("apiVersion"), "");
+    let whole = kind.text("apiVersion");
+    let place = path.child("apiVersion");
+    if whole.is_empty() {
+        validator.required(place, "");
+    } else if whole.matches('/').count() > 1 {
+        validator.invalid(place, whole, format!("unexpected GroupVersion string: {whole}"));
     } else {
-        let place = path.child("apiVersion");
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        if !group.is_empty() {
-            validator.refuse(&place, group, names::subdomain(group));
+        let (group, version) = whole.split_once('/').unwrap_or(("", whole));
+        let faults = names::subdomain(group);
+        if !group.is_empty() && !faults.is_empty() {
+            validator.invalid(place, group, faults.join(","));
         }
-        validator.refuse(&place, version, names::label_1035(version));
+        let faults = names::label_1035(version);
+        if version.is_empty() {
+            validator.invalid(place, whole, "version must be specified");
+        } else if !faults.is_empty() {
+            validator.invalid(place, version, faults.join(","));
+        }
     }
     let name = kind.text("kind");
     if name.is_empty() {
@@ -453,13 +421,20 @@ pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
     } else {
         let faults = names::label_1035(&name.to_lowercase());
         if !faults.is_empty() {
-            validator.invalid(path.child("kind"), name, faults.join(", "));
+            let detail = format!("may have mixed case, but should otherwise match: {}", faults.join(","));
+            validator.invalid(path.child("kind"), name, detail);
         }
     }
 }
 
+/// Which requests a binding is for: the reference server knows the member by another name.
+pub(super) fn bound_requests(validator: &mut Validator, path: &Path, _spec: View) {
+    validator.rename(&path.child("matchResources"), &path.child("matchResouces"));
+}
+
 /// The actions of a binding on a failed validation.
 pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
+    bound_requests(validator, path, spec);
     let place = path.child("validationActions");
     let mut seen = Seen::new();
     for (at, action) in spec.texts("validationActions").enumerate() {
@@ -479,15 +454,17 @@ pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
 pub(super) fn parameter_reference(validator: &mut Validator, path: &Path, reference: View) {
     let name = reference.text("name");
     match (name.is_empty(), reference.has("selector")) {
-        (false, true) => {
-            validator.forbidden(path.child("name"), "name and selector are mutually exclusive");
+        (false, both) => {
+            validator.refuse(&path.child("name"), name, names::path_segment(name));
+            for member in ["name", "selector"].into_iter().filter(|_| both) {
+                validator.forbidden(path.child(member), "name and selector are mutually exclusive");
+            }
         }
         (true, false) => validator.required(path, "one of name or selector must be specified"),
-        (false, false) => validator.refuse(&path.child("name"), name, names::path_segment(name)),
         (true, true) => {}
     }
     match reference.get("parameterNotFoundAction").and_then(Value::as_str) {
-        None => validator.required(path.child("parameterNotFoundAction"), ""),
+        None | Some("") => validator.required(path.child("parameterNotFoundAction"), ""),
         Some("Allow" | "Deny") => {}
         Some(other) => {
             validator.not_supported(path.child("parameterNotFoundAction"), other, &["Deny", "Allow"]);

@@ -47,18 +47,23 @@ pub(super) fn autoscaler(validator: &mut Validator, path: &Path, spec: View) {
 pub(super) fn metric(validator: &mut Validator, path: &Path, metric: View) {
     let types = SOURCES.map(|(kind, _)| kind);
     let kind = metric.text("type");
-    if kind.is_empty() {
-        return; // refused by schema
+    let expected = SOURCES.into_iter().find(|(name, _)| *name == kind).map(|(_, source)| source);
+    match expected {
+        None => {
+            // The reference server finds it twice: in the set of types, and again when it looks for the source.
+            for _ in 0..2 {
+                validator.not_supported(path.child("type"), kind, &types);
+            }
+        }
+        Some(source) if !metric.has(source) => {
+            validator.required(path.child(source), "must populate information for the given metric source");
+        }
+        Some(_) => {}
     }
-    let Some((_, expected)) = SOURCES.into_iter().find(|(name, _)| *name == kind) else {
-        // The reference server finds it twice: in the set of types, and again when it looks for the source.
-        validator.not_supported(path.child("type"), kind, &types);
-        return validator.not_supported(path.child("type"), kind, &types);
-    };
-    if !metric.has(expected) {
-        validator.required(path.child(expected), "must populate information for the given metric source");
+    if SOURCES.iter().filter(|(_, source)| metric.has(source)).count() == 1 {
+        return;
     }
-    for (_, other) in SOURCES.into_iter().filter(|(_, name)| *name != expected && metric.has(name)) {
+    for (_, other) in SOURCES.into_iter().filter(|(_, name)| Some(*name) != expected && metric.has(name)) {
         validator.forbidden(path.child(other), "must populate the given metric source only");
     }
 }
@@ -125,7 +130,7 @@ fn utilization(validator: &mut Validator, path: &Path, target: View) {
 pub(super) fn target(validator: &mut Validator, path: &Path, target: View) {
     const TYPES: [&str; 3] = ["AverageValue", "Utilization", "Value"];
     let kind = target.text("type");
-    if !kind.is_empty() && !TYPES.contains(&kind) {
+    if !TYPES.contains(&kind) {
         // The reference server prints the list of types, not their names.
         validator.invalid(path.child("type"), kind, "must be either Utilization, Value, or AverageValue");
     }

@@ -9,6 +9,7 @@ use super::super::{Validator, names};
 use super::View;
 use super::common::{Seen, each_condition, signer};
 use crate::types::schema::scalars::bytes;
+use crate::values::json::Value;
 
 const SECONDS_MIN: i64 = 600;
 
@@ -22,12 +23,11 @@ pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
         validator.invalid(path.child("request"), text, why.to_string());
     }
     let name = spec.text("signerName");
-    if !name.is_empty() {
-        signer(validator, &path.child("signerName"), name);
-    }
     if name == format!("{}/legacy-unknown", validator.naming.domain) {
         let detail = "the legacy signerName is not allowed via this API version";
         validator.invalid(path.child("signerName"), name, detail);
+    } else {
+        signer(validator, &path.child("signerName"), name);
     }
     if let Some(seconds) = spec.int("expirationSeconds").filter(|seconds| *seconds < SECONDS_MIN) {
         let detail = "may not specify a duration less than 600 seconds (10 minutes)";
@@ -78,7 +78,6 @@ pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View)
     }
 }
 
-const CERTIFICATE: &[u8] = b"-----BEGIN CERTIFICATE-----";
 /// Conditions that are true or not there.
 const VERDICTS: [&str; 3] = ["Approved", "Denied", "Failed"];
 
@@ -92,9 +91,12 @@ pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
     let before = validator.old.map_or(View::from(None), |old| old.child("status"));
     let certificate = status.text("certificate");
     let content = bytes::decode(certificate).unwrap_or_default();
-    if !certificate.is_empty() && !content.windows(CERTIFICATE.len()).any(|part| part == CERTIFICATE) {
-        let detail = "must contain at least one CERTIFICATE PEM block";
-        validator.invalid(path.child("certificate"), "<certificate data>", detail);
+    // What an older release took stays valid.
+    if !content.is_empty()
+        && certificate != before.text("certificate")
+        && let Some(problem) = trust_anchors::chain_problem(&String::from_utf8_lossy(&content))
+    {
+        validator.invalid(path.child("certificate"), "<certificate data>", problem);
     }
     conditions(validator, status, false);
     if !before.text("certificate").is_empty() && certificate != before.text("certificate") {
@@ -151,6 +153,12 @@ fn conditions(validator: &mut Validator, status: View, is_approval: bool) {
         } else {
             "modify"
         };
-        validator.forbidden(list, format!("updates may not {refused} a condition of type \"{kind}\""));
+        let detail = format!("updates may not {refused} a condition of type \"{kind}\"");
+        if refused == "modify" {
+            let [before, now] = [before, now].map(Value::Array);
+            validator.forbidden_list_change(&list, &detail, "status.conditions", [before, now]);
+        } else {
+            validator.forbidden(list, detail);
+        }
     }
 }

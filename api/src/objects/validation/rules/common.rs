@@ -107,9 +107,6 @@ const SIGNER_PATH_MAX: usize = 317;
 
 /// The name of a signer: `example.com/what-it-signs`.
 pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
-    if name.is_empty() {
-        return validator.required(path, "");
-    }
     let Some((domain, rest)) = name.split_once('/').filter(|(_, rest)| !rest.contains('/')) else {
         let detail = "must be a fully qualified domain and path of the form 'example.com/signer-name'";
         return validator.invalid(path, name, detail);

@@ -128,13 +128,19 @@ fn docker_config(validator: &mut Validator, path: &Path, data: View, key: &str) 
     let place = path.key(key);
     let Some(text) = data.get(key) else { return validator.required(place, "") };
     let content = bytes::decode(text.as_str().unwrap_or_default()).unwrap_or_default();
-    let detail = match json::parse(&content) {
-        Ok(Value::Object(_) | Value::Null) => return,
-        Ok(_) => "json: cannot unmarshal into a map",
-        Err(_) if content.is_empty() => "unexpected end of JSON input",
-        Err(_) => "invalid character in JSON", // says nothing of what is inside
-    };
-    validator.invalid(place, "<secret contents redacted>", detail);
+    let detail = json::syntax_error(&content).or_else(|| {
+        let kind = match content.trim_ascii_start().first() {
+            Some(b'{' | b'n') | None => return None,
+            Some(b'"') => "string",
+            Some(b'[') => "array",
+            Some(b't' | b'f') => "bool",
+            Some(_) => "number",
+        };
+        Some(format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"))
+    });
+    if let Some(detail) = detail {
+        validator.invalid(place, "<secret contents redacted>", detail);
+    }
 }
 
 pub(super) fn secret_update(validator: &mut Validator, new: View, old: View) {

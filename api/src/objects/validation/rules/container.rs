@@ -114,10 +114,18 @@ pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings)
                 validator.duplicate(place.child("name"), name);
             }
             in_pod(validator, &place, container, list, around);
-            if list == "initContainers" {
-                host_ports.clear(); // they run one after the other
+            match list {
+                "containers" => {
+                    unique_host_ports(validator, &place.child("ports"), container, &mut host_ports);
+                }
+                // They run one after the other. The reference server counts each as the first of its own list.
+                "initContainers" => {
+                    host_ports.clear();
+                    let first = list_path.index(0);
+                    unique_host_ports(validator, &first.child("ports"), container, &mut host_ports);
+                }
+                _ => {}
             }
-            unique_host_ports(validator, &place.child("ports"), container, &mut host_ports);
         }
     }
     targets(validator, &path.child("ephemeralContainers"), spec);
@@ -338,7 +346,7 @@ fn mounts(validator: &mut Validator, path: &Path, container: View, around: &Surr
         if volume.is_none() {
             validator.not_found(place.child("name"), name);
         }
-        if !target.is_empty() && !targets.insert(target) {
+        if !targets.insert(target) {
             validator.invalid(place.child("mountPath"), target, "must be unique");
         }
         if devices.contains_key(name) {
@@ -367,6 +375,10 @@ fn mounts(validator: &mut Validator, path: &Path, container: View, around: &Surr
 
 fn propagation(validator: &mut Validator, path: &Path, mount: View, is_privileged: bool) {
     let propagation = mount.text("mountPropagation");
+    const PROPAGATIONS: [&str; 3] = ["Bidirectional", "HostToContainer", "None"];
+    if mount.has("mountPropagation") && !PROPAGATIONS.contains(&propagation) {
+        validator.not_supported(path.child("mountPropagation"), propagation, &PROPAGATIONS);
+    }
     if propagation == "Bidirectional" && !is_privileged {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
         validator.forbidden(path.child("mountPropagation"), detail);
@@ -378,7 +390,7 @@ fn propagation(validator: &mut Validator, path: &Path, mount: View, is_privilege
             if !mount.is_true("readOnly") {
                 validator.forbidden(place, "may only be specified when readOnly is true");
             }
-            if !matches!(propagation, "" | "None") {
+            if mount.has("mountPropagation") && propagation != "None" {
                 let detail = "may only be specified when mountPropagation is None or not specified";
                 validator.forbidden(place, detail);
             }

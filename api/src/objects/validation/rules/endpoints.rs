@@ -27,7 +27,12 @@ pub(super) fn subset(validator: &mut Validator, path: &Path, subset: View) {
                 return;
             }
             let place = list_path.index(at);
-            usable_address(validator, &place.child("ip"), address.text("ip"));
+            let text = address.text("ip");
+            usable_address(validator, &place.child("ip"), text);
+            if forms::address(text).is_none() {
+                // Found again when it is looked at whether it is of a special kind.
+                validator.invalid(place.child("ip"), text, "must be a valid IP address");
+            }
         }
     }
     let list = path.child("ports");

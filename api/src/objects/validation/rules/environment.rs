@@ -1,9 +1,10 @@
 //! Rules for environment variables, `envFrom` sources and downward API files.
 
 use super::super::path::Path;
-use super::super::{Validator, names};
+use super::super::{Validator, forms, names};
 use super::View;
 use crate::types::schema::scalars::quantity::Quantity;
+use crate::types::schema::table::{Form, NameRule};
 
 const FIELDS_OF_VARIABLES: [&str; 9] = [
     "metadata.name",
@@ -60,6 +61,13 @@ pub(super) fn variable(validator: &mut Validator, path: &Path, variable: View) {
 
 /// A source whose entries all become variables; failures name the list.
 pub(super) fn source(validator: &mut Validator, path: &Path, source: View) {
+    for kind in ["configMapRef", "secretRef"] {
+        let name = source.child(kind).text("name");
+        if !name.is_empty() {
+            let place = path.child(kind);
+            validator.refuse(&place.child("name"), name, names::generate_base(NameRule::Subdomain, name));
+        }
+    }
     let detail = match (source.has("configMapRef"), source.has("secretRef")) {
         (false, false) => "must specify one of: `configMapRef` or `secretRef`",
         (true, true) => "may not have more than one field specified at a time",
@@ -71,6 +79,14 @@ pub(super) fn source(validator: &mut Validator, path: &Path, source: View) {
 /// A downward API file; failures of its source name the volume.
 pub(super) fn file(validator: &mut Validator, path: &Path, file: View) {
     let volume = path.parent().parent();
+    let target = file.text("path");
+    if target.is_empty() {
+        validator.required(volume.child("path"), "");
+    }
+    forms::text(Form::Local, &volume.child("path"), target, &mut validator.errors);
+    if let Some(mode) = file.get("mode") {
+        forms::value(Form::FileMode, &volume.child("mode"), mode, &mut validator.errors);
+    }
     match (file.has("fieldRef"), file.has("resourceFieldRef")) {
         (true, both) => {
             field(validator, &volume.child("fieldRef"), file.child("fieldRef"), &FIELDS_OF_FILES);
@@ -94,7 +110,10 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
     if reference.text("apiVersion").is_empty() {
         return validator.required(path.child("apiVersion"), "");
     }
-    let field = reference.text("fieldPath");
+    let field = match reference.text("fieldPath") {
+        "spec.host" => "spec.nodeName", // as old clients call it
+        field => field,
+    };
     let place = path.child("fieldPath");
     if field.is_empty() {
         return; // refused by schema
@@ -121,7 +140,7 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
     }
     let convertible = FIELDS_OF_VARIABLES.contains(&field)
         || FIELDS_OF_FILES.contains(&field)
-        || matches!(field, "spec.restartPolicy" | "spec.schedulerName" | "status.phase" | "spec.host");
+        || matches!(field, "spec.restartPolicy" | "spec.schedulerName" | "status.phase");
     if !convertible {
         let detail = format!("error converting fieldPath: field label not supported: {field}");
         validator.invalid(place, field, detail);

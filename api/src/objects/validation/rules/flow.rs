@@ -57,7 +57,7 @@ pub(super) fn schema(validator: &mut Validator, path: &Path, spec: View) {
     if precedence <= 0 {
         validator.invalid(place, precedence, "must be a positive value");
     } else if precedence > PRECEDENCE_MAX {
-        let detail = format!("must be a value between 1 and {PRECEDENCE_MAX}");
+        let detail = format!("must not be greater than {PRECEDENCE_MAX}");
         validator.invalid(place, precedence, detail);
     } else if precedence == 1 && name != EXEMPT {
         let detail = format!("only the schema named '{EXEMPT}' may have matchingPrecedence 1");
@@ -83,10 +83,7 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     let members = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
     let kind = subject.text("kind");
     let Some((_, own)) = members.into_iter().find(|(name, _)| *name == kind) else {
-        if !kind.is_empty() {
-            validator.not_supported(path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
-        }
-        return;
+        return validator.not_supported(path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
     };
     if !subject.has(own) {
         let detail = format!("{own} is required when subject kind is '{kind}'");
@@ -111,7 +108,8 @@ pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
 
 /// The resource part of a rule.
 pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
-    for (list, what) in [("verbs", "verbs"), ("apiGroups", "api groups"), ("resources", "resources")] {
+    verbs(validator, path, rule);
+    for (list, what) in [("apiGroups", "api groups"), ("resources", "resources")] {
         wildcard_alone(validator, &path.child(list), rule, list, what);
     }
     if rule.items("namespaces").is_empty() && !rule.is_true("clusterScope") {
@@ -119,25 +117,33 @@ pub(super) fn resources(validator: &mut Validator, path: &Path, rule: View) {
         validator.required(path.child("namespaces"), detail);
     }
     let place = path.child("namespaces");
-    wildcard_alone(validator, &place, rule, "namespaces", "namespaces");
+    if wildcard_alone(validator, &place, rule, "namespaces", "namespaces") {
+        return;
+    }
     for (at, name) in rule.texts("namespaces").enumerate() {
-        if name != "*" && !validator.has_enough() {
-            validator.refuse(&place.index(at), name, names::label(name));
+        for fault in names::label(name) {
+            if validator.has_enough() {
+                return;
+            }
+            let detail = format!("each member of this list must be '*' or a DNS-1123 label; {fault}");
+            validator.invalid(place.index(at), name, detail);
         }
     }
 }
 
 /// The non-resource part of a rule.
 pub(super) fn paths(validator: &mut Validator, path: &Path, rule: View) {
-    wildcard_alone(validator, &path.child("verbs"), rule, "verbs", "verbs");
+    verbs(validator, path, rule);
     let place = path.child("nonResourceURLs");
-    wildcard_alone(validator, &place, rule, "nonResourceURLs", "non-resource urls");
+    if wildcard_alone(validator, &place, rule, "nonResourceURLs", "non-resource URLs") {
+        return;
+    }
     for (at, url) in rule.texts("nonResourceURLs").enumerate() {
         if validator.has_enough() {
             return;
         }
         let detail = match url {
-            "*" | "/" | "/*" => continue,
+            "/" => continue,
             "" => "must not be empty",
             _ if !url.starts_with('/') => "must start with slash",
             _ if url.contains(' ') => "must not contain white-space",
@@ -154,13 +160,28 @@ pub(super) fn paths(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str, what: &str) {
+/// Known verbs, or all.
+fn verbs(validator: &mut Validator, path: &Path, rule: View) {
+    const VERBS: [&str; 9] =
+        ["create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"];
+    let place = path.child("verbs");
+    if !wildcard_alone(validator, &place, rule, "verbs", "verbs")
+        && !rule.texts("verbs").all(|verb| VERBS.contains(&verb))
+    {
+        validator.not_supported(place, rule.get("verbs").cloned().unwrap_or_default(), &VERBS);
+    }
+}
+
+/// Whether a list names everything; then it names nothing else.
+fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str, what: &str) -> bool {
     let items = rule.texts(list);
-    if items.len() > 1 && items.clone().any(|item| item == "*") {
+    let is_all = items.clone().any(|item| item == "*");
+    if is_all && items.len() > 1 {
         let value = rule.get(list).cloned().unwrap_or_default();
         let detail = format!("if '*' is present, must not specify other {what}");
         validator.invalid(path, value, detail);
     }
+    is_all
 }
 
 /// The spec of a priority level.
@@ -184,7 +205,7 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
     }
     let name = validator.object.child("metadata").text("name");
     let kind = spec.text("type");
-    if matches!(kind, "Exempt" | "Limited") && (name == EXEMPT) != (kind == "Exempt") {
+    if (name == EXEMPT) != (kind == "Exempt") {
         let detail = format!("must be 'Exempt' if and only if `name` is '{EXEMPT}'");
         validator.invalid(path.child("type"), kind, detail);
     }
@@ -340,7 +361,9 @@ pub(super) fn queues(validator: &mut Validator, path: &Path, queuing: View) {
 
 pub(super) fn distinguisher(validator: &mut Validator, path: &Path, method: View) {
     let kind = method.text("type");
-    if !matches!(kind, "" | "ByNamespace" | "ByUser") {
-        validator.not_supported(path.child("type"), kind, &["ByNamespace", "ByUser"]);
+    if !matches!(kind, "ByNamespace" | "ByUser") {
+        // The reference server shows the whole method.
+        let value = shown([("Type", kind.into())]);
+        validator.not_supported(path.child("type"), value, &["ByNamespace", "ByUser"]);
     }
 }

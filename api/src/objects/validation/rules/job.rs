@@ -34,7 +34,9 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
     let root = path.child("spec");
     let wanted = spec.child("selector");
     if wanted.is_there() {
-        matching(validator, &root.child("template"), wanted, spec.child("template"));
+        if selector::is_readable(wanted) {
+            matching(validator, &root.child("template"), wanted, spec.child("template"));
+        }
         if !spec.is_true("manualSelector") && validator.is_create() {
             generated_selector(validator, &root, job);
         }
@@ -80,7 +82,7 @@ fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
     }
     let set: Object = expected.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
     let wanted = job.child("spec").child("selector");
-    if !selector::selects(wanted, View::of(&set)) {
+    if selector::is_readable(wanted) && !selector::selects(wanted, View::of(&set)) {
         validator.invalid(path.child("selector"), wanted.to_value(), "`selector` not auto-generated");
     }
 }
@@ -317,10 +319,10 @@ fn success_policy(validator: &mut Validator, path: &Path, spec: View) {
 fn success_rule(validator: &mut Validator, path: &Path, rule: View, completions: i64) {
     let (count, indexes) = (rule.int("succeededCount"), rule.get("succeededIndexes").and_then(Value::as_str));
     if count.is_none() && indexes.is_none() {
-        let detail = "specifying at least one of succeededCount and succeededIndexes is required";
+        let detail = "at least one of succeededCount or succeededIndexes must be specified";
         validator.required(path, detail);
     }
-    let mut total = completions;
+    let mut total = 0;
     if let Some(text) = indexes {
         let place = path.child("succeededIndexes");
         if text.len() > INDEXES_BYTES_MAX {

@@ -65,6 +65,9 @@ fn host(validator: &mut Validator, path: &Path, name: &str, may_be_empty: bool) 
 pub(super) fn ingress_path(validator: &mut Validator, path: &Path, rule: View) {
     let target = rule.text("path");
     let place = path.child("path");
+    if !rule.has("pathType") {
+        validator.forget(&path.child("backend"));
+    }
     match rule.text("pathType") {
         "Exact" | "Prefix" => {
             if !target.starts_with('/') {
@@ -93,19 +96,23 @@ pub(super) fn ingress_backend(validator: &mut Validator, path: &Path, backend: V
         (true, false) => {
             let resource = backend.child("resource");
             let place = path.child("resource");
+            if let Some(group) = resource.get("apiGroup").and_then(Value::as_str) {
+                validator.refuse(&place.child("apiGroup"), group, names::subdomain(group));
+            }
             for name in ["kind", "name"] {
-                let text = resource.text(name);
-                validator.refuse(&place.child(name), text, names::path_segment(text));
+                match resource.text(name) {
+                    "" => validator.required(place.child(name), ""),
+                    text => validator.refuse(&place.child(name), text, names::path_segment(text)),
+                }
             }
             return;
         }
         (false, true) => {}
     }
     let service_path = path.child("service");
-    let name = service.text("name");
-    if !name.is_empty() {
-        let rule = crate::types::schema::table::NameRule::Label;
-        validator.refuse(&service_path.child("name"), name, names::by_rule(rule, name));
+    match service.text("name") {
+        "" => validator.required(service_path.child("name"), ""),
+        name => validator.refuse(&service_path.child("name"), name, names::label(name)),
     }
     let port = service.child("port");
     let port_path = service_path.child("port");
@@ -250,8 +257,10 @@ pub(super) fn service_networks_update(validator: &mut Validator, new: View, old:
 /// An object named by an address.
 pub(super) fn ip_address(validator: &mut Validator, path: &Path, address: View) {
     let name = address.child("metadata").text("name");
-    if validator.is_create() && forms::address(name).is_none() {
+    if validator.is_create()
+        && let Some(fault) = forms::address_fault(name)
+    {
         let metadata = path.child("metadata");
-        validator.invalid(metadata.child("name"), name, forms::ADDRESS);
+        validator.invalid(metadata.child("name"), name, fault);
     }
 }

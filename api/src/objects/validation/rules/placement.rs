@@ -87,6 +87,10 @@ fn term(validator: &mut Validator, path: &Path, term: View, judges_values: bool)
 
 /// Pods to be near to, or far from.
 pub(super) fn affinity_term(validator: &mut Validator, path: &Path, term: View) {
+    if term.text("topologyKey").is_empty() {
+        // Besides being missing it is no name.
+        validator.refuse(&path.child("topologyKey"), "", names::qualified(""));
+    }
     for name in term.texts("namespaces") {
         if validator.has_enough() {
             return;

@@ -10,7 +10,7 @@ use super::common::Seen;
 use super::container::{self, Surroundings};
 use super::resources::{self, Owner};
 use super::view::quantity;
-use super::{View, placement, security};
+use super::{View, placement, pod_profiles, security};
 use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::Value;
 
@@ -53,6 +53,9 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, pod: View) {
         refuse_tokens(validator, &root.child("volumes"), spec);
     }
     annotations(validator, &path.child("metadata").child("annotations"), pod.child("metadata"), spec);
+    if validator.is_create() {
+        pod_profiles::matching(validator, &root, pod.child("metadata").child("annotations"), spec);
+    }
     claims_of_volumes(validator, &root.child("volumes"), pod.child("metadata").text("name"), spec);
 }
 
@@ -120,6 +123,7 @@ fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: Vie
             validator.invalid(path.key(&cost_key), text, "must be a 32bit integer");
         }
     }
+    pod_profiles::annotations(validator, path, annotations, spec);
 }
 
 /// A template: its labels and annotations. Its `spec` is checked by the rule of pod specifications.
@@ -129,6 +133,7 @@ pub(super) fn template(validator: &mut Validator, path: &Path, template: View) {
     metadata::annotations(&path.child("annotations"), metadata.get("annotations"), &mut validator.errors);
     let spec = template.child("spec");
     annotations(validator, &path.child("annotations"), metadata, spec);
+    pod_profiles::matching(validator, &path.child("spec"), metadata.child("annotations"), spec);
     if !spec.items("ephemeralContainers").is_empty() {
         let place = path.child("spec");
         let detail = "ephemeral containers not allowed in pod template";
@@ -141,10 +146,16 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
     let mut volumes = HashMap::with_capacity(spec.items("volumes").len());
     let volumes_path = path.child("volumes");
     for (at, volume) in spec.structs("volumes").enumerate() {
+        if validator.has_enough() {
+            break;
+        }
         let name = volume.text("name");
-        if volumes.insert(name, volume).is_some() && !name.is_empty() && !validator.has_enough() {
-            let place = volumes_path.index(at);
+        let place = volumes_path.index(at);
+        // What is wrong with a volume is no volume of the pod.
+        if volumes.contains_key(name) {
             validator.duplicate(place.child("name"), name);
+        } else if validator.errors.is_empty() || !validator.has_errors_in(&place) {
+            volumes.insert(name, volume);
         }
     }
     let extra = extra_volumes(validator);
@@ -161,6 +172,12 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
         Owner::Pod,
         &surroundings.claims,
     );
+    if !spec.text("hostnameOverride").is_empty() {
+        for other in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|other| spec.is_true(other)) {
+            let detail = format!("may not be specified when `{other}` is true");
+            validator.forbidden(path.child("hostnameOverride"), detail);
+        }
+    }
     if spec.child("resources").is_there() {
         consistent_resources(validator, &path.child("resources"), spec);
     }

@@ -45,6 +45,79 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
     for list in ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"] {
         users(validator, &path.child(list), status, list, spec);
     }
+    for (list, containers) in
+        [("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")]
+    {
+        health(validator, &path.child(list), status.structs(list), spec.structs(containers));
+    }
+    let list = path.child("ephemeralContainerStatuses");
+    for (at, container) in status.structs("ephemeralContainerStatuses").enumerate() {
+        if !container.items(HEALTH).is_empty() && !validator.has_enough() {
+            let detail = "must not be specified in container status";
+            validator.forbidden(list.index(at).child(HEALTH), detail);
+        }
+    }
+}
+
+const HEALTH: &str = "allocatedResourcesStatus";
+
+/// The health of resources that a container has: of those it asks for, each known by an id of its own.
+fn health<'v>(
+    validator: &mut Validator,
+    path: &Path,
+    statuses: impl Iterator<Item = View<'v>>,
+    containers: impl Iterator<Item = View<'v>>,
+) {
+    const STATES: [&str; 3] = ["Healthy", "Unhealthy", "Unknown"];
+    let containers: HashMap<&str, View> =
+        containers.map(|container| (container.text("name"), container)).collect();
+    for (at, container) in statuses.enumerate() {
+        let element = path.index(at);
+        let list = element.child(HEALTH);
+        for (at, resource) in container.structs(HEALTH).enumerate() {
+            let place = list.index(at);
+            let name = resource.text("name");
+            if let Some(container) = containers.get(container.text("name"))
+                && let Some(detail) = unasked(*container, name)
+            {
+                validator.invalid(place.child("name"), name, detail);
+            }
+            let resources = place.child("resources");
+            let mut seen = Seen::new();
+            for (at, one) in resource.structs("resources").enumerate() {
+                if validator.has_enough() {
+                    return;
+                }
+                let state = one.text("health");
+                if !STATES.contains(&state) {
+                    validator.not_supported(resources.index(at).child("health"), state, &STATES);
+                }
+                let id = one.text("resourceID");
+                if !seen.insert(id) {
+                    validator.duplicate(resources.index(at).child("resourceID"), id);
+                }
+            }
+        }
+    }
+}
+
+/// Why a container has no resource of this name.
+fn unasked(container: View, name: &str) -> Option<&'static str> {
+    let resources = container.child("resources");
+    let (is_asked, detail) = match name.strip_prefix("claim:") {
+        Some(name) => {
+            let (claim, request) = name.split_once('/').unwrap_or((name, ""));
+            let mut claims = resources.structs("claims");
+            let is_asked = claims.any(|one| one.text("name") == claim && one.text("request") == request);
+            let detail = "must match one of the container's resource claims in a format \
+                          'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
+            (is_asked, detail)
+        }
+        None => {
+            (resources.child("requests").has(name), "must match one of the container's resource requests")
+        }
+    };
+    (!is_asked).then_some(detail)
 }
 
 /// The reference server reports them below the metadata.
@@ -159,6 +232,12 @@ fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
         }
     }
     let all = status.items(list);
+    let mut seen = Seen::new();
+    for (at, address) in status.structs(list).enumerate() {
+        if !seen.insert(address.text("ip")) && !validator.has_enough() {
+            validator.duplicate(path.index(at), address.to_value());
+        }
+    }
     if all.len() > 1 {
         let families: Vec<Option<bool>> = status
             .structs(list)
@@ -186,9 +265,8 @@ fn users(validator: &mut Validator, path: &Path, status: View, list: &str, spec:
         if !linux.is_there() {
             continue;
         }
-        let place = path.index(at);
-        let user = place.child("user");
-        let place = user.child("linux");
+        let element = path.index(at);
+        let place = element.child("linux"); // as the reference server has it
         match system {
             "windows" => validator.forbidden(place, "cannot be set for a windows pod"),
             "linux" => {

@@ -17,10 +17,16 @@ fn is_static(validator: &Validator, pod: View) -> bool {
     pod.child("metadata").child("annotations").has(&mirror)
 }
 
+/// Refuses the object as a whole; nothing else is said then.
+fn only(validator: &mut Validator, detail: &str) {
+    validator.errors.clear();
+    validator.forbidden("[]", detail);
+}
+
 /// Ephemeral containers come, and stay as they are.
 pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: View) {
     if is_static(validator, old) {
-        return validator.forbidden("", "static pods do not support ephemeral containers");
+        return only(validator, "static pods do not support ephemeral containers");
     }
     const LIST: &str = "ephemeralContainers";
     let wanted = new.child("spec").structs(LIST);
@@ -49,10 +55,10 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
 /// A resize changes only amounts of resources.
 pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     if is_static(validator, old) {
-        return validator.forbidden("", "static pods cannot be resized");
+        return only(validator, "static pods cannot be resized");
     }
     if old.child("spec").child("os").text("name") == "windows" {
-        return validator.forbidden("", "windows pods cannot be resized");
+        return only(validator, "windows pods cannot be resized");
     }
     let class = old.child("status").text("qosClass");
     if new.object().is_some_and(|new| qos_class(new) != class) {

@@ -4,6 +4,7 @@
 
 use hashbrown::{HashMap, HashSet};
 
+use super::super::path::Path;
 use super::super::{Validator, is_same};
 use super::View;
 use crate::values::json::{Object, Value};
@@ -13,6 +14,7 @@ const DETAIL: &str = "pod updates may not change fields other than `spec.contain
      tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
+    annotations(validator, new_pod.child("metadata"), old_pod.child("metadata"));
     let (new, old) = (new_pod.child("spec"), old_pod.child("spec"));
     let (Some(new_spec), Some(old_spec)) = (new.object(), old.object()) else { return };
     if new_spec == old_spec {
@@ -23,8 +25,18 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
             let detail = "pod updates may not add or remove containers";
             return validator.forbidden(format!("spec.{list}"), detail);
         }
+        let spec = Path::ROOT.child("spec");
+        let path = spec.child(list);
+        for at in 0..new.items(list).len() {
+            if validator.errors.is_empty() || validator.has_enough() {
+                break;
+            }
+            validator.repeat(&path.index(at).child("image"));
+        }
     }
-    deadline(validator, new, old);
+    if !deadline(validator, new, old) {
+        return;
+    }
     tolerations(validator, new, old);
     let was_gated = !old.items("schedulingGates").is_empty();
     gates(validator, new, old);
@@ -40,18 +52,52 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
     }
 }
 
-/// It can be set, and lowered.
-fn deadline(validator: &mut Validator, new: View, old: View) {
+/// Annotations with which a pod was made, and those that say what may be done in it, stay.
+fn annotations(validator: &mut Validator, new: View, old: View) {
+    let metadata = Path::ROOT.child("metadata");
+    let path = metadata.child("annotations");
+    let found: Vec<_> = validator
+        .errors
+        .iter()
+        .filter(|error| error.path.starts_with("metadata.annotations["))
+        .cloned()
+        .collect();
+    validator.errors.extend(found); // they are looked at twice
+    let mirror = validator.naming.label("config.mirror");
+    let profiles = format!("container.apparmor.security.beta.{}/", validator.naming.domain);
+    let (new, old) = (new.child("annotations"), old.child("annotations"));
+    let is_watched = |key: &str| key == mirror || key.starts_with(&profiles);
+    let what = |key: &str| if key == mirror { "mirror pod annotation" } else { "AppArmor annotations" };
+    for (key, value) in old.members().filter(|(key, _)| is_watched(key)) {
+        if new.get(key) != Some(value) && !validator.has_enough() {
+            validator.forbidden(path.key(key), format!("may not remove or update {}", what(key)));
+        }
+    }
+    for (key, _) in new.members().filter(|(key, _)| is_watched(key)) {
+        if !old.has(key) && !validator.has_enough() {
+            validator.forbidden(path.key(key), format!("may not add {}", what(key)));
+        }
+    }
+}
+
+/// It can be set, and lowered. Whether the rest is to be looked at.
+fn deadline(validator: &mut Validator, new: View, old: View) -> bool {
     const PATH: &str = "spec.activeDeadlineSeconds";
     match (new.int("activeDeadlineSeconds"), old.int("activeDeadlineSeconds")) {
+        (Some(now), _) if !(0..=i64::from(i32::MAX)).contains(&now) => {
+            validator.invalid(PATH, now, "must be between 0 and 2147483647, inclusive");
+            return false;
+        }
         (Some(now), Some(before)) if now > before => {
             validator.invalid(PATH, now, "must be less than or equal to previous value");
+            return false;
         }
         (None, Some(_)) => {
             validator.invalid(PATH, Value::Null, "must not update from a positive integer to nil value");
         }
         _ => {}
     }
+    true
 }
 
 /// They can be added to, and how long they hold can change.
@@ -62,7 +108,10 @@ fn tolerations(validator: &mut Validator, new: View, old: View) {
     let kept: HashSet<_> = new.structs("tolerations").map(but_duration).collect();
     if !old.structs("tolerations").all(|one| kept.contains(&but_duration(one))) {
         let detail = "existing toleration can not be modified except its tolerationSeconds";
-        validator.forbidden("spec.tolerations", detail);
+        return validator.forbidden("spec.tolerations", detail);
+    }
+    if !validator.errors.is_empty() {
+        validator.repeat(&Path::ROOT.child("spec").child("tolerations"));
     }
 }
 

@@ -202,7 +202,7 @@ fn unfit<'v>(spec: View<'v>, scope: &str) -> impl Iterator<Item = &'v str> + use
 /// Resources that pods consume from a quota.
 fn is_of_pods(name: &str) -> bool {
     let bare = name.strip_prefix("requests.").or_else(|| name.strip_prefix("limits.")).unwrap_or(name);
-    name == "pods" || matches!(bare, "cpu" | "memory" | "ephemeral-storage")
+    name == "pods" || matches!(bare, "cpu" | "memory")
 }
 
 fn scope_selector(validator: &mut Validator, path: &Path, spec: View) {
@@ -219,7 +219,8 @@ fn scope_selector(validator: &mut Validator, path: &Path, spec: View) {
             validator.invalid(list.child("scopeName"), scope, "unsupported scope");
         }
         for _ in unfit(spec, scope) {
-            validator.invalid(list, selector.to_value(), "unsupported scope applied to resource");
+            let detail = "unsupported scope applied to resource";
+            validator.invalid_from(list, "spec.scopeSelector", selector.to_value(), detail);
         }
         let has_no_values = !matches!(scope, "PriorityClass" | "VolumeAttributesClass");
         if is_scope(scope) && has_no_values && operator != "Exists" {
@@ -245,6 +246,6 @@ fn scope_selector(validator: &mut Validator, path: &Path, spec: View) {
         }
         scopes.insert(scope);
     }
-    let all = || spec.get("scopes").cloned().unwrap_or(Value::Array(Vec::new()));
-    refuse_conflicts(validator, &path.child("scopes"), &scopes, all);
+    // The reference server shows the other scopes here.
+    refuse_conflicts(validator, &list, &scopes, || spec.get("scopes").cloned().unwrap_or_default());
 }

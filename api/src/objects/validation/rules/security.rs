@@ -349,4 +349,7 @@ fn host_processes(validator: &mut Validator, path: &Path, spec: View) {
         let detail = "hostNetwork must be true if pod contains any hostProcess containers";
         validator.invalid(path.child("hostNetwork"), false, detail);
     }
+    if !PRIVILEGED.load(Ordering::Relaxed) {
+        validator.forbidden(path, "hostProcess containers are disallowed by cluster policy");
+    }
 }

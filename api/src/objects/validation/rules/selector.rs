@@ -38,6 +38,24 @@ pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
     }
 }
 
+/// Whether a selector can be applied: keys and values are such as labels have, and operators have what they need.
+pub(super) fn is_readable(selector: View) -> bool {
+    let is_key = |key: &str| names::qualified(key).is_empty();
+    let is_value = |value: &str| names::label_value(value).is_empty();
+    selector
+        .map("matchLabels")
+        .all(|(key, value)| is_key(key) && is_value(value.as_str().unwrap_or_default()))
+        && selector.structs("matchExpressions").all(|expression| {
+            let mut values = expression.texts("values");
+            let has_enough = match expression.text("operator") {
+                "In" | "NotIn" => values.len() > 0,
+                "Exists" | "DoesNotExist" => values.len() == 0,
+                _ => false,
+            };
+            has_enough && is_key(expression.text("key")) && values.all(is_value)
+        })
+}
+
 /// Whether a selector selects everything.
 pub(super) fn is_empty(selector: View) -> bool {
     selector.map("matchLabels").next().is_none() && selector.items("matchExpressions").is_empty()

@@ -13,6 +13,7 @@ use crate::values::json::{Object, Value};
 
 /// Longest time a client stays with one endpoint.
 const AFFINITY_SECONDS_MAX: i64 = 86_400;
+const LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
 /// One address for each family.
 const ADDRESSES_MAX: usize = 2;
 
@@ -28,6 +29,17 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     let root = path.child("spec");
     let kind = spec.text("type");
     let headless = is_headless(spec);
+    let annotations = service.child("metadata").child("annotations");
+    let [mode, hints] =
+        ["mode", "aware-hints"].map(|name| format!("service.{}/topology-{name}", validator.naming.domain));
+    if let (Some(value), Some(other)) = (annotations.get(&mode), annotations.get(&hints))
+        && value != other
+    {
+        let metadata = path.child("metadata");
+        let list = metadata.child("annotations");
+        let detail = format!("must match annotations[{hints}] when both are specified");
+        validator.invalid(list.key(&mode), value.clone(), detail);
+    }
     if spec.items("ports").is_empty() && !headless && kind != "ExternalName" {
         validator.required(root.child("ports"), "");
     }
@@ -243,7 +255,7 @@ pub(super) fn usable_address(validator: &mut Validator, path: &Path, text: &str)
 
 /// Fields that only services of type LoadBalancer may set.
 fn balancing(validator: &mut Validator, path: &Path, spec: View) {
-    const DETAIL: &str = "may only be used when `type` is 'LoadBalancer'";
+    const DETAIL: &str = LOAD_BALANCER;
     let is_balanced = spec.text("type") == "LoadBalancer";
     let ranges = spec.texts("loadBalancerSourceRanges");
     if ranges.len() > 0 {
@@ -278,13 +290,15 @@ fn balancing(validator: &mut Validator, path: &Path, spec: View) {
     if is_balanced && !spec.has("allocateLoadBalancerNodePorts") {
         validator.required("allocateLoadBalancerNodePorts", "");
     }
-    if let Some(class) = spec.get("loadBalancerClass").and_then(Value::as_str) {
-        let place = path.child("loadBalancerClass");
-        if is_balanced {
-            validator.refuse(&place, class, names::qualified(class));
-        } else {
-            validator.forbidden(place, DETAIL);
-        }
+    balancer_class(validator, &path.child("loadBalancerClass"), spec);
+}
+
+fn balancer_class(validator: &mut Validator, path: &Path, spec: View) {
+    let Some(class) = spec.get("loadBalancerClass").and_then(Value::as_str) else { return };
+    if spec.text("type") == "LoadBalancer" {
+        validator.refuse(path, class, names::qualified(class));
+    } else {
+        validator.forbidden(path, LOAD_BALANCER);
     }
 }
 
@@ -347,7 +361,10 @@ pub(super) fn service_update(validator: &mut Validator, new: View, old: View) {
             kept(validator, new, old, "ipFamilies", "ipFamily");
         }
     }
-    let balanced = [new, old].iter().all(|spec| spec.text("type") == "LoadBalancer");
+    let is_balanced = |spec: View| spec.text("type") == "LoadBalancer";
+    // The class is looked at once more than on creation.
+    balancer_class(validator, &Path::ROOT.child("spec").child("loadBalancerClass"), new);
+    let balanced = is_balanced(new) && is_balanced(old);
     if balanced && !super::super::is_same(new.get("loadBalancerClass"), old.get("loadBalancerClass")) {
         let value = new.get("loadBalancerClass").cloned().unwrap_or_default();
         validator.invalid("spec.loadBalancerClass", value, "may not change once set");
@@ -366,6 +383,8 @@ fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) 
     if now.len() == before.len() {
         for (at, (now, before)) in now.zip(before).enumerate() {
             if now != before {
+                // Of families the reference server names the first.
+                let at = if name == "ipFamilies" { 0 } else { at };
                 validator.invalid(format!("{path}[{at}]"), value(), "may not change once set");
             }
         }
@@ -376,7 +395,9 @@ fn kept(validator: &mut Validator, new: View, old: View, name: &str, one: &str) 
         return; // what is not said is kept, which is the allocator's work
     }
     if before.len() > 0 && now.clone().next() != before.clone().next() {
-        validator.invalid(format!("{path}[0]"), value(), "may not change once set");
+        // And it shows the addresses.
+        let value = new.get("clusterIPs").cloned().unwrap_or_default();
+        validator.invalid(format!("{path}[0]"), value, "may not change once set");
     }
     if releases && now.len() == 1 && new.text("ipFamilyPolicy") != "SingleStack" {
         let policy = new.get("ipFamilyPolicy").cloned().unwrap_or_default();

@@ -7,8 +7,7 @@ use hashbrown::HashSet;
 use super::super::path::Path;
 use super::super::{Validator, forms, is_same, names};
 use super::common::each_condition;
-use super::view::quantity;
-use super::{View, resources};
+use super::{View, resources, storage};
 use crate::values::field::FieldError;
 use crate::values::json::Value;
 
@@ -90,12 +89,12 @@ pub(super) fn node(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
-fn amounts(validator: &mut Validator, path: &Path, status: View, list: &str) {
+pub(super) fn amounts(validator: &mut Validator, path: &Path, status: View, list: &str) {
     for (name, amount) in status.map(list) {
         if validator.has_enough() {
             return;
         }
-        resources::amount(validator, &path.key(name), name, amount);
+        resources::amount(validator, &path.child(name), name, amount); // as the reference server has it
     }
 }
 
@@ -113,17 +112,12 @@ pub(super) fn resource_quota(validator: &mut Validator, path: &Path, status: Vie
 }
 
 pub(super) fn claim(validator: &mut Validator, path: &Path, status: View) {
-    for list in ["capacity", "allocatedResources"] {
-        let place = path.child(list);
-        for (name, amount) in status.map(list) {
-            if validator.has_enough() {
-                return;
-            }
-            if quantity(amount).is_some_and(|quantity| quantity.is_negative()) {
-                let detail = "must be a valid resource quantity";
-                validator.invalid(place.key(name), amount.clone(), detail);
-            }
+    let capacity = path.child("capacity");
+    for (name, amount) in status.map("capacity") {
+        if validator.has_enough() {
+            return;
         }
+        storage::not_below_zero(validator, &capacity.key(name), amount);
     }
     // The reference server knows the first by a name that it does not have.
     let (states, amounts) = (path.child("allocatedResourceStatus"), path.child("allocatedResources"));
@@ -136,11 +130,15 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, status: View) {
             validator.not_supported(states, name, &RESIZING);
         }
     }
-    for (name, _) in status.map("allocatedResources") {
+    for (name, amount) in status.map("allocatedResources") {
         if validator.has_enough() {
             return;
         }
+        let found = validator.errors.len();
         resized(validator, &amounts, name);
+        if validator.errors.len() == found {
+            storage::not_below_zero(validator, &amounts.key(name), amount);
+        }
     }
 }
 
@@ -178,7 +176,8 @@ pub(super) fn attachment(validator: &mut Validator, path: &Path, status: View) {
     for name in ["attachError", "detachError"] {
         let (place, error) = (path.child(name), status.child(name));
         if error.text("message").len() > ERROR_MAX {
-            validator.errors.push(FieldError::too_long(place.child("message"), ERROR_MAX));
+            // The reference server names the limit of what is attached.
+            validator.errors.push(FieldError::too_long(place.child("message"), ATTACHMENT_MAX));
         }
         if let Some(code) = error.int("errorCode").filter(|code| *code < 0) {
             let detail = format!("must be between 0 and {}, inclusive", i32::MAX);
@@ -249,7 +248,7 @@ pub(super) fn service(validator: &mut Validator, path: &Path, status: View) {
     let points = status.child("loadBalancer");
     if validator.object.child("spec").text("type") != "LoadBalancer" {
         if !points.items("ingress").is_empty() {
-            validator.forbidden(place, "may only be used when `spec.type` is \"LoadBalancer\"");
+            validator.forbidden(place, "may only be used when `spec.type` is 'LoadBalancer'");
         }
         return;
     }

@@ -58,11 +58,14 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
         if validator.has_enough() {
             return;
         }
+        not_below_zero(validator, &capacity.key(name), amount);
         if quantity(amount).is_some_and(|amount| amount.is_negative() || amount.is_zero()) {
             validator.invalid(capacity.key(name), amount.clone(), POSITIVE);
         }
     }
-    if spec.has("local") && !spec.has("nodeAffinity") {
+    let local = String::from(path.child("local"));
+    let is_local = spec.has("local") && validator.errors.iter().all(|error| error.path != local);
+    if is_local && !spec.has("nodeAffinity") {
         validator.required(path.child("nodeAffinity"), "Local volume requires node affinity");
     }
     let host_path = spec.child("hostPath").text("path");
@@ -85,6 +88,13 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
+/// An amount below zero, shown as a whole number.
+pub(super) fn not_below_zero(validator: &mut Validator, path: &Path, amount: &Value) {
+    let Some(number) = quantity(amount).filter(|amount| amount.is_negative()) else { return };
+    let whole = number.to_f64().floor() as i64;
+    validator.invalid(path, Value::Int(whole), "must be a valid resource quantity");
+}
+
 /// A volume that an attachment describes itself is its driver's, and nothing but that.
 fn inline_volume(validator: &mut Validator, path: &Path, spec: View) {
     const DETAIL: &str = "may not be specified in the context of inline volumes";
@@ -98,6 +108,15 @@ fn inline_volume(validator: &mut Validator, path: &Path, spec: View) {
     }
     if !spec.has("csi") {
         validator.required(path.child("csi"), "has to be specified in the context of inline volumes");
+    }
+    let policy = spec.text("persistentVolumeReclaimPolicy");
+    if !matches!(policy, "" | "Retain") {
+        let detail = "may only be Retain in the context of inline volumes";
+        validator.forbidden(path.child("persistentVolumeReclaimPolicy"), detail);
+    }
+    if spec.has("volumeMode") && spec.text("volumeMode") != "Filesystem" {
+        let detail = "may not specify volumeMode other than Filesystem in the context of inline volumes";
+        validator.forbidden(path.child("volumeMode"), detail);
     }
 }
 
@@ -218,6 +237,17 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
                       bound claims";
         validator.forbidden_change("spec", detail, "spec", [View::of(&before), View::of(&now)]);
     }
+    let class = format!("volume.beta.{}/storage-class", validator.naming.domain);
+    let annotation =
+        |claim: View<'_>| -> String { claim.child("metadata").child("annotations").text(&class).to_owned() };
+    let (named, before) = (annotation(new_claim), annotation(old_claim));
+    let is_moved = !before.is_empty()
+        && !old.has("storageClassName")
+        && new.text("storageClassName") == before
+        && (named.is_empty() || named == before);
+    if named != before && !is_moved {
+        validator.invalid(format!("metadata.annotations.{class}"), named, "field is immutable");
+    }
     let storage = |spec: View| spec.child("resources").child("requests").quantity("storage");
     if let (Some(now), Some(before)) = (storage(new), storage(old))
         && now.order(before).is_lt()
@@ -254,7 +284,9 @@ fn compared(new: View, old: View, bound: bool) -> [Object; 2] {
         now.remove("storageClassName");
     }
     if bound {
-        keep(&mut now, old, "volumeAttributesClassName");
+        if now.get("volumeAttributesClassName").is_some() {
+            keep(&mut now, old, "volumeAttributesClassName");
+        }
         let granted = old.child("resources").child("requests").get("storage");
         let resources = now.get_mut("resources").and_then(Value::as_object_mut);
         let requests = resources.and_then(|resources| resources.get_mut("requests"));

@@ -3,8 +3,10 @@
 use hashbrown::HashSet;
 
 use super::super::path::Path;
-use super::super::{Validator, is_same, names};
-use super::{View, pod};
+use super::super::{Validator, forms, metadata, names};
+use super::common::Seen;
+use super::{View, pod, status};
+use crate::values::field::FieldError;
 
 /// Highest priority that users may define.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
@@ -92,6 +94,20 @@ fn newer_event(validator: &mut Validator, path: &Path, event: View) {
     }
 }
 
+/// The finalizers of a namespace itself. Where it is created the reference server names the list, not the element.
+pub(super) fn namespace(validator: &mut Validator, path: &Path, spec: View) {
+    let list = path.child("finalizers");
+    for (at, name) in spec.texts("finalizers").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let element = list.index(at);
+        let place = if validator.old.is_none() { list } else { element };
+        validator.refuse(&place, name, names::qualified(name));
+        metadata::finalizer_name(validator.naming, &place, name, &mut validator.errors);
+    }
+}
+
 pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
     let metadata = path.child("metadata");
     let taints = metadata.child("taints"); // as the reference server has it
@@ -122,31 +138,92 @@ pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
             }
         }
     }
-}
-
-/// Where a node's pods get addresses, and which machine it is, is said once.
-pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
-    let (new, old) = (new.child("spec"), old.child("spec"));
-    for (name, detail) in [
-        ("podCIDRs", "node updates may not change podCIDR except from \"\" to valid"),
-        ("providerID", "node updates may not change providerID except from \"\" to valid"),
-    ] {
-        if old.has(name) && !is_same(new.get(name), old.get(name)) {
-            validator.forbidden(format!("spec.{name}"), detail);
+    let (spec, root) = (node.child("spec"), path.child("spec"));
+    pod_networks(validator, &root.child("podCIDRs"), spec);
+    // A node may register with what it can take; later the status has a way of its own.
+    if validator.old.is_none() {
+        let (status, place) = (node.child("status"), path.child("status"));
+        for list in ["capacity", "allocatable"] {
+            status::amounts(validator, &place.child(list), status, list);
         }
     }
 }
 
+/// The networks of a node's pods are one of each family.
+fn pod_networks(validator: &mut Validator, path: &Path, spec: View) {
+    let networks = spec.texts("podCIDRs");
+    let count = networks.clone().count();
+    if count < 2 {
+        return;
+    }
+    let families: Vec<Option<bool>> =
+        networks.clone().map(|text| forms::network(text).map(|(address, _)| address.is_ipv6())).collect();
+    if let Some(at) = families.iter().position(Option::is_none) {
+        let text = networks.clone().nth(at).unwrap_or_default();
+        let why = format!("invalid CIDR[{at}]: <nil> (invalid CIDR address: {text})");
+        let detail = format!("invalid PodCIDRs. failed to check with dual stack with error:{why}");
+        validator.errors.push(FieldError::internal(path, detail));
+    }
+    let has = |is_v6: bool| families.contains(&Some(is_v6));
+    let is_dual = has(false) && has(true) && !families.contains(&None);
+    if !is_dual || count > 2 {
+        let value = spec.get("podCIDRs").cloned().unwrap_or_default();
+        validator.invalid(path, value, "may specify no more than one CIDR for each IP family");
+    }
+    let mut seen = Seen::new();
+    for (at, text) in networks.enumerate() {
+        if !seen.insert(text) && !validator.has_enough() {
+            validator.duplicate(path.index(at), text);
+        }
+    }
+}
+
+/// Where a node's pods get addresses, and which machine it is, is said once. Taints are looked at twice.
+pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
+    let metadata = Path::ROOT.child("metadata");
+    validator.repeat(&metadata.child("taints"));
+    let (new, old) = (new.child("spec"), old.child("spec"));
+    let (now, before) = (new.texts("podCIDRs"), old.texts("podCIDRs"));
+    let differing = match (now.clone().count(), before.clone().count()) {
+        (_, 0) => 0,
+        (now, before) if now != before => 1,
+        _ => now.zip(before).filter(|(now, before)| now != before).count(),
+    };
+    for _ in 0..differing {
+        if validator.has_enough() {
+            return;
+        }
+        let detail = "node updates may not change podCIDR except from \"\" to valid";
+        validator.forbidden("spec.podCIDRs", detail);
+    }
+    if !old.text("providerID").is_empty() && new.text("providerID") != old.text("providerID") {
+        let detail = "node updates may not change providerID except from \"\" to valid";
+        validator.forbidden("spec.providerID", detail);
+    }
+}
+
 pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View) {
+    // Neither the name nor the value changes.
+    if validator.old.is_some() {
+        return;
+    }
     let name = class.child("metadata").text("name");
     let value = class.int("value").unwrap_or(0);
-    let system = [("cluster-critical", 2_000_000_000), ("node-critical", 2_000_001_000)];
     if let Some(rest) = name.strip_prefix("system-") {
-        if !system.contains(&(rest, value)) {
-            let metadata = path.child("metadata");
-            let detail = "priority class names with 'system-' prefix are reserved for system use only";
-            validator.forbidden(metadata.child("name"), detail);
-        }
+        let system = [("cluster-critical", 2_000_000_000), ("node-critical", 2_000_001_000)];
+        let why = match system.iter().find(|(known, _)| *known == rest) {
+            None => format!("{name} is not a known system priority class"),
+            Some((_, wanted)) if *wanted != value => {
+                format!("value of {name} PriorityClass must be {wanted}")
+            }
+            Some(_) if class.is_true("globalDefault") => {
+                format!("globalDefault of {name} PriorityClass must be false")
+            }
+            Some(_) => return,
+        };
+        let metadata = path.child("metadata");
+        let detail = "priority class names with 'system-' prefix are reserved for system use only.";
+        validator.forbidden(metadata.child("name"), format!("{detail} error: {why}"));
     } else if value > USER_PRIORITY_MAX {
         let detail = format!("maximum allowed value of a user defined priority is {USER_PRIORITY_MAX}");
         validator.forbidden(path.child("value"), detail);

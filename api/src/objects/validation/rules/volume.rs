@@ -3,8 +3,10 @@
 use hashbrown::HashSet;
 
 use super::super::path::Path;
-use super::super::{Validator, metadata, names};
+use super::super::{Validator, forms, metadata, names};
 use super::{View, common};
+use crate::types::schema::table::Form;
+use crate::values::json::Value;
 
 /// Longest name of a volume and its portal together, where an initiator is named.
 const PORTAL_MAX: usize = 64;
@@ -82,6 +84,15 @@ pub(super) fn projection(validator: &mut Validator, path: &Path, source: View) {
             validator.invalid(place, seconds, "may not specify a duration less than 10 minutes");
         } else if seconds > TOKEN_SECONDS_MAX {
             validator.invalid(place, seconds, "may not specify a duration larger than 2^32 seconds");
+        }
+    }
+    if source.has("serviceAccountToken") {
+        // The reference server names the volume here.
+        let volume = path.parent().parent();
+        let file = source.child("serviceAccountToken").text("path");
+        match file {
+            "" => validator.required(volume.child("path"), ""),
+            file => forms::text(Form::Local, &volume.child("path"), file, &mut validator.errors),
         }
     }
     trust_bundle(validator, &path.child("clusterTrustBundle"), source.child("clusterTrustBundle"));
@@ -179,13 +190,19 @@ pub(super) fn fibre_channel(validator: &mut Validator, path: &Path, source: View
 
 /// Names of targets and initiators, and the secret that two-way checks need.
 pub(super) fn iscsi(validator: &mut Validator, path: &Path, source: View) {
+    // What persistent volumes say of a name of no sort is shorter.
+    let is_persistent = validator.kind == "PersistentVolume";
     for (field, place) in [("iqn", "iqn"), ("initiatorName", "initiatorname")] {
         let name = source.text(field);
         if name.is_empty() && (field == "iqn" || !source.has(field)) {
             continue;
         }
         if !["iqn", "eui", "naa"].iter().any(|prefix| name.starts_with(prefix)) {
-            let detail = "must be valid format starting with iqn, eui, or naa";
+            let detail = if is_persistent {
+                "must be valid format"
+            } else {
+                "must be valid format starting with iqn, eui, or naa"
+            };
             validator.invalid(path.child(place), name, detail);
         } else if !is_iscsi_name(name) {
             validator.invalid(path.child(place), name, "must be valid format");
@@ -195,7 +212,7 @@ pub(super) fn iscsi(validator: &mut Validator, path: &Path, source: View) {
     if checks && !source.has("secretRef") {
         validator.required(path.child("secretRef"), "");
     }
-    if validator.kind == "PersistentVolume" {
+    if is_persistent {
         let portal = source.text("targetPortal");
         let name = validator.object.child("metadata").text("name");
         if source.has("initiatorName") && name.len() + 1 + portal.len() > PORTAL_MAX {
@@ -265,6 +282,9 @@ pub(super) fn flex(validator: &mut Validator, path: &Path, source: View) {
 /// A registry is a list of hosts with ports.
 pub(super) fn quobyte(validator: &mut Validator, path: &Path, source: View) {
     let registry = source.text("registry");
+    if registry.is_empty() {
+        return; // refused by schema
+    }
     if source.text("tenant").len() > TENANT_MAX {
         let detail = "must be a UUID and may not exceed a length of 64 characters";
         return validator.required(path.child("tenant"), detail);
@@ -273,9 +293,44 @@ pub(super) fn quobyte(validator: &mut Validator, path: &Path, source: View) {
         let host = pair.rsplit_once(':').map(|(host, _)| host);
         host.is_some_and(|host| !host.contains(':') || (host.starts_with('[') && host.ends_with(']')))
     };
-    if !registry.is_empty() && !registry.split(',').all(is_pair) {
+    for _ in registry.split(',').filter(|pair| !is_pair(pair)) {
+        if validator.has_enough() {
+            return;
+        }
         let detail = "must be a host:port pair or multiple pairs separated by commas";
         validator.invalid(path.child("registry"), registry, detail);
+    }
+}
+
+/// Where a shared directory is.
+pub(super) fn nfs(validator: &mut Validator, path: &Path, source: View) {
+    let directory = source.text("path");
+    if !directory.starts_with('/') {
+        validator.invalid(path.child("path"), directory, "must be an absolute path");
+    }
+}
+
+/// A disk of the provider; the reference server calls it by another name than its member has.
+pub(super) fn compute_disk(validator: &mut Validator, path: &Path, source: View) {
+    let place = path.parent().child("persistentDisk");
+    if source.text("pdName").is_empty() {
+        validator.required(place.child("pdName"), "");
+    }
+    if let Some(partition) = source.int("partition").filter(|partition| !(0..=255).contains(partition)) {
+        validator.invalid(place.child("partition"), partition, "must be between 1 and 255, inclusive");
+    }
+}
+
+/// The namespace of the addresses of a file system can be said.
+pub(super) fn glusterfs(validator: &mut Validator, path: &Path, source: View) {
+    let place = path.child("endpointsNamespace");
+    match source.get("endpointsNamespace").and_then(Value::as_str) {
+        None => {}
+        Some("") => {
+            let detail = "if the endpointnamespace is set, it must be a valid namespace name";
+            validator.invalid(place, "", detail);
+        }
+        Some(name) => validator.refuse(&place, name, names::label(name)),
     }
 }
 

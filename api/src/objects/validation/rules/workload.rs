@@ -16,7 +16,11 @@ fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (
     let template = spec.child("template");
     let template_path = path.child("template");
     let wanted = spec.child("selector");
-    if wanted.is_there() {
+    if wanted.is_there() && !selector::is_readable(wanted) {
+        if !unreadable(validator, path, wanted, kind.0) {
+            return;
+        }
+    } else if wanted.is_there() {
         if selector::is_empty(wanted) {
             let detail = format!("empty selector is invalid for {}", kind.0);
             validator.invalid(path.child("selector"), wanted.to_value(), detail);
@@ -28,6 +32,19 @@ fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (
         refuse_labels(validator, &template_path, template.child("metadata").child("labels"));
     }
     runs_forever(validator, &template_path, template, kind.1);
+}
+
+/// A selector that cannot be read is refused as a whole, and the template is not looked at; but not for daemon sets.
+/// Whether the rest of the template is to be judged.
+fn unreadable(validator: &mut Validator, path: &Path, wanted: View, kind: &str) -> bool {
+    let (detail, goes_on) = match kind {
+        "daemonset" => return true,
+        "statefulset" => ("", true),
+        _ => ("invalid label selector", false),
+    };
+    validator.forget(&path.child("template"));
+    validator.invalid(path.child("selector"), wanted.to_value(), detail);
+    goes_on
 }
 
 /// The labels of a template must be selected.
@@ -47,7 +64,8 @@ fn refuse_labels(validator: &mut Validator, path: &Path, labels: View) {
 fn runs_forever(validator: &mut Validator, path: &Path, template: View, kind: &str) {
     let spec = template.child("spec");
     let place = path.child("spec");
-    if let policy @ ("OnFailure" | "Never") = spec.text("restartPolicy") {
+    let policy = spec.text("restartPolicy");
+    if policy != "Always" {
         validator.not_supported(place.child("restartPolicy"), policy, &["Always"]);
     }
     if spec.has("activeDeadlineSeconds") {
@@ -91,7 +109,8 @@ pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strate
             }
             not_over_all(validator, &place.child("maxUnavailable"), away);
         }
-        _ => {}
+        "Recreate" => {}
+        _ => validator.not_supported(path, strategy.to_value(), &["Recreate", "RollingUpdate"]),
     }
 }
 
@@ -122,8 +141,10 @@ pub(super) fn daemon_set(validator: &mut Validator, path: &Path, spec: View) {
 
 /// How a daemon set's pods are replaced.
 pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &Path, strategy: View) {
-    if strategy.text("type") != "RollingUpdate" {
-        return;
+    match strategy.text("type") {
+        "RollingUpdate" => {}
+        "OnDelete" => return,
+        _ => return validator.not_supported(path, strategy.to_value(), &["RollingUpdate", "OnDelete"]),
     }
     let rolling = strategy.child("rollingUpdate");
     let place = path.child("rollingUpdate");
