@@ -229,7 +229,7 @@ async fn terminating_namespaces_accept_no_new_objects() {
         .check(&[
             ("namespace-lifecycle", "DELETE /api/v1/namespaces/$ns", "", "200 Namespace"),
             ("namespace-lifecycle", "POST /apis/authorization.k8s.io/v1/namespaces/$ns/localsubjectaccessreviews", r#"{"metadata":{"namespace":"$ns"},"spec":{"user":"x","resourceAttributes":{"namespace":"$ns","verb":"get","resource":"pods"}}}"#, "201 LocalSubjectAccessReview"),
-            ("namespace-lifecycle", "PUT /api/v1/namespaces/$ns/finalize", r#"{"metadata":{"name":"$ns"},"spec":{"finalizers":[]}}"#, "200 Namespace"),
+            ("namespace-lifecycle", "PUT /api/v1/namespaces/$ns/finalize", r#"{"metadata":{"name":"$ns","finalizers":["example.com/hold"]},"spec":{"finalizers":[]}}"#, "200 Namespace"),
             ("namespace-lifecycle", "GET /api/v1/namespaces/$ns", "", "200 Namespace"),
             ("update", "PATCH /api/v1/namespaces/$ns", r#"{"metadata":{"finalizers":null}}"#, "200 Namespace"),
             ("namespace-lifecycle", "GET /api/v1/namespaces/$ns", "", "404 NotFound: namespaces \"$ns\" not found"),

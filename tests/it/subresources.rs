@@ -202,7 +202,7 @@ async fn only_finalize_changes_the_finalizers_of_a_namespace() {
     assert_eq!(now["spec"]["finalizers"], json!(["kubernetes", "example.com/mine"]), "namespace-lifecycle");
     assert_eq!(
         (&now["metadata"]["labels"]["a"], &now["metadata"]["labels"]["c"]),
-        (&json!("b"), &Value::Null)
+        (&Value::Null, &json!("d"))
     );
 }
 

@@ -5,10 +5,14 @@
 //! what tables cannot say is a `Strategy` in `strategy/kinds.rs`, which a kind names in the schema (option
 //! `strategy`). Nothing here knows a kind by its name.
 
+mod dropped;
 mod kinds;
+mod pods;
+mod storage;
 mod warnings;
 
 use auth::User;
+use dropped::{Dropped, drop_unused};
 
 use crate::objects::validation;
 use crate::types::schema::registry::Resource;
@@ -22,20 +26,38 @@ include!(concat!(env!("OUT_DIR"), "/strategies.rs"));
 #[derive(Clone, Copy)]
 struct Strategy {
     /// Completes a new object that is decoded and defaulted.
-    create: Option<fn(&mut Object, &Creation)>,
+    create: Option<fn(&mut Object, &mut Creation)>,
     /// Completes the first object, about to replace the second through an endpoint. It is already limited to what the
     /// endpoint may write.
     update: Option<fn(Endpoint, &mut Object, &Object)>,
     /// What the writer of a valid object is warned of.
     warnings: Option<fn(&mut warnings::Texts, warnings::Written)>,
+    /// What the writer of a valid status is warned of.
+    status_warnings: Option<fn(&mut warnings::Texts, warnings::Written)>,
+    /// Fields that are not stored, because what they are for is off.
+    dropped: &'static [Dropped],
     /// Completes an object that is deleted for the first time and waits for a controller to clear up behind it.
     delete: Option<fn(&mut Object, &Naming)>,
 }
+
+/// Nothing beyond what the tables say.
+const NONE: Strategy = Strategy {
+    create: None,
+    update: None,
+    warnings: None,
+    status_warnings: None,
+    dropped: &[],
+    delete: None,
+};
 
 /// What is known about a creation beside the object.
 struct Creation<'a> {
     user: &'a User,
     naming: &'a Naming,
+    /// Whether the labels of the object are the writer's, not a default.
+    is_labelled: bool,
+    /// What the writer is warned of.
+    warnings: Vec<String>,
 }
 
 /// The strategy that the kind of a resource names.
@@ -103,8 +125,15 @@ pub fn wipe_system_metadata(object: &mut Object) {
     metadata.retain(|name, _| !SYSTEM_METADATA.contains(&name));
 }
 
-/// Makes a decoded, defaulted object what a new one looks like.
-pub fn prepare_create(resource: &Resource, object: &mut Object, user: &User, naming: &Naming) {
+/// Makes a decoded, defaulted object what a new one looks like; returns what its writer is warned of, which what the
+/// object then looks like no longer shows. `is_labelled` says whether its labels are the writer's, not a default.
+pub fn prepare_create(
+    resource: &Resource,
+    object: &mut Object,
+    user: &User,
+    naming: &Naming,
+    is_labelled: bool,
+) -> Vec<String> {
     let table = &resource.table;
     if let Some(rules) = &table.status
         && !rules.kept_on_create
@@ -116,9 +145,13 @@ pub fn prepare_create(resource: &Resource, object: &mut Object, user: &User, nam
     if table.message.custom || !table.generation_on.is_empty() {
         set_meta(object, "generation", Some(Value::Int(1)));
     }
-    if let Some(Strategy { create: Some(create), .. }) = of(resource) {
-        create(object, &Creation { user, naming });
+    let Some(strategy) = of(resource) else { return Vec::new() };
+    drop_unused(strategy.dropped, object, None);
+    let mut creation = Creation { user, naming, is_labelled, warnings: Vec::new() };
+    if let Some(create) = strategy.create {
+        create(object, &mut creation);
     }
+    creation.warnings
 }
 
 /// Makes `new` what an update through `endpoint` may make of `old`, and counts the generation.
@@ -148,13 +181,18 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
             }
         }
         Endpoint::Scale | Endpoint::Binding => {}
-        Endpoint::Finalize => only(new, old, &["spec.finalizers"]),
+        Endpoint::Finalize => copy_path(new, old, "status"),
         Endpoint::Approval => only(new, old, &["status.conditions", "metadata"]),
-        Endpoint::EphemeralContainers => only(new, old, &["spec.ephemeralContainers"]),
+        Endpoint::EphemeralContainers => {
+            only(new, old, &["spec.ephemeralContainers", "metadata.generateName"])
+        }
         Endpoint::Resize => take_resources(new, old),
     }
-    if let Some(Strategy { update: Some(update), .. }) = of(resource) {
-        update(endpoint, new, old);
+    if let Some(strategy) = of(resource) {
+        drop_unused(strategy.dropped, new, Some(old));
+        if let Some(update) = strategy.update {
+            update(endpoint, new, old);
+        }
     }
     restore_system_metadata(new, old);
     let counted = &resource.table.generation_on;
@@ -191,7 +229,7 @@ fn same_outside_metadata(a: &Object, b: &Object) -> bool {
         && a.iter().all(|(name, value)| name == "metadata" || b.get(name).is_some_and(|other| other == value))
 }
 
-/// What the writer of a valid object is warned of; only the resource itself warns.
+/// What the writer of a valid object is warned of; only the resource itself and its status warn.
 pub fn warnings(
     resource: &Resource,
     endpoint: Endpoint,
@@ -202,12 +240,12 @@ pub fn warnings(
     if resource.table.message.custom && endpoint == Endpoint::Main {
         return validation::metadata::finalizer_warnings(naming, new, old);
     }
-    match of(resource) {
-        Some(Strategy { warnings: Some(warnings), .. }) if endpoint == Endpoint::Main => {
-            warnings::Texts::of(*warnings, warnings::Written { new, old, naming })
-        }
-        _ => Vec::new(),
-    }
+    let advice = of(resource).and_then(|strategy| match endpoint {
+        Endpoint::Main => strategy.warnings,
+        Endpoint::Status => strategy.status_warnings,
+        _ => None,
+    });
+    advice.map_or_else(Vec::new, |advice| warnings::Texts::of(advice, warnings::Written { new, old, naming }))
 }
 
 /// Keeps of `new` only the given paths (and the metadata of `new`); everything else is as in `old`.
@@ -244,6 +282,7 @@ fn take_resources(new: &mut Object, old: &Object) {
         }
     }
     copy_path(&mut kept, new, "spec.resources");
+    copy_path(&mut kept, new, "metadata.generateName");
     copy_path(&mut kept, new, "metadata.resourceVersion");
     copy_path(&mut kept, new, "metadata.managedFields");
     *new = kept;

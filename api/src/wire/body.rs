@@ -74,6 +74,7 @@ impl Expected<'_> {
     /// YAML is converted to JSON; failures of strict decoding in the text come first.
     fn decode_yaml(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let document = yaml::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
+        untyped(&document.value).map_or(Ok(()), |why| Err(self.unrecognized(body, &why)))?;
         let duplicates = document.strict_error();
         let decoded = self.decode_tree(registry, document.value)?;
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
@@ -159,17 +160,11 @@ impl Expected<'_> {
                 format!("{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}");
             return self.unrecognized(body, &why);
         }
+        if let Some(why) = json::parse(body).ok().as_ref().and_then(untyped) {
+            return self.unrecognized(body, &why);
+        }
         let given: TypeMeta = serde_json::from_slice(body).unwrap_or_default();
         self.mismatch(registry, &given.kind, &given.api_version, error)
-    }
-
-    /// The package of upstream's own type behind all versions of the kind.
-    fn package(&self) -> &str {
-        let group = self.api_version.split_once('/').map_or("", |(group, _)| group);
-        match group.split('.').next().unwrap_or_default() {
-            "" | "events" => "core",
-            first => first,
-        }
     }
 
     fn unrecognized(&self, body: &[u8], error: &str) -> Status {
@@ -200,16 +195,64 @@ impl Expected<'_> {
                 "{kind} in version \"{version}\" cannot be handled as a {}: \
                  converting ({version}.{kind}) to ({}.{}): unknown conversion",
                 self.kind,
-                self.package(),
+                package(self.api_version),
                 self.kind
             )),
             None => Status::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {}: \
-                 no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\"",
-                self.kind
+                "{kind} in version \"{version}\" cannot be handled as a {}: {}",
+                self.kind,
+                not_registered(kind, api_version)
             )),
         }
     }
+}
+
+/// Why a body does not even say of which type it is; `None` if it does, or says nothing.
+fn untyped(value: &Value) -> Option<String> {
+    let found = |value: &Value| match value {
+        Value::Array(_) => "array",
+        Value::Bool(_) => "bool",
+        Value::Object(_) => "object",
+        Value::String(_) => "string",
+        Value::Null | Value::Int(_) | Value::Float(_) => "number",
+    };
+    let object = match value {
+        Value::Null => return None,
+        Value::Object(object) => object,
+        other => {
+            let found = found(other);
+            return Some(format!(
+                "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}"
+            ));
+        }
+    };
+    let is_wrong = |(name, value): &(&str, &Value)| {
+        matches!(*name, "kind" | "apiVersion") && !value.is_null() && value.as_str().is_none()
+    };
+    if let Some((name, value)) = object.iter().find(is_wrong) {
+        let found = found(value);
+        return Some(format!(
+            "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go struct field .{name} of type string"
+        ));
+    }
+    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
+    (version.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {version}"))
+}
+
+/// The package of upstream's own type behind all versions of a kind.
+pub fn package(api_version: &str) -> &str {
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    match group.split('.').next().unwrap_or_default() {
+        "" | "events" => "core",
+        first => first,
+    }
+}
+
+/// Said of a type that there is none of.
+pub fn not_registered(kind: &str, api_version: &str) -> String {
+    format!(
+        "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+    )
 }
 
 /// The first bytes of a body, as the error shows them.
@@ -225,5 +268,32 @@ fn summary(body: &[u8]) -> String {
     } else {
         let hex: String = head.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{hex}{more}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_says_of_which_type_it_is_or_nothing() {
+        let of_struct =
+            format!("{NO_VERSION_KIND}json: cannot unmarshal string into Go value of type {TYPE_META}");
+        let of_field = |found: &str, field: &str| {
+            format!(
+                "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go struct field .{field} of type string"
+            )
+        };
+        for (body, want) in [
+            (r#"{"kind":"A","apiVersion":"a/b"}"#, None),
+            (r#"{"kind":null}"#, None),
+            ("null", None),
+            (r#""x""#, Some(of_struct)),
+            (r#"{"kind":5}"#, Some(of_field("number", "kind"))),
+            (r#"{"apiVersion":[],"kind":{}}"#, Some(of_field("array", "apiVersion"))),
+            (r#"{"apiVersion":"a/b/c"}"#, Some("unexpected GroupVersion string: a/b/c".to_owned())),
+        ] {
+            assert_eq!(untyped(&json::parse(body.as_bytes()).unwrap()), want, "{body}");
+        }
     }
 }

@@ -104,6 +104,9 @@ impl Output {
     };
 }
 
+/// The version of generic output that clients may insist on.
+const META_VERSION: &str = "v1";
+
 /// The kinds of responses an endpoint has.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Offer {
@@ -296,7 +299,11 @@ impl<'h> Clause<'h> {
 
     /// The requested transform and its naming profile, or `None` if this endpoint cannot serve the clause.
     fn transform(&self, naming: &'static Naming, offer: Offer) -> Option<(Transform, &'static Naming)> {
-        if self.parameter("stream").is_some_and(|stream| stream != "watch") {
+        let given = |name: &str| self.parameter(name).filter(|value| !value.is_empty());
+        if given("stream").is_some_and(|stream| stream != "watch") {
+            return None;
+        }
+        if given("sv").is_some_and(|version| offer == Offer::Plain || version != META_VERSION) {
             return None;
         }
         let Some(target) = self.parameter("as") else { return Some((Transform::None, naming)) };

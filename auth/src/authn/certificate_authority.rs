@@ -76,7 +76,7 @@ impl std::fmt::Debug for Authority {
     }
 }
 
-enum Signer {
+pub(super) enum Signer {
     Rsa(RsaKeyPair),
     Ecdsa(EcdsaKeyPair, Curve),
 }
@@ -251,7 +251,7 @@ fn time(seconds: u64) -> Option<Vec<u8>> {
 }
 
 impl Signer {
-    fn read(der: &[u8]) -> Option<Signer> {
+    pub(super) fn read(der: &[u8]) -> Option<Signer> {
         if let Ok(pair) = RsaKeyPair::from_pkcs8(der).or_else(|_| RsaKeyPair::from_der(der)) {
             return Some(Signer::Rsa(pair));
         }
@@ -262,7 +262,7 @@ impl Signer {
         CURVES.into_iter().find_map(read)
     }
 
-    fn public(&self) -> &[u8] {
+    pub(super) fn public(&self) -> &[u8] {
         match self {
             Signer::Rsa(pair) => pair.public_key().as_ref(),
             Signer::Ecdsa(pair, _) => pair.public_key().as_ref(),

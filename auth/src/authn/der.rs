@@ -34,7 +34,7 @@ pub(super) struct Element<'d> {
 
 impl<'d> Element<'d> {
     /// The element that `der` begins with, and what follows it.
-    fn first(der: &'d [u8]) -> Result<(Element<'d>, &'d [u8]), Malformed> {
+    pub(super) fn first(der: &'d [u8]) -> Result<(Element<'d>, &'d [u8]), Malformed> {
         let [tag, length, rest @ ..] = der else { return Err(Malformed) };
         let (length, rest) = match *length {
             short @ 0..=0x7f => (usize::from(short), rest),

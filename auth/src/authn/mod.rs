@@ -11,6 +11,7 @@ mod chain;
 mod der;
 pub mod jws;
 pub mod jwt;
+pub mod key_pair;
 mod remembered;
 pub mod request_header;
 pub mod service_account;

@@ -15,10 +15,10 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// A block.
-struct Block<'t> {
-    label: &'t str,
+pub(super) struct Block<'t> {
+    pub(super) label: &'t str,
     has_headers: bool,
-    content: Vec<u8>,
+    pub(super) content: Vec<u8>,
 }
 
 /// What is wrong with a bundle; nothing, if all of it is usable.
@@ -83,7 +83,7 @@ pub fn chain_problem(text: &str) -> Option<String> {
 }
 
 /// The blocks of a text, in order.
-struct Blocks<'t>(&'t str);
+pub(super) struct Blocks<'t>(pub(super) &'t str);
 
 impl<'t> Iterator for Blocks<'t> {
     type Item = Block<'t>;

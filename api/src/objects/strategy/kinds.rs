@@ -1,18 +1,19 @@
 //! Strategies of single kinds: what creations and updates of their objects get beyond what the tables say. A kind names
 //! its own in the schema (option `strategy`).
 
+use super::dropped::{self, Dropped};
 use super::warnings;
-use super::{Creation, Endpoint, Strategy, sort_members};
+use super::{Creation, Endpoint, NONE, Strategy, sort_members};
 use crate::objects::custom::definition::conditions::{self, Deletion, State};
 use crate::objects::custom::definition::{Definition, formats};
 use crate::types::schema::TEMPLATE_GENERATION;
 use crate::values::clock;
 use crate::values::json::{Object, Value};
+use crate::values::names;
 use crate::values::object::{self, copy_path, meta, same_at, set_meta};
-use crate::values::qos::qos_class;
 
-/// Nothing beyond what the tables say.
-pub(super) const NONE: Strategy = Strategy { create: None, update: None, warnings: None, delete: None };
+pub(super) use super::pods::POD;
+pub(super) use super::storage::{CSI_DRIVER, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM};
 
 pub(super) const NAMESPACE: Strategy = Strategy {
     create: Some(create_namespace),
@@ -21,64 +22,6 @@ pub(super) const NAMESPACE: Strategy = Strategy {
             copy_path(new, old, "spec.finalizers");
         }
     }),
-    ..NONE
-};
-
-pub(super) const POD: Strategy = Strategy {
-    create: Some(|object, _| {
-        raise_grace_period(object);
-        let qos = qos_class(object);
-        let gates = object::at(object, "spec.schedulingGates").and_then(Value::as_array);
-        let is_gated = gates.is_some_and(|gates| !gates.is_empty());
-        let status = object.object_entry("status");
-        if is_gated {
-            tell_of_gates(status);
-        }
-        status.insert("phase", "Pending".into());
-        status.insert("qosClass", qos.into());
-    }),
-    update: Some(|_, new, _| raise_grace_period(new)),
-    warnings: Some(warnings::pod),
-    ..NONE
-};
-
-/// A pod with scheduling gates is not scheduled, and says so from the beginning.
-fn tell_of_gates(status: &mut Object) {
-    let mut condition = Object::new();
-    condition.push("type", "PodScheduled".into());
-    condition.push("status", "False".into());
-    condition.push("lastProbeTime", Value::Null);
-    condition.push("lastTransitionTime", Value::Null);
-    condition.push("reason", "SchedulingGated".into());
-    condition.push("message", "Scheduling is blocked due to non-empty scheduling gates".into());
-    status.insert("conditions", Value::Array(vec![condition.into()]));
-}
-
-/// A negative time to end counts as the shortest one.
-fn raise_grace_period(pod: &mut Object) {
-    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    if let Some(seconds @ Value::Int(..=-1)) = spec.get_mut("terminationGracePeriodSeconds") {
-        *seconds = Value::Int(1);
-    }
-}
-
-pub(super) const PERSISTENT_VOLUME: Strategy = Strategy {
-    create: Some(|object, _| {
-        let status = object.object_entry("status");
-        status.insert("phase", "Pending".into());
-        status.insert("lastPhaseTransitionTime", clock::now().into());
-    }),
-    warnings: Some(warnings::volume),
-    ..NONE
-};
-
-pub(super) const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
-    create: Some(|object, _| {
-        object.object_entry("status").insert("phase", "Pending".into());
-        complete_sources(object);
-    }),
-    update: Some(|_, new, _| complete_sources(new)),
-    warnings: Some(warnings::volume_claim),
     ..NONE
 };
 
@@ -92,24 +35,101 @@ pub(super) const DAEMON_SET: Strategy = Strategy {
         set_template_generation(new, template_generation(old).saturating_add(i64::from(changed)));
     }),
     warnings: Some(warnings::template),
+    dropped: dropped::TEMPLATE,
     ..NONE
 };
 
-pub(super) const JOB: Strategy = Strategy { create: Some(create_job), warnings: Some(warnings::job), ..NONE };
+pub(super) const JOB: Strategy =
+    Strategy { create: Some(create_job), warnings: Some(warnings::job), dropped: dropped::TEMPLATE, ..NONE };
+
+/// What the configuration of nodes through the server was for is gone.
+pub(super) const NODE: Strategy = Strategy {
+    create: Some(|object, _| copy_path(object, &Object::new(), "status.config")),
+    update: Some(|endpoint, new, old| {
+        let was_configured = object::at(old, "status.config").is_some_and(|config| !config.is_null());
+        if endpoint == Endpoint::Status && !was_configured {
+            copy_path(new, &Object::new(), "status.config");
+        }
+    }),
+    warnings: Some(warnings::node),
+    dropped: &[Dropped { below: "spec", sets: &[&["configSource"]] }],
+    ..NONE
+};
+
+/// A reference to a secret is its name.
+pub(super) const SERVICE_ACCOUNT: Strategy = Strategy {
+    create: Some(|object, _| keep_names_of_secrets(object)),
+    update: Some(|_, object, _| keep_names_of_secrets(object)),
+    warnings: Some(warnings::service_account),
+    ..NONE
+};
+
+/// A range without a name gets one of its own.
+pub(super) const LIMIT_RANGE: Strategy = Strategy {
+    create: Some(|object, _| {
+        if meta(object, "name").is_empty() {
+            set_meta(object, "name", Some(names::uid().into()));
+        }
+    }),
+    ..NONE
+};
+
+/// Elections that are decided among candidates are off.
+pub(super) const LEASE: Strategy =
+    Strategy { dropped: &[Dropped { below: "spec", sets: &[&["strategy", "preferredHolder"]] }], ..NONE };
+
+/// The topology of an endpoint is a node and a zone; the map that once held it is read, never written.
+pub(super) const ENDPOINT_SLICE: Strategy = Strategy {
+    create: Some(|object, _| drop_topology(object, None)),
+    update: Some(|_, new, old| {
+        if !same_at(new, old, "endpoints") {
+            drop_topology(new, Some(old));
+        }
+    }),
+    warnings: Some(warnings::endpoint_slice),
+    ..NONE
+};
+
+/// What drivers say of devices goes when the claim gives the devices back.
+pub(super) const RESOURCE_CLAIM: Strategy = Strategy {
+    update: Some(|endpoint, new, old| {
+        if endpoint == Endpoint::Status {
+            forget_devices(new, old);
+        }
+    }),
+    ..NONE
+};
+
+pub(super) const RESOURCE_SLICE: Strategy = Strategy {
+    dropped: &[Dropped {
+        below: "spec",
+        sets: &[
+            &[
+                "devices[].attributes{}.bools",
+                "devices[].attributes{}.ints",
+                "devices[].attributes{}.strings",
+                "devices[].attributes{}.versions",
+            ],
+            &["devices[].nodeAllocatableResourceMappings"],
+        ],
+    }],
+    ..NONE
+};
 
 pub(super) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
     create: Some(create_signing_request),
     update: Some(|endpoint, new, old| {
+        if endpoint == Endpoint::Status {
+            for decision in ["Approved", "Denied"] {
+                keep_conditions(new, old, decision);
+            }
+        }
         if matches!(endpoint, Endpoint::Status | Endpoint::Approval) {
             time_conditions(new, old);
         }
     }),
     ..NONE
 };
-
-/// Generations are counted from the first change on.
-pub(super) const CSI_DRIVER: Strategy =
-    Strategy { create: Some(|object, _| set_meta(object, "generation", None)), ..NONE };
 
 pub(super) const API_SERVICE: Strategy = Strategy { create: Some(create_api_service), ..NONE };
 
@@ -146,6 +166,7 @@ pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
         state.set(Deletion::Pending.condition(), &clock::now());
         state.write(object);
     }),
+    ..NONE
 };
 
 /// Objects may be stored in the storage version from now on.
@@ -163,7 +184,7 @@ fn add_stored_version(definition: &mut Object) {
 }
 
 /// `spec.finalizers` holds the system's finalizer, the name is a label, and the phase is Active.
-fn create_namespace(object: &mut Object, creation: &Creation) {
+fn create_namespace(object: &mut Object, creation: &mut Creation) {
     let naming = creation.naming;
     let name = meta(object, "name").to_owned();
     let spec = object.object_entry("spec");
@@ -183,8 +204,9 @@ fn create_namespace(object: &mut Object, creation: &Creation) {
     object.object_entry("status").insert("phase", "Active".into());
 }
 
-/// Unless told otherwise, a job selects its pods by its own identity.
-fn create_job(object: &mut Object, creation: &Creation) {
+/// Unless told otherwise, a job selects its pods by its own identity. What its writer gave of that stays, and is judged by
+/// validation.
+fn create_job(object: &mut Object, creation: &mut Creation) {
     let uid = meta(object, "uid").to_owned();
     let name = meta(object, "name").to_owned();
     let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else { return };
@@ -199,21 +221,26 @@ fn create_job(object: &mut Object, creation: &Creation) {
         ("controller-uid".to_owned(), &uid),
         ("job-name".to_owned(), &name),
     ] {
-        labels.insert(label, value.as_str().into());
+        if !labels.contains(&label) {
+            labels.insert(label, value.as_str().into());
+        }
     }
     sort_members(labels);
     let labels = labels.clone();
     let selector = spec.object_entry("selector").object_entry("matchLabels");
-    selector.insert(batch("controller-uid"), uid.into());
-    // As every later write would default it: a job without labels has those of its template.
-    let own = object::metadata_mut(object).object_entry("labels");
-    if own.is_empty() {
-        *own = labels;
+    let identity = batch("controller-uid");
+    if !selector.contains(&identity) {
+        selector.insert(identity, uid.into());
+        sort_members(selector);
+    }
+    // A job without labels has those of its template, of which it is given more here.
+    if !creation.is_labelled {
+        object::metadata_mut(object).insert("labels", labels.into());
     }
 }
 
 /// The requester is taken from the request, not from the body.
-fn create_signing_request(object: &mut Object, creation: &Creation) {
+fn create_signing_request(object: &mut Object, creation: &mut Creation) {
     let user = creation.user;
     let spec = object.object_entry("spec");
     let texts = |list: &[String]| Value::Array(list.iter().map(|item| item.as_str().into()).collect());
@@ -227,6 +254,86 @@ fn create_signing_request(object: &mut Object, creation: &Creation) {
     spec.remove("extra");
     if !extra.is_empty() {
         spec.insert("extra", extra.into());
+    }
+}
+
+/// A decision about a certificate request is made through another endpoint: conditions of that type stay as they are,
+/// unless there are more of them, or fewer, which validation refuses.
+fn keep_conditions(new: &mut Object, old: &Object, decision: &str) {
+    let is_one = |condition: &&Value| condition.str_at(&["type"]) == decision;
+    let before = object::at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
+    let kept: Vec<&Value> = before.iter().filter(is_one).collect();
+    let conditions = new.get_mut("status").and_then(Value::as_object_mut);
+    let Some(conditions) = conditions.and_then(|status| status.get_mut("conditions")?.as_array_mut()) else {
+        return;
+    };
+    if conditions.iter().filter(is_one).count() == kept.len() {
+        let own = conditions.iter_mut().filter(|condition| is_one(&&**condition));
+        own.zip(kept).for_each(|(own, kept)| *own = kept.clone());
+    }
+}
+
+/// Secrets of a service account are known by their names alone.
+fn keep_names_of_secrets(account: &mut Object) {
+    let is_more = |secret: &Value| {
+        secret.as_object().is_some_and(|secret| secret.iter().any(|(name, _)| name != "name"))
+    };
+    let secrets = account.get("secrets").and_then(Value::as_array).unwrap_or_default();
+    if !secrets.iter().any(is_more) {
+        return;
+    }
+    let secrets = account.get_mut("secrets").and_then(Value::as_array_mut);
+    for secret in secrets.into_iter().flatten().filter_map(Value::as_object_mut) {
+        secret.retain(|name, _| name == "name");
+    }
+}
+
+/// Removes from the status what is said of devices that were allocated and no longer are.
+fn forget_devices(new: &mut Object, old: &Object) {
+    let identity = |device: &Value| {
+        ["driver", "pool", "device", "shareID"].map(|name| device.str_at(&[name]).to_owned())
+    };
+    let allocated = |claim: &Object| -> Vec<_> {
+        let results = object::at(claim, "status.allocation.devices.results").and_then(Value::as_array);
+        results.unwrap_or_default().iter().map(identity).collect()
+    };
+    let (before, now) = (allocated(old), allocated(new));
+    let is_back = |device: &Value| {
+        let device = identity(device);
+        before.contains(&device) && !now.contains(&device)
+    };
+    let Some(status) = new.get_mut("status").and_then(Value::as_object_mut) else { return };
+    let said = status.get("devices").and_then(Value::as_array).unwrap_or_default();
+    if said.iter().any(is_back) {
+        let left: Vec<Value> = said.iter().filter(|device| !is_back(device)).cloned().collect();
+        match left.is_empty() {
+            true => _ = status.remove("devices"),
+            false => _ = status.insert("devices", Value::Array(left)),
+        }
+    }
+}
+
+/// Name of the label that the old form of an endpoint's topology has its node under.
+const TOPOLOGY_NODE: &str = "hostname";
+
+/// Removes the old form of the topology of endpoints. A node that the stored slice names in that form stays known.
+fn drop_topology(slice: &mut Object, old: Option<&Object>) {
+    let node = |endpoint: &Object| {
+        let topology = endpoint.get("deprecatedTopology")?.as_object()?;
+        let (_, node) = topology.iter().find(|(label, _)| label.rsplit('/').next() == Some(TOPOLOGY_NODE))?;
+        node.as_str().map(str::to_owned)
+    };
+    let before = old.and_then(|old| old.get("endpoints")).and_then(Value::as_array).unwrap_or_default();
+    let known: Vec<String> = before.iter().filter_map(Value::as_object).filter_map(node).collect();
+    let endpoints = slice.get_mut("endpoints").and_then(Value::as_array_mut);
+    for endpoint in endpoints.into_iter().flatten().filter_map(Value::as_object_mut) {
+        let named = node(endpoint).filter(|node| known.contains(node));
+        endpoint.remove("deprecatedTopology");
+        if let Some(node) = named
+            && endpoint.get("nodeName").is_none_or(Value::is_null)
+        {
+            endpoint.insert("nodeName", node.into());
+        }
     }
 }
 
@@ -249,22 +356,6 @@ fn time_conditions(new: &mut Object, old: &Object) {
     }
 }
 
-/// A claim's source stands in two places, of which writers of either time know one.
-fn complete_sources(claim: &mut Object) {
-    let Some(spec) = claim.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    let source = |name: &str| spec.get(name).filter(|source| !source.is_null()).cloned();
-    match (source("dataSource"), source("dataSourceRef")) {
-        (Some(source), None) => _ = spec.insert("dataSourceRef", source),
-        (None, Some(reference)) if reference.str_at(&["namespace"]).is_empty() => {
-            let members = ["apiGroup", "kind", "name"];
-            let members =
-                members.into_iter().filter_map(|name| Some((name.into(), reference.get(name)?.clone())));
-            spec.insert("dataSource", Value::Object(members.collect()));
-        }
-        _ => {}
-    }
-}
-
 /// How often the template of a daemon set was given, as far as it says.
 fn template_generation(set: &Object) -> i64 {
     let annotation = |set: &Object| {
@@ -281,7 +372,7 @@ fn set_template_generation(set: &mut Object, count: i64) {
 }
 
 /// A service without a backend is this server itself, and available.
-fn create_api_service(object: &mut Object, _: &Creation) {
+fn create_api_service(object: &mut Object, _: &mut Creation) {
     if object::at(object, "spec.service").is_some_and(|service| !service.is_null()) {
         return;
     }
@@ -299,18 +390,5 @@ fn create_api_service(object: &mut Object, _: &Creation) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::testing;
-
-    #[test]
-    fn a_negative_grace_period_counts_as_one_second() {
-        for (given, want) in [(-1, 1), (-7, 1), (0, 0), (30, 30)] {
-            let mut pod =
-                testing::object(&format!(r#"{{"spec":{{"terminationGracePeriodSeconds":{given}}}}}"#));
-            raise_grace_period(&mut pod);
-            let got = object::at(&pod, "spec.terminationGracePeriodSeconds").and_then(Value::as_i64);
-            assert_eq!(got, Some(want), "{given}");
-        }
-    }
-}
+#[path = "kinds_test.rs"]
+mod tests;

@@ -11,13 +11,14 @@ use crate::objects::representation::refuse_list_transform;
 use crate::objects::strategy::Endpoint;
 use crate::types::convert;
 use crate::types::schema::conform::conform_changes;
-use crate::types::schema::registry::Resource;
+use crate::types::schema::registry::{Registry, Resource};
 use crate::types::schema::table::Message;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 use crate::values::object::{meta, set_meta};
 use crate::values::query::{FieldValidation, WriteOptions, invalid_options};
 use crate::values::status::Status;
+use crate::wire::body::{not_registered, package};
 use crate::wire::negotiate::{Formats, content_type};
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
@@ -116,7 +117,7 @@ pub fn patched(
     };
     let concerns_managed = patch.touches_managed_fields();
     let given = if concerns_managed { whole() } else { current.clone() };
-    let Patched { value, strict: mut found } = patch.clone().apply(Some(message), given.into())?;
+    let Patched { mut value, strict: mut found } = patch.clone().apply(Some(message), given.into())?;
     // The result is moved into its schema; in the rare case that it does not fit, it is made again to be shown.
     let refused = |error: &str| {
         let again = patch.clone().apply(Some(message), whole().into());
@@ -130,6 +131,9 @@ pub fn patched(
             },
         )
     };
+    if !message.custom {
+        read_as_named(call.types.registry(), *kind, &mut value, &current).map_err(|error| refused(&error))?;
+    }
     let conformed = conform_changes(message, value, &current).map_err(|error| refused(&error.to_string()))?;
     found.extend(conformed.strict);
     let mut object = conformed.object;
@@ -141,6 +145,46 @@ pub fn patched(
     }
     call.judge_strict(found, *validation, Status::bad_request)?;
     Ok(object)
+}
+
+/// What a strategic merge makes is of the type that it was made for, whatever it names; what another patch makes is read as
+/// what it names.
+fn read_as_named(
+    registry: &Registry,
+    kind: PatchKind,
+    value: &mut Value,
+    current: &Object,
+) -> Result<(), String> {
+    let own = |name: &str| current.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (own_kind, own_version) = (own("kind"), own("apiVersion"));
+    let Some(object) = value.as_object_mut() else { return Ok(()) };
+    let named = |name: &str, own: &str| match object.get(name) {
+        Some(Value::Null) | None => Some(own.to_owned()),
+        Some(other) => other.as_str().map(|text| if text.is_empty() { own } else { text }.to_owned()),
+    };
+    // What is no text does not fit the schema.
+    let (Some(kind_named), Some(version_named)) = (named("kind", own_kind), named("apiVersion", own_version))
+    else {
+        return Ok(());
+    };
+    if kind == PatchKind::Strategic {
+        object.insert("apiVersion", own_version.into());
+        object.insert("kind", own_kind.into());
+        return Ok(());
+    }
+    if (&*kind_named, &*version_named) == (own_kind, own_version) {
+        object.insert("kind", own_kind.into());
+        return Ok(());
+    }
+    let (group, version) = version_named.split_once('/').unwrap_or(("", &version_named));
+    match registry.by_kind(group, version, &kind_named) {
+        Some(_) if kind_named == own_kind => Ok(()),
+        Some(_) => Err(format!(
+            "converting ({version}.{kind_named}) to ({}.{own_kind}): unknown conversion",
+            package(own_version)
+        )),
+        None => Err(not_registered(&kind_named, &version_named)),
+    }
 }
 
 /// Managed fields with their field sets as JSON; `None` for none.

@@ -76,6 +76,7 @@ async fn rounds<C: Caller, S: Source<C>>(
         // Defaults and managed fields may make much of little.
         let structures = intent.api.memory().structures(object.structures());
         let _structures = structures.map_err(Status::no_memory)?;
+        let is_labelled = stages::is_labelled(&object);
         stages::default(intent, source, &mut object);
         let _creation = current.is_none().then(|| intent.api.creations().begin());
         if current.is_none() {
@@ -86,14 +87,14 @@ async fn rounds<C: Caller, S: Source<C>>(
         stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
         let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
         let generated_from = match &current {
-            None => stages::identify(intent, &mut new)?,
+            None => stages::identify(&mut new)?,
             Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
         };
         if let Some(old) = &old {
             stages::own_change(intent, &mut new, old).await?;
         }
         let _allocated = stages::allocate(intent, &mut new, old.as_ref())?;
-        stages::prepare(intent, &mut new, old.as_ref());
+        stages::prepare(caller, intent, &mut new, old.as_ref(), is_labelled);
         stages::validate(caller, intent, &new, old.as_ref())?;
         stages::warn(caller, intent, &new, old.as_ref());
         stages::escalate(intent, &new, old.as_ref()).await?;

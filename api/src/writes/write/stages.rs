@@ -70,6 +70,12 @@ pub(super) async fn decode<C: Caller, S: Source<C>>(
     })
 }
 
+/// Whether the writer gave the object labels.
+pub(super) fn is_labelled(object: &Object) -> bool {
+    let labels = object.get("metadata").and_then(|metadata| metadata.get("labels"));
+    labels.and_then(Value::as_object).is_some_and(|labels| !labels.is_empty())
+}
+
 /// Fills in what the writer left open.
 pub(super) fn default<C, S: Source<C>>(intent: &Intent<'_>, source: &S, object: &mut Object) {
     if let Some(message) = source.message(intent)
@@ -170,17 +176,13 @@ pub(super) fn convert<C, S: Source<C>>(
 
 /// Gives a new object its time of creation, its identity, and a name if it asks for a generated one; returns what that
 /// was generated from.
-pub(super) fn identify(intent: &Intent<'_>, object: &mut Object) -> Result<Option<String>, Status> {
+pub(super) fn identify(object: &mut Object) -> Result<Option<String>, Status> {
     if !meta(object, "resourceVersion").is_empty() {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(Status::new(Reason::Unknown, why));
     }
     set_meta(object, "creationTimestamp", Some(clock::now().into()));
     let base = generate_name(object).to_owned();
-    if base.is_empty() && meta(object, "name").is_empty() {
-        let error = FieldError::required("metadata.name", "name or generateName is required");
-        return Err(Status::invalid(intent.subject_by_kind(""), &[error]));
-    }
     let generated_from = (!base.is_empty()).then_some(base);
     if let Some(base) = &generated_from {
         metadata_mut(object).insert("name", names::generated(base).into());
@@ -295,13 +297,26 @@ pub(super) fn allocate<'w>(
     api.allocations().begin(intent.resource, new, old)
 }
 
-/// What the endpoint lets through, and what the server derives.
-pub(super) fn prepare(intent: &Intent<'_>, new: &mut Object, old: Option<&Object>) {
+/// What the endpoint lets through, and what the server derives. `is_labelled` says whether the labels of the object are the
+/// writer's, not a default.
+pub(super) fn prepare<C: Caller>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    new: &mut Object,
+    old: Option<&Object>,
+    is_labelled: bool,
+) {
     if !intent.passes(Stage::Prepare) {
         return;
     }
     let naming = intent.api.naming();
-    let Some(old) = old else { return strategy::prepare_create(intent.resource, new, intent.user, naming) };
+    let Some(old) = old else {
+        let told = strategy::prepare_create(intent.resource, new, intent.user, naming, is_labelled);
+        if let Some(warnings) = caller.warnings() {
+            warnings.extend(told);
+        }
+        return;
+    };
     strategy::prepare_update(intent.resource, intent.endpoint, new, old);
     if intent.endpoint != Endpoint::Main {
         // Defaults of what was written may follow from what is only now beside it again.
@@ -312,7 +327,7 @@ pub(super) fn prepare(intent: &Intent<'_>, new: &mut Object, old: Option<&Object
     intent.api.metrics().comparisons.time(&["write"], began.elapsed());
 }
 
-/// The rules of the kind.
+/// The rules of the kind. An object without a name is not stored, though its writer skips them.
 pub(super) fn validate<C: Caller>(
     caller: &mut C,
     intent: &Intent<'_>,
@@ -320,6 +335,10 @@ pub(super) fn validate<C: Caller>(
     old: Option<&Object>,
 ) -> Result<(), Status> {
     if !intent.passes(Stage::Validate) {
+        if old.is_none() && meta(new, "name").is_empty() {
+            let error = FieldError::required("metadata.name", "name or generateName is required");
+            return Err(Status::invalid(intent.subject_by_kind(""), &[error]));
+        }
         return Ok(());
     }
     let (table, naming) = (&intent.resource.stored().table, intent.api.naming());

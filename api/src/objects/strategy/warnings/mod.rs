@@ -5,10 +5,11 @@
 
 mod network;
 mod pod;
+mod secret;
 mod storage;
 
-use super::Strategy;
-use super::kinds::NONE;
+use super::dropped::{self, Dropped};
+use super::{NONE, Strategy};
 use crate::objects::validation::{Path, View, names};
 use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::Object;
@@ -136,33 +137,45 @@ const fn only(advice: Advice) -> Strategy {
     Strategy { warnings: Some(advice), ..NONE }
 }
 
+/// A strategy that warns, and drops fields.
+const fn dropping(advice: Advice, dropped: &'static [Dropped]) -> Strategy {
+    Strategy { warnings: Some(advice), dropped, ..NONE }
+}
+
 const POD_NAMES: &str = "Pod names and hostnames";
 const SPEC: Path<'static> = Path::ROOT.child("spec");
 
-pub(super) const DEPLOYMENT: Strategy = only(|texts, written| {
-    if written.old.is_none() {
-        texts.host_name(written, POD_NAMES);
-    }
-    template(texts, written);
-});
+pub(super) const DEPLOYMENT: Strategy = dropping(
+    |texts, written| {
+        if written.old.is_none() {
+            texts.host_name(written, POD_NAMES);
+        }
+        template(texts, written);
+    },
+    dropped::TEMPLATE,
+);
 pub(super) const REPLICA_SET: Strategy = DEPLOYMENT;
 pub(super) const REPLICATION_CONTROLLER: Strategy = DEPLOYMENT;
-pub(super) const STATEFUL_SET: Strategy = only(stateful_set);
-pub(super) const CRON_JOB: Strategy = only(cron_job);
-pub(super) const POD_TEMPLATE: Strategy = only(|texts, written| {
-    pod::template(texts, &Path::ROOT.child("template"), written.view().child("template"), written.naming)
-});
-pub(super) const NODE: Strategy = only(node);
-pub(super) const SERVICE: Strategy = only(network::service);
+pub(super) const STATEFUL_SET: Strategy = dropping(stateful_set, dropped::STATEFUL_SET);
+pub(super) const CRON_JOB: Strategy = dropping(cron_job, dropped::JOB_TEMPLATE);
+pub(super) const POD_TEMPLATE: Strategy = dropping(
+    |texts, written| {
+        pod::template(texts, &Path::ROOT.child("template"), written.view().child("template"), written.naming)
+    },
+    dropped::BARE_TEMPLATE,
+);
+pub(super) const SERVICE: Strategy =
+    Strategy { status_warnings: Some(network::service_status), ..only(network::service) };
+pub(super) const ENDPOINTS: Strategy = only(network::endpoints);
+pub(super) const SECRET: Strategy = only(secret::secret);
 pub(super) const INGRESS: Strategy = only(network::ingress);
 pub(super) const NETWORK_POLICY: Strategy = only(network::network_policy);
-pub(super) const ENDPOINT_SLICE: Strategy = only(network::endpoint_slice);
 pub(super) const STORAGE_CLASS: Strategy = only(storage::storage_class);
 pub(super) const STORAGE_CAPACITY: Strategy = only(storage::storage_capacity);
-pub(super) const SERVICE_ACCOUNT: Strategy = only(service_account);
 pub(super) const RUNTIME_CLASS: Strategy = only(runtime_class);
 
-pub(super) use pod::pod;
+pub(super) use network::endpoint_slice;
+pub(super) use pod::{ARMOR, pod, pod_status};
 pub(super) use storage::{volume, volume_claim};
 
 /// The pod template of a workload.
@@ -234,7 +247,7 @@ fn cron_job(texts: &mut Texts, written: Written) {
     }
 }
 
-fn node(texts: &mut Texts, written: Written) {
+pub(super) fn node(texts: &mut Texts, written: Written) {
     let spec = written.view().child("spec");
     if spec.has("configSource") {
         texts.at(SPEC.child("configSource"), "the feature is removed");
@@ -248,7 +261,7 @@ fn node(texts: &mut Texts, written: Written) {
     }
 }
 
-fn service_account(texts: &mut Texts, written: Written) {
+pub(super) fn service_account(texts: &mut Texts, written: Written) {
     let annotation = written.naming.label("enforce-mountable-secrets");
     let had = written
         .old

@@ -7,6 +7,9 @@ use super::{SPEC, Texts, Written};
 use crate::objects::validation::{Path, View};
 use crate::values::field::go_quote;
 
+/// Shares of traffic to nearby endpoints, by the former name and by the one that says what is near.
+const NEAR: (&str, &str) = ("PreferClose", "PreferSameZone");
+
 pub(super) fn service(texts: &mut Texts, written: Written) {
     let (hints, mode) = ("topology-aware-hints", "topology-mode");
     let label = |name: &str| format!("service.{}", written.naming.label(name));
@@ -37,6 +40,52 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
     let list = SPEC.child("loadBalancerSourceRanges");
     for (at, source) in spec.texts("loadBalancerSourceRanges").enumerate() {
         range(texts, list.index(at), source.trim());
+    }
+    match (spec.text("type"), "ExternalName") {
+        (kind, name) if kind == name => {
+            if !spec.items("externalIPs").is_empty() {
+                texts.add(format!("spec.externalIPs is ignored when spec.type is {}", go_quote(name)));
+            }
+        }
+        (_, name) => {
+            if !spec.text("externalName").is_empty() {
+                texts.add(format!("spec.externalName is ignored when spec.type is not {}", go_quote(name)));
+            }
+        }
+    }
+    if spec.text("trafficDistribution") == NEAR.0 {
+        let (old, new) = (go_quote(NEAR.0), go_quote(NEAR.1));
+        texts.add(format!("spec.trafficDistribution: {old} is deprecated; use {new}"));
+    }
+}
+
+/// Addresses of load balancers. The place that is told is that of the whole entry.
+pub(super) fn service_status(texts: &mut Texts, written: Written) {
+    let status = Path::ROOT.child("status");
+    let balancer = status.child("loadBalancer");
+    let list = balancer.child("ingress");
+    let entries = written.view().child("status").child("loadBalancer");
+    for (at, entry) in entries.structs("ingress").enumerate() {
+        address(texts, list.index(at), entry.text("ip"));
+    }
+}
+
+/// Endpoints that their controller wrote are written well.
+pub(super) fn endpoints(texts: &mut Texts, written: Written) {
+    let labels = written.view().child("metadata").child("labels");
+    let label = format!("endpoints.{}", written.naming.label("managed-by"));
+    if labels.text(&label) == "endpoint-controller" {
+        return;
+    }
+    let list = Path::ROOT.child("subsets");
+    for (at, subset) in written.view().structs("subsets").enumerate() {
+        let place = list.index(at);
+        for name in ["addresses", "notReadyAddresses"] {
+            let list = place.child(name);
+            for (at, given) in subset.structs(name).enumerate() {
+                address(texts, list.index(at).child("ip"), given.text("ip"));
+            }
+        }
     }
 }
 
@@ -147,7 +196,7 @@ pub(super) fn network_policy(texts: &mut Texts, written: Written) {
     }
 }
 
-pub(super) fn endpoint_slice(texts: &mut Texts, written: Written) {
+pub(in crate::objects::strategy) fn endpoint_slice(texts: &mut Texts, written: Written) {
     let slice = written.view();
     if slice.text("addressType") == "FQDN" {
         return texts.at("addressType", "FQDN endpoints are deprecated");

@@ -16,6 +16,17 @@ pub(in crate::objects::strategy) fn pod(texts: &mut Texts, written: Written) {
     PodSpec { texts, naming: written.naming, is_template: false }.check(&Path::ROOT, written.view());
 }
 
+/// The addresses in the status of a pod.
+pub(in crate::objects::strategy) fn pod_status(texts: &mut Texts, written: Written) {
+    let (status, root) = (written.view().child("status"), Path::ROOT.child("status"));
+    for name in ["podIPs", "hostIPs"] {
+        let list = root.child(name);
+        for (at, given) in status.structs(name).enumerate() {
+            network::address(texts, list.index(at).child("ip"), given.text("ip"));
+        }
+    }
+}
+
 /// A pod template at a path.
 pub(super) fn template(texts: &mut Texts, path: &Path, template: View, naming: &Naming) {
     PodSpec { texts, naming, is_template: true }.check(path, template);
@@ -210,8 +221,7 @@ impl PodSpec<'_> {
         let has_profile =
             context.has("appArmorProfile") || spec.child("securityContext").has("appArmorProfile");
         if self.is_template && annotations.has(&armor) && !has_profile {
-            let why = "deprecated since v1.30; use the \"appArmorProfile\" field instead";
-            self.texts.at(annotated.key(&armor), why);
+            self.texts.at(annotated.key(&armor), ARMOR);
         }
         let resources = path.child("resources");
         for list in ["limits", "requests"] {
@@ -304,6 +314,10 @@ impl PodSpec<'_> {
         }
     }
 }
+
+/// Said of an annotation whose profile is a field now.
+pub(in crate::objects::strategy) const ARMOR: &str =
+    "deprecated since v1.30; use the \"appArmorProfile\" field instead";
 
 const SECCOMP: &str = "non-functional in v1.27+; use the \"seccompProfile\" field instead";
 

@@ -97,6 +97,11 @@ pub(super) fn affinity_term(validator: &mut Validator, path: &Path, term: View) 
         }
         validator.refuse(&path.child("namespace"), name, names::label(name));
     }
+    keys_of_labels(validator, path, term);
+}
+
+/// Keys of the pod's own labels: each became a requirement of the selector, which must not say more of the same key.
+fn keys_of_labels(validator: &mut Validator, path: &Path, term: View) {
     let selector = term.child("labelSelector");
     for list in ["matchLabelKeys", "mismatchLabelKeys"] {
         if term.items(list).is_empty() {
@@ -182,26 +187,7 @@ pub(super) fn spread(validator: &mut Validator, path: &Path, constraint: View) {
         let detail = format!("can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}");
         validator.invalid(path.child("minDomains"), least, detail);
     }
-    let keys = constraint.texts("matchLabelKeys");
-    if keys.len() == 0 {
-        return;
-    }
-    let place = path.child("matchLabelKeys");
-    let selector = constraint.child("labelSelector");
-    if !selector.is_there() {
-        validator.forbidden(place, "must not be specified when labelSelector is not set");
-    }
-    label_keys(validator, &place, keys.clone());
-    let selected: HashSet<&str> = selector
-        .map("matchLabels")
-        .map(|(key, _)| key)
-        .chain(selector.structs("matchExpressions").map(|expression| expression.text("key")))
-        .collect();
-    for (at, key) in keys.enumerate() {
-        if selected.contains(key) && !validator.has_enough() {
-            validator.invalid(place.index(at), key, "exists in both matchLabelKeys and labelSelector");
-        }
-    }
+    keys_of_labels(validator, path, constraint);
 }
 
 /// Constraints are unique; of two equal ones the earlier is refused.

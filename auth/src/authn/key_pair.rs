@@ -1,0 +1,138 @@
+//! A serving certificate and its key, as PEM (RFC 7468): whether a server could serve with them.
+//!
+//! ```text
+//! certificate blocks ─► the first one's public key ─┐
+//! first key block ────► its public key ─────────────┴─► equal?
+//! ```
+//!
+//! What is wrong is told in the words of the usual clients of such pairs. Nothing of the key is shown. A key of a kind that
+//! this crate does not read is taken to be right.
+
+use x509_parser::oid_registry::OID_PKCS1_RSAENCRYPTION;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use super::certificate_authority::Signer;
+use super::der::{self, Element};
+use super::trust_anchors::{Block, Blocks};
+
+const CERTIFICATE: &str = "CERTIFICATE";
+const KEY: &str = "PRIVATE KEY";
+
+/// Why a server cannot serve with a certificate and a key; `None` if it can.
+pub fn problem(certificate: &[u8], key: &[u8]) -> Option<String> {
+    let (certificate, key) = (String::from_utf8_lossy(certificate), String::from_utf8_lossy(key));
+    let (certificates, others): (Vec<Block>, Vec<Block>) =
+        Blocks(&certificate).partition(|block| block.label == CERTIFICATE);
+    let Some(certificate) = certificates.first() else {
+        return Some(match &*others {
+            [] => "tls: failed to find any PEM data in certificate input".to_owned(),
+            [one] if one.label.ends_with(KEY) => {
+                "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may \
+                 have been switched"
+                    .to_owned()
+            }
+            others => format!(
+                "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the \
+                 following types: {}",
+                labels(others)
+            ),
+        });
+    };
+    let is_key = |block: &Block| {
+        block.label.strip_suffix(KEY).is_some_and(|kind| kind.is_empty() || kind.ends_with(' '))
+    };
+    let blocks: Vec<Block> = Blocks(&key).collect();
+    let Some(key) = blocks.iter().find(|block| is_key(block)) else {
+        return Some(match &*blocks {
+            [] => "tls: failed to find any PEM data in key input".to_owned(),
+            [one] if one.label == CERTIFICATE => {
+                "tls: found a certificate rather than a key in the PEM for the private key".to_owned()
+            }
+            others => format!(
+                "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks of \
+                 the following types: {}",
+                labels(others)
+            ),
+        });
+    };
+    let Ok((_, certificate)) = X509Certificate::from_der(&certificate.content) else {
+        return Some("x509: malformed certificate".to_owned());
+    };
+    if !Element::first(&key.content)
+        .is_ok_and(|(element, after)| element.tag == der::SEQUENCE && after.is_empty())
+    {
+        return Some("tls: failed to parse private key".to_owned());
+    }
+    let signer = Signer::read(&key.content)?;
+    let is_rsa = certificate.public_key().algorithm.algorithm == OID_PKCS1_RSAENCRYPTION;
+    if is_rsa != matches!(signer, Signer::Rsa(_)) {
+        return Some("tls: private key type does not match public key type".to_owned());
+    }
+    let is_own = signer.public() == &*certificate.public_key().subject_public_key.data;
+    (!is_own).then(|| "tls: private key does not match public key".to_owned())
+}
+
+/// The labels of blocks as a list.
+fn labels(blocks: &[Block]) -> String {
+    let labels: Vec<&str> = blocks.iter().map(|block| block.label).collect();
+    format!("[{}]", labels.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn a_pair_is_a_certificate_and_its_own_key() {
+        let pair = || {
+            let key = KeyPair::generate().unwrap();
+            (CertificateParams::default().self_signed(&key).unwrap().pem(), key.serialize_pem())
+        };
+        let ((certificate, key), (_, other)) = (pair(), pair());
+        let garbage = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n");
+        for (certificate, key, want) in [
+            (&*certificate, &*key, None),
+            (
+                &format!("text\n{}{certificate}", garbage("OTHER")),
+                &format!("{}{key}", garbage("EC PARAMETERS")),
+                None,
+            ),
+            ("x", &key, Some("tls: failed to find any PEM data in certificate input")),
+            (
+                &key,
+                &key,
+                Some(
+                    "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have been switched",
+                ),
+            ),
+            (
+                &format!("{}{}", garbage("A"), garbage("B")),
+                &key,
+                Some(
+                    "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the following types: [A B]",
+                ),
+            ),
+            (&certificate, "", Some("tls: failed to find any PEM data in key input")),
+            (
+                &certificate,
+                &certificate,
+                Some("tls: found a certificate rather than a key in the PEM for the private key"),
+            ),
+            (
+                &certificate,
+                &garbage("MY PRIVATE KEYS"),
+                Some(
+                    "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks of the following types: [MY PRIVATE KEYS]",
+                ),
+            ),
+            (&garbage("CERTIFICATE"), &key, Some("x509: malformed certificate")),
+            (&certificate, &garbage("PRIVATE KEY"), Some("tls: failed to parse private key")),
+            (&certificate, &other, Some("tls: private key does not match public key")),
+        ] {
+            let found = problem(certificate.as_bytes(), key.as_bytes());
+            assert_eq!(found.as_deref(), want, "{certificate}{key}");
+        }
+    }
+}
