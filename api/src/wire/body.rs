@@ -159,6 +159,12 @@ impl Expected<'_> {
                 format!("{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}");
             return self.unrecognized(body, &why);
         }
+        if let Some((name, found)) = odd_type_meta(body) {
+            let why = format!(
+                "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go struct field .{name} of type string"
+            );
+            return self.unrecognized(body, &why);
+        }
         let given: TypeMeta = serde_json::from_slice(body).unwrap_or_default();
         self.mismatch(registry, &given.kind, &given.api_version, error)
     }
@@ -170,6 +176,13 @@ impl Expected<'_> {
             "" | "events" => "core",
             first => first,
         }
+    }
+
+    fn other_version(&self, api_version: &str) -> Status {
+        Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            self.api_version
+        ))
     }
 
     fn unrecognized(&self, body: &[u8], error: &str) -> Status {
@@ -191,11 +204,12 @@ impl Expected<'_> {
                 self.kind
             ));
         }
+        // Objects of custom types are read whatever they say of themselves; their version is compared afterwards.
+        if self.message.custom && api_version != self.api_version {
+            return self.other_version(api_version);
+        }
         match registry.by_kind(group, version, kind) {
-            Some(_) if kind == self.kind => Status::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({})",
-                self.api_version
-            )),
+            Some(_) if kind == self.kind => self.other_version(api_version),
             Some(_) => Status::bad_request(format!(
                 "{kind} in version \"{version}\" cannot be handled as a {}: \
                  converting ({version}.{kind}) to ({}.{}): unknown conversion",
@@ -210,6 +224,22 @@ impl Expected<'_> {
             )),
         }
     }
+}
+
+/// The first of `kind` and `apiVersion` in a JSON object that is no text, and what it is.
+fn odd_type_meta(body: &[u8]) -> Option<(&'static str, &'static str)> {
+    let Ok(Value::Object(object)) = json::parse(body) else { return None };
+    object.iter().find_map(|(name, value)| {
+        let name = ["apiVersion", "kind"].into_iter().find(|known| *known == name)?;
+        let found = match value {
+            Value::Null | Value::String(_) => return None,
+            Value::Bool(_) => "bool",
+            Value::Int(_) | Value::Float(_) => "number",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        Some((name, found))
+    })
 }
 
 /// The first bytes of a body, as the error shows them.

@@ -10,6 +10,7 @@
 //! where they are `null`. Lists keep the order of the definition; maps are sorted by name.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use crate::values::json::{Object, Value};
 
@@ -179,6 +180,34 @@ impl Schema {
     /// Whether unknown fields are kept.
     pub fn preserves_unknown_fields(&self) -> bool {
         self.preserve_unknown_fields == Some(true)
+    }
+
+    /// Whether the schema of an object describes its kind, its version and fields of its metadata itself.
+    pub fn describes_object(&self) -> bool {
+        let is_described = |name: &str, kind: &str| {
+            self.properties.get(name).is_some_and(|property| {
+                property.kind == kind && (kind != "object" || !property.properties.is_empty())
+            })
+        };
+        is_described("kind", "string")
+            && is_described("apiVersion", "string")
+            && is_described("metadata", "object")
+    }
+
+    /// The schema by which rules know a member. Kind, version and metadata of an object are known by what all objects have,
+    /// which of metadata is the names, unless the schema describes all three.
+    pub fn declared_member(&self, is_object: bool, name: &str) -> Option<&Schema> {
+        static TEXT: LazyLock<Schema> =
+            LazyLock::new(|| Schema { kind: "string".to_owned(), ..Schema::default() });
+        static METADATA: LazyLock<Schema> = LazyLock::new(|| {
+            let names = ["name", "generateName"].map(|name| (name.to_owned(), Box::new(TEXT.clone())));
+            Schema { kind: "object".to_owned(), properties: names.into(), ..Schema::default() }
+        });
+        match name {
+            "kind" | "apiVersion" if is_object && !self.describes_object() => Some(&TEXT),
+            "metadata" if is_object && !self.describes_object() => Some(&METADATA),
+            _ => self.properties.get(name).map(|property| &**property),
+        }
     }
 
     fn keyword(&mut self, name: &str, value: &Value) {

@@ -29,7 +29,7 @@ fn read(resource: &Resource, value: &str) -> Object {
 }
 
 fn errors(resource: &Resource, new: &Object, old: Option<&Object>) -> String {
-    let errors = object(&resource.table, "", new, old).errors;
+    let errors = object(&resource.table, "", new, old, crate::objects::validation::embedded::check).errors;
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
