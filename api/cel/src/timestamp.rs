@@ -125,7 +125,8 @@ impl Timestamp {
     /// The date and time as error texts show it: `2024-02-29 12:34:56.5 +0000 UTC`. A zone without a name is its offset.
     pub fn to_plain_text(self) -> String {
         let text = self.to_text();
-        let end = text.find(['Z', '+']).or_else(|| text.rfind('-').filter(|at| *at > 10)).unwrap_or(text.len());
+        let end =
+            text.find(['Z', '+']).or_else(|| text.rfind('-').filter(|at| *at > 10)).unwrap_or(text.len());
         let (clock, zone) = text.split_at(end);
         let (offset, name) = match zone {
             "Z" => ("+0000".to_owned(), "UTC".to_owned()),

@@ -5,7 +5,9 @@
 
 use crate::error::EvalError;
 use crate::evaluation::equality;
-use crate::evaluation::evaluator::{BYTES_AS_KEY, Evaluator, Outcome, SlotState, describe, kind_name, settle};
+use crate::evaluation::evaluator::{
+    BYTES_AS_KEY, Evaluator, Outcome, SlotState, describe, kind_name, settle,
+};
 use crate::evaluation::plan::{ExpressionId, Fold, FoldVariables, Slot, Step};
 use crate::evaluation::{dispatch, operators};
 use crate::value::{List, Object, Value};

@@ -48,21 +48,28 @@ pub fn value_errors(
     let limits = limits.as_deref();
     let at = |error: FieldError, separator: &str| {
         let separator = if error.path.is_empty() { "" } else { separator };
-        FieldError { path: format!("{place}{separator}{}", error.path), ..error }
+        // A map at the top of a schema begins its keys with a dot.
+        let below = error.path.strip_prefix('.').unwrap_or(&error.path);
+        FieldError { path: format!("{place}{separator}{below}"), ..error }
     };
     let errors = validate::value(&kind, empty, limits, value, inner);
     if !errors.is_empty() {
         return Ok(errors.into_iter().map(|error| at(error, ".")).collect());
     }
     for old in [Some(value), None] {
-        let Some(verdict) = rules::judge_value(schema, is_object, (&kind, limits), value, old, *budget) else {
+        let Some(verdict) = rules::judge_value(schema, is_object, (&kind, limits), value, old, *budget)
+        else {
             break;
         };
         *budget = budget.saturating_sub(verdict.cost.unwrap_or(u64::MAX));
         if !verdict.errors.is_empty() {
             // Errors of schemas have a dot before the first index, errors of rules have none.
             let separator = |error: &FieldError| if error.path.starts_with('[') { "" } else { "." };
-            return Ok(verdict.errors.into_iter().map(|error| at(error.clone(), separator(&error))).collect());
+            return Ok(verdict
+                .errors
+                .into_iter()
+                .map(|error| at(error.clone(), separator(&error)))
+                .collect());
         }
     }
     Ok(Vec::new())

@@ -1,5 +1,5 @@
 //! What every object has, where one is inside a custom object: its kind, its version and its metadata
-//! (docs/api/custom-resources.md#objects).
+//! (docs/api/custom-resources.md#from-request-to-store).
 //!
 //! Objects that were read have these in their types; defaults may not. Where the object is, and that it is one, the caller
 //! knows.

@@ -22,8 +22,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use smallvec::SmallVec;
 
 use super::builtin;
-use super::decode_inner::read_inner;
 use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_member, zero_object};
+use super::decode_inner::read_inner;
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, Step, message_name, mismatch, type_name};
 use super::decode_straight::{Author, settled, straight};

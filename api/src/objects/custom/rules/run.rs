@@ -157,15 +157,18 @@ impl Node {
             }
             _ => None,
         };
-        let values =
-            match (&rules.additional_properties, &schema.additional_properties, &declared.additional_properties) {
-                (
-                    Some(Additional::Schema(part)),
-                    Some(Additional::Schema(value)),
-                    Some(Additional::Schema(declared)),
-                ) => below(part, value, declared).map(Box::new),
-                _ => None,
-            };
+        let values = match (
+            &rules.additional_properties,
+            &schema.additional_properties,
+            &declared.additional_properties,
+        ) {
+            (
+                Some(Additional::Schema(part)),
+                Some(Additional::Schema(value)),
+                Some(Additional::Schema(declared)),
+            ) => below(part, value, declared).map(Box::new),
+            _ => None,
+        };
         let all_of: Vec<Node> =
             rules.all_of.iter().filter_map(|part| Node::of(part, schema, declared, is_object)).collect();
         let is_empty = rules.validations.is_empty()
