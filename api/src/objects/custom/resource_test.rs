@@ -165,7 +165,10 @@ fn what_every_object_has_must_have_its_type_in_embedded_objects_too() {
     let message = &resource.table.message;
     for (spec, want) in [
         (r#"{"e":{"kind":1}}"#, "spec.e.kind: Invalid value: 1: must be a string"),
-        (r#"{"m":{"a.b":{"apiVersion":[1]}}}"#, "spec.m[a.b].apiVersion: Invalid value: [1]: must be a string"),
+        (
+            r#"{"m":{"a.b":{"apiVersion":[1]}}}"#,
+            "spec.m[a.b].apiVersion: Invalid value: [1]: must be a string",
+        ),
         (
             r#"{"l":[{},{"metadata":5}]}"#,
             "spec.l[1].metadata: Invalid value: 5: json: cannot unmarshal number into Go value of type v1.ObjectMeta",

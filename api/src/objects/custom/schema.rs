@@ -182,20 +182,19 @@ impl Schema {
         self.preserve_unknown_fields == Some(true)
     }
 
-    /// Whether the schema of an object describes its kind, its version and fields of its metadata itself.
+    /// Whether the schema of an object describes its kind, its version and both names in its metadata itself.
     pub fn describes_object(&self) -> bool {
-        let is_described = |name: &str, kind: &str| {
-            self.properties.get(name).is_some_and(|property| {
-                property.kind == kind && (kind != "object" || !property.properties.is_empty())
-            })
+        let is_text = |schema: &Schema, names: [&str; 2]| {
+            let text = |name: &str| schema.properties.get(name).is_some_and(|part| part.kind == "string");
+            names.into_iter().all(text)
         };
-        is_described("kind", "string")
-            && is_described("apiVersion", "string")
-            && is_described("metadata", "object")
+        let metadata = self.properties.get("metadata").filter(|metadata| metadata.kind == "object");
+        is_text(self, ["kind", "apiVersion"])
+            && metadata.is_some_and(|metadata| is_text(metadata, ["name", "generateName"]))
     }
 
     /// The schema by which rules know a member. Kind, version and metadata of an object are known by what all objects have,
-    /// which of metadata is the names, unless the schema describes all three.
+    /// which of metadata is the names, unless the schema describes them.
     pub fn declared_member(&self, is_object: bool, name: &str) -> Option<&Schema> {
         static TEXT: LazyLock<Schema> =
             LazyLock::new(|| Schema { kind: "string".to_owned(), ..Schema::default() });
@@ -443,6 +442,36 @@ mod tests {
             let mut want = Schema::default();
             change(&mut want);
             assert_eq!(read(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_know_objects_by_what_all_have_unless_the_schema_describes_it() {
+        let of = |metadata: &str| {
+            format!(
+                r#"{{"properties":{{"kind":{{"type":"string"}},"apiVersion":{{"type":"string"}},"metadata":{metadata}}}}}"#
+            )
+        };
+        let text = r#"{"type":"string","maxLength":5}"#;
+        let names = "generateName name";
+        for (schema, is_object, want) in [
+            ("{}".to_owned(), true, Some(names)),
+            ("{}".to_owned(), false, None),
+            (of(r#"{"type":"object"}"#), true, Some(names)),
+            (of(&format!(r#"{{"type":"object","properties":{{"name":{text}}}}}"#)), true, Some(names)),
+            (
+                of(&format!(
+                    r#"{{"type":"object","properties":{{"name":{text},"generateName":{text},"labels":{{}}}}}}"#
+                )),
+                true,
+                Some("generateName labels name"),
+            ),
+            (of(r#"{"type":"object","properties":{"labels":{}}}"#), false, Some("labels")),
+        ] {
+            let schema = read(&schema);
+            let known = schema.declared_member(is_object, "metadata");
+            let known = known.map(|known| known.properties.keys().cloned().collect::<Vec<_>>().join(" "));
+            assert_eq!(known.as_deref(), want, "{schema:?}");
         }
     }
 
