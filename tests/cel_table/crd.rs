@@ -65,7 +65,8 @@ impl Fixture {
         let schema = Schema::read(&tree(&self.schema(row)));
         let steps = steps(row);
         let node = at(&schema, &steps)?;
-        let Some(scope) = Scope::of(node, steps.is_empty() || node.embedded_resource) else {
+        let declared = declared_at(&schema, &steps)?;
+        let Some(scope) = Scope::of(declared, steps.is_empty() || node.embedded_resource) else {
             return Some(json!({ "error": "no type" }));
         };
         let environment = scope.environment(false, &Rule::default());
@@ -112,7 +113,8 @@ impl Fixture {
         let node = at(&schema, &steps)?;
         let mut out = json!({});
         let is_object = steps.is_empty() || node.embedded_resource;
-        match Compiler.compile(node, is_object, &StoredExpressions::default()) {
+        let declared = declared_at(&schema, &steps)?;
+        match Compiler.compile(&node.validations, declared, is_object, &StoredExpressions::default()) {
             Err(_) => out["error"] = "failed to convert to declType for CEL validation rules".into(),
             Ok(compiled) => {
                 // The rule of the line is the last.
@@ -244,6 +246,19 @@ fn at<'s>(schema: &'s Schema, steps: &[Step]) -> Option<&'s Schema> {
         (Step::Items, Some(Items::All(item)), _) => Some(&**item),
         (Step::Values, _, Some(Additional::Schema(value))) => Some(&**value),
         _ => None,
+    })
+}
+
+/// The schema by which rules know what is there.
+fn declared_at<'s>(schema: &'s Schema, steps: &[Step]) -> Option<&'s Schema> {
+    let mut is_object = true;
+    steps.iter().try_fold(schema, |schema, step| {
+        let below = match step {
+            Step::Property(name) => schema.declared_member(is_object, name),
+            step => at(schema, std::slice::from_ref(step)),
+        };
+        is_object = below.is_some_and(|below| below.embedded_resource);
+        below
     })
 }
 

@@ -17,7 +17,7 @@ pub use self::program::{Activation, Evaluation, Limits, Program};
 pub(crate) mod conversion;
 mod dispatch;
 pub mod equality;
-mod evaluator;
+pub(crate) mod evaluator;
 mod fold;
 pub mod operators;
 mod plan;

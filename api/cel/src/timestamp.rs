@@ -122,6 +122,19 @@ impl Timestamp {
         text
     }
 
+    /// The date and time as error texts show it: `2024-02-29 12:34:56.5 +0000 UTC`. A zone without a name is its offset.
+    pub fn to_plain_text(self) -> String {
+        let text = self.to_text();
+        let end =
+            text.find(['Z', '+']).or_else(|| text.rfind('-').filter(|at| *at > 10)).unwrap_or(text.len());
+        let (clock, zone) = text.split_at(end);
+        let (offset, name) = match zone {
+            "Z" => ("+0000".to_owned(), "UTC".to_owned()),
+            zone => (zone.replace(':', ""), zone.replace(':', "")),
+        };
+        format!("{} {offset} {name}", clock.replacen('T', " ", 1))
+    }
+
     /// The timestamp `nanos` later; `None` when out of range.
     pub fn checked_add(self, nanos: i64) -> Option<Timestamp> {
         let sum = i64::from(self.nanos) + nanos % NANOS_PER_SECOND;
@@ -152,8 +165,12 @@ impl Timestamp {
             // A duration of that many minutes, which wraps around as the reference's does.
             return Ok(minutes.wrapping_mul(60 * NANOS_PER_SECOND) / NANOS_PER_SECOND);
         }
-        if matches!(zone, "" | "UTC") {
+        // The server's own zone is UTC.
+        if matches!(zone, "" | "UTC" | "Local") {
             return Ok(0);
+        }
+        if zone.starts_with(['/', '\\']) || zone.contains("..") {
+            return Err("time: invalid location name".to_owned());
         }
         static ZONES: OnceLock<TimeZoneDatabase> = OnceLock::new();
         let zones = ZONES.get_or_init(TimeZoneDatabase::bundled);
@@ -375,6 +392,17 @@ mod tests {
     }
 
     #[test]
+    fn error_texts_show_the_offset_and_its_name() {
+        for (text, want) in [
+            ("2024-02-29T12:34:56.5Z", "2024-02-29 12:34:56.5 +0000 UTC"),
+            ("2020-01-01T00:00:00+05:30", "2020-01-01 00:00:00 +0530 +0530"),
+            ("2020-01-01T00:00:00-08:00", "2020-01-01 00:00:00 -0800 -0800"),
+        ] {
+            assert_eq!(Timestamp::parse(text).unwrap().to_plain_text(), want);
+        }
+    }
+
+    #[test]
     fn every_day_of_the_range_converts_both_ways() {
         let (first, last) = (SECONDS_MIN / SECONDS_PER_DAY, SECONDS_MAX / SECONDS_PER_DAY);
         for days in (first..=last).step_by(37) {
@@ -393,6 +421,9 @@ mod tests {
             ("+14:00", "2024-03-01 2:34:56 weekday 5, day 60"),
             ("05:30", "2024-02-29 18:4:56 weekday 4, day 59"),
             ("-23:59", "2024-02-28 12:35:56 weekday 3, day 58"),
+            ("Local", "2024-02-29 12:34:56 weekday 4, day 59"),
+            ("/UTC", "time: invalid location name"),
+            ("a/../UTC", "time: invalid location name"),
             ("Foo/Bar", "unknown time zone Foo/Bar"),
             ("america/new_york", "unknown time zone america/new_york"),
             ("+a:b", "strconv.Atoi: parsing \"+a\": invalid syntax"),

@@ -186,11 +186,12 @@ impl Expected<'_> {
                 self.kind
             ));
         }
+        // Objects of custom types are read whatever they say of themselves; their version is compared afterwards.
+        if self.message.custom && api_version != self.api_version {
+            return self.other_version(api_version);
+        }
         match registry.by_kind(group, version, kind) {
-            Some(_) if kind == self.kind => Status::bad_request(format!(
-                "the API version in the data ({api_version}) does not match the expected API version ({})",
-                self.api_version
-            )),
+            Some(_) if kind == self.kind => self.other_version(api_version),
             Some(_) => Status::bad_request(format!(
                 "{kind} in version \"{version}\" cannot be handled as a {}: \
                  converting ({version}.{kind}) to ({}.{}): unknown conversion",

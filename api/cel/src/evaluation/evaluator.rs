@@ -309,7 +309,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
             let key = self.evaluate(entry.key)?;
             let value = self.evaluate(entry.value)?;
             if matches!(key, Value::Bytes(_)) {
-                return Err(EvalError::new("unsupported key type: bytes"));
+                return Err(EvalError::new(BYTES_AS_KEY));
             }
             if let Some(value) = present(entry.optional, &key, value)? {
                 map.set(key, value);
@@ -493,6 +493,9 @@ fn ends_in_presence(attribute: &Attribute) -> bool {
     }
 }
 
+/// The error of a map with bytes as a key: the reference cannot hash them.
+pub(super) const BYTES_AS_KEY: &str = "internal error: runtime error: hash of unhashable type types.Bytes";
+
 /// The value of an entry, or nothing for an optional entry without one.
 fn present<'v>(optional: bool, key: &Value<'v>, value: Value<'v>) -> Result<Option<Value<'v>>, EvalError> {
     match value {
@@ -525,17 +528,62 @@ fn missing(value: &Value<'_>, key: &Value<'_>) -> EvalError {
     })
 }
 
-/// A value as error texts show it.
+/// A value as error texts show it: as the reference prints the value that stands for it, which of texts, bytes and times is
+/// not as the language writes them.
 pub fn describe(value: &Value<'_>) -> String {
+    let mut out = String::new();
+    write_described(value, &mut out);
+    out
+}
+
+/// Longest description: values are shown in errors, and nobody reads more.
+const DESCRIPTION_BYTES_MAX: usize = 64 * 1024;
+
+/// Recursion is as deep as the value, which the limit on the depth of expressions and of JSON bounds.
+fn write_described(value: &Value<'_>, out: &mut String) {
+    if out.len() > DESCRIPTION_BYTES_MAX {
+        return;
+    }
     match value {
-        Value::Bool(b) => b.to_string(),
-        Value::Int(i) => i.to_string(),
-        Value::Uint(u) => u.to_string(),
-        Value::Double(d) => number::format_double(*d),
-        Value::String(text) => text.to_string(),
-        Value::Duration(d) => crate::duration::to_units_text(d.nanoseconds),
-        Value::Timestamp(t) => t.to_text(),
-        other => other.type_name().into_owned(),
+        Value::Null => out.push('0'),
+        Value::Bool(b) => out.push_str(if *b { "true" } else { "false" }),
+        Value::Int(i) => out.push_str(&i.to_string()),
+        Value::Uint(u) => out.push_str(&u.to_string()),
+        Value::Double(d) => out.push_str(&number::format_double(*d)),
+        Value::String(text) => out.push_str(text),
+        Value::Bytes(bytes) => {
+            let numbers: Vec<String> =
+                bytes.iter().take(DESCRIPTION_BYTES_MAX).map(ToString::to_string).collect();
+            out.push_str(&format!("[{}]", numbers.join(" ")));
+        }
+        Value::Duration(d) => out.push_str(&crate::duration::to_units_text(d.nanoseconds)),
+        Value::Timestamp(t) => out.push_str(&t.to_plain_text()),
+        Value::List(list) => {
+            out.push('[');
+            for (index, element) in list.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
+                write_described(&element, out);
+            }
+            out.push(']');
+        }
+        Value::Map(map) => {
+            out.push('{');
+            for (index, (key, value)) in map.iter().enumerate() {
+                out.push_str(if index > 0 { ", " } else { "" });
+                write_described(&key, out);
+                out.push_str(": ");
+                write_described(&value, out);
+            }
+            out.push('}');
+        }
+        Value::Optional(None) => out.push_str("optional.none()"),
+        Value::Optional(Some(value)) => {
+            out.push_str("optional(");
+            write_described(value, out);
+            out.push(')');
+        }
+        Value::Type(of) => out.push_str(of.runtime_name()),
+        Value::Opaque(_) | Value::Object(_) => out.push_str(&value.type_name()),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::cost::arithmetic::times_factor;
 use crate::cost::rules::{self, TEXT_FACTOR};
 use crate::cost::{CallEstimate, CallSite, SizeEstimate};
 use crate::error::EvalError;
+use crate::evaluation::evaluator::describe;
 use crate::library::bounds::{RESULT_BYTES_MAX, result_too_large};
 use crate::library::{Call, Function, Library, Overload, Version};
 use crate::types::Type;
@@ -334,7 +335,7 @@ fn join<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let mut joined = String::new();
     for (index, element) in list.iter().enumerate() {
         let Value::String(text) = &element else {
-            return Err(EvalError::new(format!("join: invalid input: {}", format::plain(&element))));
+            return Err(EvalError::new(format!("join: invalid input: {}", describe(&element))));
         };
         if index > 0 {
             joined.push_str(separator);

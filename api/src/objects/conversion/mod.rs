@@ -26,7 +26,7 @@ use crate::objects::services::Services;
 use crate::objects::store;
 use crate::types::attributes::{self, Attributes};
 use crate::types::schema::conform::conform;
-use crate::types::schema::decode::decode;
+use crate::types::schema::decode::decode_record;
 use crate::types::schema::defaults;
 use crate::types::schema::encode::{encode, encode_stamped};
 use crate::types::schema::registry::Resource;
@@ -139,7 +139,7 @@ impl Converter {
             return Ok(object);
         };
         let message = &version.table.message;
-        let mut object = decode(message, &record.value).map_err(|why| unreadable(&why))?.object;
+        let mut object = decode_record(message, &record.value).map_err(|why| unreadable(&why))?.object;
         defaults::apply(message, &mut object, self.naming);
         Ok(object)
     }

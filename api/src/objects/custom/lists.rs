@@ -4,24 +4,32 @@
 use hashbrown::HashMap;
 
 use super::path::Path;
+use super::validate::InnerCheck;
 use crate::types::schema::table::{Kind, ListType, Message, Slice, Text};
 use crate::values::field::FieldError;
 use crate::values::json::{self, Object, Value};
 
 /// What a check asks of one value of a kind.
-type Check = fn(&Kind, &Value, &Path, &mut Vec<FieldError>);
+type Check<'c> = &'c dyn Fn(&Kind, &Value, &Path, &mut Vec<FieldError>);
 
 /// Repeated elements of sets, and repeated keys of keyed lists.
 pub(super) fn repeated(message: &Message, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(repeated_here, message, object, &Path::Root, &mut errors);
+    walk(&repeated_here, message, object, &Path::Root, &mut errors);
     errors
 }
 
-/// Embedded objects without a kind or a version.
-pub(super) fn unnamed(message: &Message, object: &Object) -> Vec<FieldError> {
+/// What `check` finds in the objects that are inside of the object.
+pub(super) fn inner(message: &Message, object: &Object, check: InnerCheck) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    walk(unnamed_here, message, object, &Path::Root, &mut errors);
+    let here = |kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>| {
+        if let (Kind::Message(message), Value::Object(object)) = (kind, value)
+            && message.embedded
+        {
+            check(&format!("{path:#}"), object, errors);
+        }
+    };
+    walk(&here, message, object, &Path::Root, &mut errors);
     errors
 }
 
@@ -133,26 +141,5 @@ fn write_sorted(value: &Value, out: &mut Vec<u8>) {
             out.push(b']');
         }
         scalar => json::write(scalar, out),
-    }
-}
-
-fn unnamed_here(kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
-    let (Kind::Message(message), Value::Object(object)) = (kind, value) else { return };
-    if !message.embedded {
-        return;
-    }
-    for name in ["apiVersion", "kind"] {
-        match object.get(name) {
-            None => errors.push(FieldError::required(format!("{:#}", path.child(name)), "must not be empty")),
-            Some(Value::String(text)) if text.is_empty() => {
-                let empty = Value::String(String::new());
-                errors.push(FieldError::invalid(
-                    format!("{:#}", path.child(name)),
-                    &empty,
-                    "must not be empty",
-                ));
-            }
-            Some(_) => {}
-        }
     }
 }

@@ -38,7 +38,7 @@ impl fmt::Display for Path<'_> {
         match self {
             Path::Root => Ok(()),
             Path::Key(parent, key) if f.alternate() => write!(f, "{parent:#}[{key}]"),
-            Path::Name(Path::Root, name) | Path::Key(Path::Root, name) => f.write_str(name),
+            Path::Name(Path::Root, name) => f.write_str(name),
             Path::Name(parent, name) | Path::Key(parent, name) => {
                 parent.fmt(f)?;
                 write!(f, ".{name}")

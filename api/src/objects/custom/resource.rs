@@ -9,8 +9,9 @@
 //! here. Formats that are not enforced are no constraint.
 
 use super::format;
+use super::rules;
 use super::schema::{Additional, Items, Rule, Schema};
-use super::validate;
+use super::validate::{self, InnerCheck};
 use crate::types::schema::limits::{self, Limits, Schemas};
 use crate::types::schema::make::{MakeError, Node, Struct};
 use crate::types::schema::pattern::Pattern;
@@ -31,14 +32,47 @@ pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
     })
 }
 
-/// What is wrong with a single value, such as a default, where `schema` says what it looks like. Paths begin at the
-/// value.
+/// What is wrong with a single value at `place`, such as a default, where `schema` says what it looks like. Its rules are asked as of a new value and as of one that stays, and cost of the `budget`; `is_object` is set
+/// for the objects of the type.
 ///
 /// # Errors
 /// [`MakeError`] for a schema that is not structural.
-pub fn value_errors(schema: &Schema, value: &Value) -> Result<Vec<FieldError>, MakeError> {
+pub fn value_errors(
+    schema: &Schema,
+    is_object: bool,
+    (place, value): (&str, &Value),
+    inner: InnerCheck,
+    budget: &mut u64,
+) -> Result<Vec<FieldError>, MakeError> {
     let Element { kind, empty, limits } = node(schema, false)?.element();
-    Ok(validate::value(&kind, empty, limits.as_deref(), value))
+    let limits = limits.as_deref();
+    let at = |error: FieldError, separator: &str| {
+        let separator = if error.path.is_empty() { "" } else { separator };
+        // A map at the top of a schema begins its keys with a dot.
+        let below = error.path.strip_prefix('.').unwrap_or(&error.path);
+        FieldError { path: format!("{place}{separator}{below}"), ..error }
+    };
+    let errors = validate::value(&kind, empty, limits, value, inner);
+    if !errors.is_empty() {
+        return Ok(errors.into_iter().map(|error| at(error, ".")).collect());
+    }
+    for old in [Some(value), None] {
+        let Some(verdict) = rules::judge_value(schema, is_object, (&kind, limits), value, old, *budget)
+        else {
+            break;
+        };
+        *budget = budget.saturating_sub(verdict.cost.unwrap_or(u64::MAX));
+        if !verdict.errors.is_empty() {
+            // Errors of schemas have a dot before the first index, errors of rules have none.
+            let separator = |error: &FieldError| if error.path.starts_with('[') { "" } else { "." };
+            return Ok(verdict
+                .errors
+                .into_iter()
+                .map(|error| at(error.clone(), separator(&error)))
+                .collect());
+        }
+    }
+    Ok(Vec::new())
 }
 
 /// The struct of a node; `keeps` says whether it keeps unknown fields.

@@ -6,7 +6,7 @@ use crate::objects::custom::resource::object;
 use crate::objects::custom::schema::Schema;
 use crate::testing;
 use crate::types::schema::conform::conform;
-use crate::types::schema::decode::decode;
+use crate::types::schema::decode::{decode, decode_record};
 use crate::types::schema::defaults;
 use crate::types::schema::encode::encode;
 use crate::types::schema::make::ResourceMaker;
@@ -153,6 +153,41 @@ fn values_of_a_wrong_type_are_kept_for_validation_but_not_in_metadata() {
         let error = decode(&resource.table.message, text.as_bytes()).unwrap_err();
         assert_eq!(error.message, want);
     }
+}
+
+#[test]
+fn what_every_object_has_must_have_its_type_in_embedded_objects_too() {
+    let embedded = r#"{"type":"object","{x}embedded-resource":true,"{x}preserve-unknown-fields":true}"#;
+    let resource = things(&format!(
+        r#"{{"type":"object","properties":{{"e":{embedded},
+            "m":{{"type":"object","additionalProperties":{embedded}}},"l":{{"type":"array","items":{embedded}}}}}}}"#
+    ));
+    let message = &resource.table.message;
+    for (spec, want) in [
+        (r#"{"e":{"kind":1}}"#, "spec.e.kind: Invalid value: 1: must be a string"),
+        (
+            r#"{"m":{"a.b":{"apiVersion":[1]}}}"#,
+            "spec.m[a.b].apiVersion: Invalid value: [1]: must be a string",
+        ),
+        (
+            r#"{"l":[{},{"metadata":5}]}"#,
+            "spec.l[1].metadata: Invalid value: 5: json: cannot unmarshal number into Go value of type v1.ObjectMeta",
+        ),
+        (
+            r#"{"e":{"metadata":{"labels":{"a":1}}}}"#,
+            "spec.e.metadata: Invalid value: {\"labels\":{\"a\":1}}: json: cannot unmarshal number into Go struct field \
+             ObjectMeta.labels of type string",
+        ),
+    ] {
+        let text = format!(r#"{{"kind":"Thing","apiVersion":"example.com/v1","spec":{spec}}}"#);
+        assert_eq!(decode(message, text.as_bytes()).unwrap_err().message, want);
+        let tree = testing::object(&text).into();
+        assert_eq!(conform(message, tree).unwrap_err().message, want);
+        assert!(decode_record(message, text.as_bytes()).is_ok(), "{text}");
+    }
+    let (object, strict) = kept(&resource, r#"{"e":{"kind":"A","metadata":{"name":"n","odd":1},"x":1}}"#);
+    assert_eq!(object, r#"{"e":{"kind":"A","metadata":{"name":"n"},"x":1}}"#);
+    assert_eq!(strict, [r#"unknown field "spec.e.metadata.odd""#]);
 }
 
 #[test]

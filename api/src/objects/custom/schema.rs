@@ -10,6 +10,7 @@
 //! where they are `null`. Lists keep the order of the definition; maps are sorted by name.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use crate::values::json::{Object, Value};
 
@@ -179,6 +180,33 @@ impl Schema {
     /// Whether unknown fields are kept.
     pub fn preserves_unknown_fields(&self) -> bool {
         self.preserve_unknown_fields == Some(true)
+    }
+
+    /// Whether the schema of an object describes its kind, its version and both names in its metadata itself.
+    pub fn describes_object(&self) -> bool {
+        let is_text = |schema: &Schema, names: [&str; 2]| {
+            let text = |name: &str| schema.properties.get(name).is_some_and(|part| part.kind == "string");
+            names.into_iter().all(text)
+        };
+        let metadata = self.properties.get("metadata").filter(|metadata| metadata.kind == "object");
+        is_text(self, ["kind", "apiVersion"])
+            && metadata.is_some_and(|metadata| is_text(metadata, ["name", "generateName"]))
+    }
+
+    /// The schema by which rules know a member. Kind, version and metadata of an object are known by what all objects have,
+    /// which of metadata is the names, unless the schema describes them.
+    pub fn declared_member(&self, is_object: bool, name: &str) -> Option<&Schema> {
+        static TEXT: LazyLock<Schema> =
+            LazyLock::new(|| Schema { kind: "string".to_owned(), ..Schema::default() });
+        static METADATA: LazyLock<Schema> = LazyLock::new(|| {
+            let names = ["name", "generateName"].map(|name| (name.to_owned(), Box::new(TEXT.clone())));
+            Schema { kind: "object".to_owned(), properties: names.into(), ..Schema::default() }
+        });
+        match name {
+            "kind" | "apiVersion" if is_object && !self.describes_object() => Some(&TEXT),
+            "metadata" if is_object && !self.describes_object() => Some(&METADATA),
+            _ => self.properties.get(name).map(|property| &**property),
+        }
     }
 
     fn keyword(&mut self, name: &str, value: &Value) {
@@ -414,6 +442,36 @@ mod tests {
             let mut want = Schema::default();
             change(&mut want);
             assert_eq!(read(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn rules_know_objects_by_what_all_have_unless_the_schema_describes_it() {
+        let of = |metadata: &str| {
+            format!(
+                r#"{{"properties":{{"kind":{{"type":"string"}},"apiVersion":{{"type":"string"}},"metadata":{metadata}}}}}"#
+            )
+        };
+        let text = r#"{"type":"string","maxLength":5}"#;
+        let names = "generateName name";
+        for (schema, is_object, want) in [
+            ("{}".to_owned(), true, Some(names)),
+            ("{}".to_owned(), false, None),
+            (of(r#"{"type":"object"}"#), true, Some(names)),
+            (of(&format!(r#"{{"type":"object","properties":{{"name":{text}}}}}"#)), true, Some(names)),
+            (
+                of(&format!(
+                    r#"{{"type":"object","properties":{{"name":{text},"generateName":{text},"labels":{{}}}}}}"#
+                )),
+                true,
+                Some("generateName labels name"),
+            ),
+            (of(r#"{"type":"object","properties":{"labels":{}}}"#), false, Some("labels")),
+        ] {
+            let schema = read(&schema);
+            let known = schema.declared_member(is_object, "metadata");
+            let known = known.map(|known| known.properties.keys().cloned().collect::<Vec<_>>().join(" "));
+            assert_eq!(known.as_deref(), want, "{schema:?}");
         }
     }
 

@@ -35,9 +35,19 @@ pub struct Judgement {
     pub warnings: Vec<String>,
 }
 
+/// Appends what is wrong with the kind, the version and the metadata of an object that is inside of another one, at a path.
+pub type InnerCheck = fn(&str, &Object, &mut Vec<FieldError>);
+
 /// What is wrong with an object of a resource; `old` is the stored one on an update, through the `subresource` or, if that
-/// is empty, the resource itself. Metadata is not looked at, but for what the schema says of it.
-pub fn object(table: &ResourceTable, subresource: &str, new: &Object, old: Option<&Object>) -> Judgement {
+/// is empty, the resource itself. Metadata is not looked at, but for what the schema says of it, and what `inner` says of that
+/// of the objects in it.
+pub fn object(
+    table: &ResourceTable,
+    subresource: &str,
+    new: &Object,
+    old: Option<&Object>,
+    inner: InnerCheck,
+) -> Judgement {
     let message: &Message = &table.message;
     let mut checked = Outcome::default();
     let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
@@ -46,7 +56,7 @@ pub fn object(table: &ResourceTable, subresource: &str, new: &Object, old: Optio
     if let Some(paths) = table.subresources.iter().find_map(|subresource| subresource.scale.as_ref()) {
         errors.extend(scale::errors(paths, new, subresource == "status"));
     }
-    errors.extend(lists::unnamed(message, new));
+    errors.extend(lists::inner(message, new, inner));
     if old.is_none_or(|old| lists::repeated(message, old).is_empty()) {
         errors.extend(lists::repeated(message, new));
     }
@@ -81,16 +91,28 @@ fn blocks_rules(errors: &[FieldError]) -> bool {
     })
 }
 
-/// What is wrong with one value of a kind, such as a default, as if it stood at the top of an object.
-pub fn value(kind: &Kind, empty: Empty, limits: Option<&Limits>, value: &Value) -> Vec<FieldError> {
-    let mut checked = check(Shape::of(kind, empty), limits_of(kind, limits), value, None, &Path::Root);
+/// What is wrong with one value of a kind, such as a default, as if it stood at the top of an object. Where `inner` finds
+/// something, nothing else is looked for.
+pub fn value(
+    kind: &Kind,
+    empty: Empty,
+    limits: Option<&Limits>,
+    value: &Value,
+    inner: InnerCheck,
+) -> Vec<FieldError> {
     if let (Kind::Message(message), Value::Object(object)) = (kind, value)
         && message.custom
     {
-        checked.errors.extend(lists::unnamed(message, object));
-        checked.errors.extend(lists::repeated(message, object));
+        let mut errors = Vec::new();
+        if message.embedded {
+            inner("", object, &mut errors);
+        }
+        errors.extend(lists::inner(message, object, inner));
+        if !errors.is_empty() {
+            return errors;
+        }
     }
-    checked.errors
+    check(Shape::of(kind, empty), limits_of(kind, limits), value, None, &Path::Root).errors
 }
 
 /// What came of checking a value.

@@ -29,7 +29,7 @@ fn read(resource: &Resource, value: &str) -> Object {
 }
 
 fn errors(resource: &Resource, new: &Object, old: Option<&Object>) -> String {
-    let errors = object(&resource.table, "", new, old).errors;
+    let errors = object(&resource.table, "", new, old, crate::objects::validation::embedded::check).errors;
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
@@ -290,7 +290,8 @@ fn errors_at_unchanged_values_do_not_fail_updates() {
         (r#"{"u":["a"]}"#, r#"{"u":["a","a"]}"#, "spec.v.u[1]"),
     ] {
         let (old, new) = (read(&resource, old), read(&resource, new));
-        let found = object(&resource.table, "", &new, Some(&old)).errors;
+        let found =
+            object(&resource.table, "", &new, Some(&old), crate::objects::validation::embedded::check).errors;
         let paths = found.iter().map(|error| &*error.path).collect::<Vec<_>>().join(" ");
         assert_eq!(paths, want, "{}", testing::object_text(&new));
     }

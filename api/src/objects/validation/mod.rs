@@ -14,6 +14,7 @@
 //! coverage of each kind.
 
 mod diff;
+pub(crate) mod embedded;
 mod forms;
 mod internal;
 pub mod metadata;
@@ -202,7 +203,7 @@ pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object:
             metadata_of(object),
             &mut errors,
         );
-        errors.extend(custom::validate::object(resource, "", object, None).errors);
+        errors.extend(custom::validate::object(resource, "", object, None, embedded::check).errors);
         return errors;
     }
     let mut validator = Validator { group, ..validator(resource, naming, object, None) };
@@ -258,7 +259,7 @@ pub fn update_through(
     let is_whole = subresource.is_empty() && resource.behavior.metadata_again;
     update_of_metadata(&mut validator, is_whole, metadata_of(new), metadata_of(old));
     if resource.message.custom {
-        let judgement = custom::validate::object(resource, subresource, new, Some(old));
+        let judgement = custom::validate::object(resource, subresource, new, Some(old), embedded::check);
         validator.errors.extend(judgement.errors);
         return Judgement { errors: validator.errors, ..judgement };
     }

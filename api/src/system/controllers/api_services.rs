@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use engine::Snapshot;
 use futures_util::future::join_all;
+use hashbrown::HashSet;
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -169,29 +170,38 @@ fn label(api: &Context) -> String {
 
 /// Registers the versions of this server that have no APIService: those of custom types, or the built-in ones. Those of
 /// custom types that went are removed.
+///
+/// Looks at the keys of all of them, and reads those alone that may have to go.
 async fn register(api: &Context, custom: bool) -> Result<(), Status> {
     let loopback = Loopback::new(api);
     let types = api.types();
-    let wanted = versions(types.registry(), custom);
-    for (group, version, priorities) in &wanted {
-        let target = target(GROUP, "apiservices", &name(group, version));
-        if loopback.get(&target)?.is_none() {
+    let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
+    let snapshot = api.engine().snapshot();
+    let mut there: HashSet<String> = snapshot
+        .prefix(&store::collection(resource, ""))
+        .map(|entry| store::identity(resource, entry.key()).1.to_owned())
+        .collect();
+    for (group, version, priorities) in versions(types.registry(), custom) {
+        let name = name(&group, &version);
+        if !there.remove(&name) {
             let managed = if custom { "true" } else { "onstart" };
-            let object = registered(api, (group, version), *priorities, managed);
+            let object = registered(api, (&group, &version), priorities, managed);
             // A conflict says that it is there by now.
-            let _: Written = loopback.create(&target, object).await?;
+            let _: Written = loopback.create(&target(GROUP, "apiservices", &name), object).await?;
         }
     }
-    if custom {
-        let label = label(api);
-        let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
-        for object in all(&api.engine().snapshot(), resource, "") {
-            let own = object.str_at(&["metadata", "name"]);
-            let is_kept = object.str_at(&["metadata", "labels", &label]) != "true"
-                || wanted.iter().any(|(group, version, _)| name(group, version) == own);
-            if !is_kept {
-                let _: Written = loopback.delete(&target(GROUP, "apiservices", own), &object).await?;
-            }
+    if !custom {
+        return Ok(());
+    }
+    for (group, version, _) in versions(types.registry(), false) {
+        there.remove(&name(&group, &version));
+    }
+    let label = label(api);
+    for name in there {
+        let target = target(GROUP, "apiservices", &name);
+        let Some(object) = loopback.get(&target)? else { continue };
+        if object.str_at(&["metadata", "labels", &label]) == "true" {
+            let _: Written = loopback.delete(&target, &object).await?;
         }
     }
     Ok(())

@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, IntoDeserializer, MapAccess, SeqA
 use serde::forward_to_deserialize_any;
 use smallvec::SmallVec;
 
-use super::decode::{DecodeError, Decoded, read_item, read_root, read_value};
+use super::decode::{DecodeError, Decoded, Single, read_item, read_root, read_value};
 use super::decode_form::{given, is_always_written, is_left_out, zero_field};
 use super::decode_report::Report;
 use super::table::{Field, Kind, Message};
@@ -120,6 +120,14 @@ fn clean<T>(read: impl FnOnce(&Report) -> Result<T, Halt>) -> Result<T, Odd> {
     let report = Report::default();
     let part = read(&report).map_err(|_| Odd)?;
     if report.is_empty() { Ok(part) } else { Err(Odd) }
+}
+
+/// Reads a value that is a tree already.
+///
+/// # Errors
+/// The sentence, unless the report has the error.
+pub(super) fn reread(single: Single<'_>, value: Value) -> Result<Option<Value>, String> {
+    single.deserialize(Source { value, depth: DEPTH_MAX }).map_err(|halt: Halt| halt.0)
 }
 
 /// How decoding ends early: with the error already in the report, or with this sentence.

@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 
 use super::builtin;
 use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_member, zero_object};
+use super::decode_inner::read_inner;
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, Step, message_name, mismatch, type_name};
 use super::decode_straight::{Author, settled, straight};
@@ -93,10 +94,22 @@ pub fn decode_beside(message: &Message, text: &Bytes, beside: &mut Object) -> Re
     settled(message, text, Some(beside)).map_or_else(|| decode_own(message, text), Ok)
 }
 
+/// [`decode`] for text that was accepted under another schema: kind, version and metadata of objects inside the object are
+/// left out where they are not what they are to be now.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_record(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
+    decode_reporting(message, text, Report::of_record())
+}
+
 /// [`decode`] for documents of any form.
 pub(super) fn decode_any(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
+    decode_reporting(message, text, Report::of_text())
+}
+
+fn decode_reporting(message: &Message, text: &[u8], report: Report) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(text);
-    let report = Report::of_text();
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
     report.finish(message, read, |error| ParseError::of(text, &error).to_string())
 }
@@ -176,11 +189,11 @@ impl<'de> Visitor<'de> for Root<'_> {
 /// Reads one value of a kind; `None` for `null` and for scalars whose text means "not set".
 #[derive(Clone, Copy)]
 pub(super) struct Single<'c> {
-    report: &'c Report,
-    kind: &'c Kind,
-    path: At<'c>,
+    pub(super) report: &'c Report,
+    pub(super) kind: &'c Kind,
+    pub(super) path: At<'c>,
     /// A value of a wrong type is kept as it is: validation has the words for it.
-    is_free: bool,
+    pub(super) is_free: bool,
 }
 
 impl<'de> DeserializeSeed<'de> for Single<'_> {
@@ -370,7 +383,11 @@ fn read_message<'de, A: MapAccess<'de>>(
         seen[word] |= bit;
         let is_free = message.custom && is_described_by_schema(field);
         let single = Single { report, kind: &field.kind, path: Some(&path), is_free };
-        let value = source.next_value_seed(single)?;
+        let value = if message.embedded && matches!(&*field.name, "kind" | "apiVersion" | "metadata") {
+            read_inner(&path, single, &mut source)?
+        } else {
+            source.next_value_seed(single)?
+        };
         let value = self::given(field, value);
         if repeated && let Some(slot) = given.iter_mut().find(|(position, _)| *position == at) {
             slot.1 = value;

@@ -15,6 +15,8 @@ const STRICT_MAX: usize = 100;
 pub(super) struct Report {
     /// Whether the source is JSON text, and not a tree.
     is_text: bool,
+    /// Whether kind, version and metadata of an object inside a custom one are left out where they are wrong.
+    is_lenient: bool,
     strict: RefCell<Vec<String>>,
     failure: RefCell<Option<DecodeError>>,
 }
@@ -33,6 +35,26 @@ impl Report {
     /// For decoding text.
     pub(super) fn of_text() -> Self {
         Report { is_text: true, ..Report::default() }
+    }
+
+    /// For decoding text that was accepted under another schema.
+    pub(super) fn of_record() -> Self {
+        Report { is_lenient: true, ..Report::of_text() }
+    }
+
+    pub(super) fn is_lenient(&self) -> bool {
+        self.is_lenient
+    }
+
+    /// Takes over what was found in a part, but for its failure, which is given back.
+    pub(super) fn absorb(&self, part: Report) -> Option<DecodeError> {
+        let mut strict = self.strict.borrow_mut();
+        for text in part.strict.into_inner() {
+            if strict.len() < STRICT_MAX && !strict.contains(&text) {
+                strict.push(text);
+            }
+        }
+        part.failure.into_inner()
     }
 
     pub(super) fn is_text(&self) -> bool {
@@ -120,6 +142,18 @@ impl Path<'_> {
         out
     }
 
+    /// The place as field errors name it: keys of maps in brackets.
+    pub(super) fn place(&self) -> String {
+        let mut out = self.parent.map(Path::place).unwrap_or_default();
+        let _ = match self.step {
+            Step::Index(at) => write!(out, "[{at}]"),
+            Step::Key(key) => write!(out, "[{key}]"),
+            Step::Field(_, field) if out.is_empty() => write!(out, "{}", field.name),
+            Step::Field(_, field) => write!(out, ".{}", field.name),
+        };
+        out
+    }
+
     /// Field names without indices and keys, as type errors print them: `spec.containers.env`.
     fn fields(&self) -> String {
         let mut out = self.parent.map(Path::fields).unwrap_or_default();
@@ -151,6 +185,8 @@ pub(super) type At<'p> = Option<&'p Path<'p>>;
 /// Ends decoding because a value is of the wrong type.
 pub(super) fn mismatch<E: serde::de::Error>(report: &Report, path: At, found: &str, wanted: &str) -> E {
     let place = match path.and_then(|path| Some((path.holder()?, path.fields()))) {
+        // Metadata is read on its own, so as a whole it is no field.
+        Some((_, fields)) if fields.is_empty() => "value".to_owned(),
         Some((holder, fields)) => format!("struct field {}.{fields}", holder.name),
         None => "value".to_owned(),
     };

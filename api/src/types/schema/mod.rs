@@ -8,6 +8,7 @@ pub mod compiled;
 pub mod conform;
 pub mod decode;
 pub(crate) mod decode_form;
+mod decode_inner;
 pub(crate) mod decode_raw;
 mod decode_report;
 mod decode_straight;

@@ -13,6 +13,7 @@ use super::{
     ColumnKind, CompiledColumn, Headers, IncludeObject, ListMeta, PartialWriter, RowError, Source,
     TableFormat, duration,
 };
+use crate::values::field::go_float;
 use crate::values::json::{self, Value, write_string};
 
 /// Writes tables of one format, row by row.
@@ -255,21 +256,73 @@ fn write_cell(kind: ColumnKind, output: Output, out: &mut Vec<u8>) {
     }
 }
 
-/// Writes a cell of a custom resource: a value of the column's type, or null.
+/// Writes a cell of a custom resource: a value of the column's type, or null. In a column of text a `null` that is there is
+/// not the same as nothing.
 fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &mut Vec<u8>) {
-    let value = value.unwrap_or(&Value::Null);
+    let Some(value) = value else { return out.extend_from_slice(b"null") };
     match (kind, value) {
-        (_, Value::Null) => out.extend_from_slice(b"null"),
+        (ColumnKind::Text, Value::Null) => write_string("<no value>", out),
+        (ColumnKind::Text, Value::Float(n)) => write_string(&go_float(*n), out),
+        (ColumnKind::Text, Value::Object(_) | Value::Array(_)) => {
+            let mut text = Vec::new();
+            write_sorted(value, &mut text);
+            write_string(&String::from_utf8_lossy(&text), out);
+        }
         (ColumnKind::Text, value) => write_string(&text_of(value), out),
-        (ColumnKind::Integer, Value::Float(n)) => json::write(&Value::Int(*n as i64), out),
+        (ColumnKind::Integer, Value::Float(n)) => json::write(&Value::Int(whole(*n)), out),
+        (ColumnKind::Number, Value::Int(n)) if n.unsigned_abs() > DOUBLE_EXACT => {
+            json::write(&Value::Float(*n as f64), out);
+        }
         (ColumnKind::Integer | ColumnKind::Number, Value::Int(_))
         | (ColumnKind::Number, Value::Float(_))
         | (ColumnKind::Boolean, Value::Bool(_)) => json::write(value, out),
         (ColumnKind::Date, Value::String(text)) => {
             let age = row.age(text);
-            let never = if text.starts_with("0001-") { duration::UNKNOWN } else { "<invalid>" };
+            let is_unset = matches!(text.as_str(), "" | "null") || text.starts_with("0001-");
+            let never = if is_unset { duration::UNKNOWN } else { "<invalid>" };
             write_string(age.as_deref().unwrap_or(never), out);
         }
         _ => out.extend_from_slice(b"null"),
+    }
+}
+
+/// The largest integer up to which doubles tell all integers apart: 2^53.
+const DOUBLE_EXACT: u64 = 1 << 53;
+
+/// The whole part of a double; of one outside of 64 bits, and of none, what the processors make of it that the reference
+/// runs on.
+fn whole(number: f64) -> i64 {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
+}
+
+/// Writes a value with the members of objects in order of their names.
+fn write_sorted(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            out.push(b'{');
+            for (at, (name, value)) in sorted.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                json::write_string(name, out);
+                out.push(b':');
+                write_sorted(value, out);
+            }
+            out.push(b'}');
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_sorted(item, out);
+            }
+            out.push(b']');
+        }
+        scalar => json::write(scalar, out),
     }
 }

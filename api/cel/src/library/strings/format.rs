@@ -394,15 +394,6 @@ fn converted(value: &Value<'_>) -> Result<String, String> {
     }
 }
 
-/// A value as messages show it.
-pub(super) fn plain(value: &Value<'_>) -> String {
-    let mut out = String::new();
-    match text(value, &mut out, 0) {
-        Ok(()) => out,
-        Err(_) => value.type_name().into_owned(),
-    }
-}
-
 /// Formats a value inside a list or map, as the expression that makes it.
 fn literal(value: &Value<'_>, out: &mut String, depth: usize) -> Result<(), String> {
     if depth > DEPTH_MAX || out.len() > RESULT_BYTES_MAX {

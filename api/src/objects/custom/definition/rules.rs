@@ -7,18 +7,20 @@
 use hashbrown::HashSet;
 
 use super::{Definition, walk};
-use crate::objects::custom::schema::Schema;
+use crate::objects::custom::schema::{Rule, Schema};
 
 /// Compiles the rules (`x-kubernetes-validations`) of single nodes.
 pub trait RuleCompiler: Sync {
-    /// The outcome for each rule of a node, in their order. `is_object` is set where the node is an object with a kind
-    /// and metadata: the root, or an embedded one. The schema is structural.
+    /// The outcome for each rule of a node, in their order. The node is `declared` by this schema, which is its own but
+    /// for the kind, the version and the metadata of objects. `is_object` is set where it is an object with these: the
+    /// root, or an embedded one. The schema is structural.
     ///
     /// # Errors
     /// Why the language has no type for the node.
     fn compile(
         &self,
-        node: &Schema,
+        rules: &[Rule],
+        declared: &Schema,
         is_object: bool,
         stored: &StoredExpressions,
     ) -> Result<Vec<CompiledRule>, String>;

@@ -23,18 +23,19 @@ pub struct Compiler;
 impl RuleCompiler for Compiler {
     fn compile(
         &self,
-        node: &Schema,
+        rules: &[Rule],
+        declared: &Schema,
         is_object: bool,
         stored: &StoredExpressions,
     ) -> Result<Vec<CompiledRule>, String> {
-        if node.validations.is_empty() {
+        if rules.is_empty() {
             return Ok(Vec::new());
         }
-        let Some(declaration) = Declaration::of(node, is_object) else {
+        let Some(declaration) = Declaration::of(declared, is_object) else {
             return Err("unable to convert structural schema to CEL declarations".to_owned());
         };
         let scope = Scope::new(declaration);
-        Ok(node.validations.iter().map(|rule| scope.compile(rule, stored)).collect())
+        Ok(rules.iter().map(|rule| scope.compile(rule, stored)).collect())
     }
 }
 

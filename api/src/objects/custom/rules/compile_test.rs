@@ -6,7 +6,7 @@ use crate::values::json::Value;
 
 fn compiled(schema: &str, is_object: bool) -> Result<Vec<CompiledRule>, String> {
     let schema = Schema::read(&Value::Object(object(&schema.replace("{x}", "x-kubernetes-"))));
-    Compiler.compile(&schema, is_object, &StoredExpressions::default())
+    Compiler.compile(&schema.validations, &schema, is_object, &StoredExpressions::default())
 }
 
 fn rule(schema: &str, text: &str) -> CompiledRule {

@@ -100,16 +100,7 @@ impl Declaration {
             let size_max = schema.max_properties.map_or(fitting, |max| max.max(0));
             return Some(Declaration { of: Of::Map(Box::new(value)), size_max, bytes_min: least::CONTAINER });
         }
-        // A schema that describes all three itself is taken as it is.
-        let is_described = |name: &str, kind: &str| {
-            schema.properties.get(name).is_some_and(|property| {
-                property.kind == kind && (kind != "object" || !property.properties.is_empty())
-            })
-        };
-        let is_object = is_object
-            && !(is_described("kind", "string")
-                && is_described("apiVersion", "string")
-                && is_described("metadata", "object"));
+        let is_object = is_object && !schema.describes_object();
         let mut fields = BTreeMap::new();
         let mut bytes_min = least::CONTAINER;
         for (name, property) in &schema.properties {
@@ -128,21 +119,13 @@ impl Declaration {
                 fields.insert(identifier, declared);
             }
         }
-        if is_object {
-            let text = || Declaration {
-                of: Of::Simple(Type::String),
-                size_max: REQUEST_BYTES_MAX - 2,
-                bytes_min: least::TEXT,
-            };
-            let metadata = ["name", "generateName"].map(|name| (name.to_owned(), text()));
-            let metadata = Of::Object(metadata.into());
-            let metadata = Declaration { of: metadata, size_max: 0, bytes_min: least::CONTAINER };
-            for (name, declared) in [("kind", text()), ("apiVersion", text()), ("metadata", metadata)] {
-                if schema.required.iter().any(|required| required == name) {
-                    bytes_min += name.len() as i64 + declared.bytes_min + 4;
-                }
-                fields.insert(name.to_owned(), declared);
+        for name in ["kind", "apiVersion", "metadata"].into_iter().filter(|_| is_object) {
+            let member = schema.declared_member(true, name);
+            let Some(declared) = member.and_then(|member| Declaration::of(member, false)) else { continue };
+            if schema.required.iter().any(|required| required == name) {
+                bytes_min += name.len() as i64 + declared.bytes_min + 4;
             }
+            fields.insert(name.to_owned(), declared);
         }
         Some(Declaration { of: Of::Object(fields), size_max: 0, bytes_min })
     }

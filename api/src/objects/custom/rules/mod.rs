@@ -15,4 +15,4 @@ mod time;
 pub mod value;
 
 pub use compile::{Compiler, Scope};
-pub use run::{OBJECT_COST_MAX, Rules, Terms, Verdict};
+pub use run::{OBJECT_COST_MAX, Rules, Terms, Verdict, judge_value};

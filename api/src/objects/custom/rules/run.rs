@@ -21,6 +21,8 @@ use crate::objects::custom::field_path;
 use crate::objects::custom::path::Path;
 use crate::objects::custom::same::{counterpart, is_same};
 use crate::objects::custom::schema::{Additional, Items, Rule, Schema};
+use crate::objects::expression::json::of as json_value;
+use crate::types::schema::limits::Limits;
 use crate::types::schema::table::{Kind, ListType, Message};
 use crate::values::field::{FieldError, FieldErrorKind};
 use crate::values::json::{self, Object};
@@ -46,6 +48,8 @@ struct Node {
     /// For each rule, the path below the node that its errors name.
     paths: Vec<String>,
     scope: Option<Declaration>,
+    /// Where the values are declared by another schema than their own: the members that they have for the rules.
+    members: Option<Box<[String]>>,
     programs: OnceLock<Vec<Compiled>>,
     properties: Vec<(String, Node)>,
     items: Option<Box<Node>>,
@@ -73,7 +77,7 @@ pub(super) struct Ready {
 impl Rules {
     /// Those of a schema of objects; `None` for a schema without any.
     pub fn of(schema: &Schema) -> Option<Arc<Rules>> {
-        Node::of(schema, schema, true).map(|root| Arc::new(Rules(root)))
+        Node::of(schema, schema, schema, true).map(|root| Arc::new(Rules(root)))
     }
 
     /// Asks the rules of an object of type `message`. Errors at values that are as they were in `old` are warnings.
@@ -88,6 +92,23 @@ impl Rules {
         let cost = (!is_exhausted).then_some(terms.budget - run.left);
         Verdict { errors: run.errors, warnings: run.warnings, cost }
     }
+}
+
+/// Asks the rules that a schema states of a value of a kind, which may be no object; `None` without rules.
+pub fn judge_value(
+    schema: &Schema,
+    is_object: bool,
+    (kind, limits): (&Kind, Option<&Limits>),
+    new: &json::Value,
+    old: Option<&json::Value>,
+    budget: u64,
+) -> Option<Verdict> {
+    let node = Node::of(schema, schema, schema, is_object)?;
+    let terms = Terms { budget, ratchets: false };
+    let mut run = Run { terms, left: budget, errors: Vec::new(), warnings: Vec::new() };
+    let is_exhausted = run.node(&node, Place::of(kind, limits), new, old, &Path::Root, false).is_err();
+    let cost = (!is_exhausted).then_some(budget - run.left);
+    Some(Verdict { errors: run.errors, warnings: run.warnings, cost })
 }
 
 /// On which terms rules are asked.
@@ -117,26 +138,39 @@ pub struct Verdict {
 }
 
 impl Node {
-    /// The rules that `rules` states for values that `schema` describes.
-    fn of(rules: &Schema, schema: &Schema, is_object: bool) -> Option<Node> {
-        let below = |rules: &Schema, schema: &Schema| Node::of(rules, schema, schema.embedded_resource);
+    /// The rules that `rules` states for values that `schema` describes, and that they know by `declared`.
+    fn of(rules: &Schema, schema: &Schema, declared: &Schema, is_object: bool) -> Option<Node> {
+        let below = |rules: &Schema, schema: &Schema, declared: &Schema| {
+            Node::of(rules, schema, declared, schema.embedded_resource)
+        };
+        let property = |name: &String, part: &Schema| {
+            below(part, schema.properties.get(name)?, declared.declared_member(is_object, name)?)
+        };
         let properties: Vec<(String, Node)> = rules
             .properties
             .iter()
-            .filter_map(|(name, part)| Some((name.clone(), below(part, schema.properties.get(name)?)?)))
+            .filter_map(|(name, part)| Some((name.clone(), property(name, part)?)))
             .collect();
-        let items = match (&rules.items, &schema.items) {
-            (Some(Items::All(part)), Some(Items::All(item))) => below(part, item).map(Box::new),
-            _ => None,
-        };
-        let values = match (&rules.additional_properties, &schema.additional_properties) {
-            (Some(Additional::Schema(part)), Some(Additional::Schema(value))) => {
-                below(part, value).map(Box::new)
+        let items = match (&rules.items, &schema.items, &declared.items) {
+            (Some(Items::All(part)), Some(Items::All(item)), Some(Items::All(declared))) => {
+                below(part, item, declared).map(Box::new)
             }
             _ => None,
         };
+        let values = match (
+            &rules.additional_properties,
+            &schema.additional_properties,
+            &declared.additional_properties,
+        ) {
+            (
+                Some(Additional::Schema(part)),
+                Some(Additional::Schema(value)),
+                Some(Additional::Schema(declared)),
+            ) => below(part, value, declared).map(Box::new),
+            _ => None,
+        };
         let all_of: Vec<Node> =
-            rules.all_of.iter().filter_map(|part| Node::of(part, schema, is_object)).collect();
+            rules.all_of.iter().filter_map(|part| Node::of(part, schema, declared, is_object)).collect();
         let is_empty = rules.validations.is_empty()
             && properties.is_empty()
             && items.is_none()
@@ -156,13 +190,24 @@ impl Node {
             kind: schema.kind.clone(),
             paths: rules.validations.iter().map(path).collect(),
             rules: rules.validations.clone(),
-            scope: has_rules.then(|| Declaration::of(schema, is_object)).flatten(),
+            scope: has_rules.then(|| Declaration::of(declared, is_object)).flatten(),
+            members: (has_rules && !std::ptr::eq(schema, declared))
+                .then(|| schema.properties.keys().cloned().collect()),
             programs: OnceLock::new(),
             properties,
             items,
             values,
             all_of,
         })
+    }
+
+    /// A value of the node as its rules see it.
+    fn value<'v>(&self, place: Place<'v>, value: &'v json::Value) -> Value<'v> {
+        let (Some(names), json::Value::Object(members)) = (&self.members, value) else {
+            return place.value(value);
+        };
+        let member = |name: &String| Some((Value::string(name.as_str()), json_value(members.get(name)?)));
+        Value::map(names.iter().filter_map(member).collect())
     }
 
     fn programs(&self) -> &[Compiled] {
@@ -254,8 +299,8 @@ impl Run {
         let old = old.filter(|old| !old.is_null());
         let is_as_before = is_as_before || old.is_some_and(|old| is_same(place.kind, place.limits, new, old));
         if !node.rules.is_empty() {
-            let own = place.value(new);
-            let before = old.map(|old| place.value(old));
+            let own = node.value(place, new);
+            let before = old.map(|old| node.value(place, old));
             let is_shown = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
             let judged = Judged { own, before, shown: is_shown.then_some(new), is_as_before };
             self.rules(node, &judged, path)?;

@@ -1,7 +1,9 @@
 //! Defaults of a schema: each is a value that the schema itself accepts, without fields that it does not have.
 
 use crate::objects::custom::resource;
+use crate::objects::custom::rules::OBJECT_COST_MAX;
 use crate::objects::custom::schema::{Additional, Items, Schema};
+use crate::objects::validation::embedded;
 use crate::objects::validation::metadata::is_enough;
 use crate::objects::validation::path::Path;
 use crate::values::field::FieldError;
@@ -9,9 +11,9 @@ use crate::values::json::Value;
 
 /// The errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`.
 pub(super) fn errors(schema: &Schema, path: &Path, keeps_unknown: bool) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    node(schema, path, true, keeps_unknown, &mut errors);
-    errors
+    let mut check = Defaults { keeps_unknown, budget: OBJECT_COST_MAX, errors: Vec::new() };
+    check.node(schema, path, true);
+    check.errors
 }
 
 /// Whether no default in a structural schema has unknown fields.
@@ -22,29 +24,43 @@ pub(super) fn are_pruned(schema: &Schema) -> bool {
     own && item.into_iter().chain(schema.properties.values().map(|property| &**property)).all(are_pruned)
 }
 
-/// The values of maps are not visited: defaults in them are no defaults of anything.
-fn node(schema: &Schema, path: &Path, is_root: bool, keeps_unknown: bool, errors: &mut Vec<FieldError>) {
-    if is_enough(errors) {
-        return;
-    }
-    if let Some(value) = &schema.default {
-        let place = path.child("default");
-        if !keeps_unknown && !is_pruned(value, Some(schema), is_root || schema.embedded_resource) {
-            errors.push(FieldError::invalid(place, value, "must not have unknown fields"));
+struct Defaults {
+    keeps_unknown: bool,
+    /// What the rules of all defaults may still cost.
+    budget: u64,
+    errors: Vec<FieldError>,
+}
+
+impl Defaults {
+    /// The values of maps are not visited: defaults in them are no defaults of anything.
+    fn node(&mut self, schema: &Schema, path: &Path, is_root: bool) {
+        if is_enough(&self.errors) || self.budget == 0 {
+            return;
         }
+        if let Some(value) = &schema.default {
+            self.value(schema, value, &path.child("default"), is_root);
+        }
+        if let Some(Items::All(item)) = &schema.items {
+            self.node(item, &path.child("items"), false);
+        }
+        let properties = path.child("properties");
+        for (name, property) in &schema.properties {
+            self.node(property, &properties.key(name), false);
+        }
+    }
+
+    fn value(&mut self, schema: &Schema, value: &Value, place: &Path, is_root: bool) {
+        // The root is an object, too.
+        let root = is_root.then(|| Schema { embedded_resource: true, ..schema.clone() });
+        let schema = root.as_ref().unwrap_or(schema);
+        if !self.keeps_unknown && !is_pruned(value, Some(schema), schema.embedded_resource) {
+            self.errors.push(FieldError::invalid(place, value, "must not have unknown fields"));
+        }
+        let is_object = schema.embedded_resource;
+        let value = (&*place.to_string(), value);
+        let found = resource::value_errors(schema, is_object, value, embedded::check, &mut self.budget);
         // A schema of which no type can be made has errors of its own.
-        for error in resource::value_errors(schema, value).unwrap_or_default() {
-            let path =
-                if error.path.is_empty() { place.to_string() } else { format!("{place}.{}", error.path) };
-            errors.push(FieldError { path, ..error });
-        }
-    }
-    if let Some(Items::All(item)) = &schema.items {
-        node(item, &path.child("items"), false, keeps_unknown, errors);
-    }
-    let properties = path.child("properties");
-    for (name, property) in &schema.properties {
-        node(property, &properties.key(name), false, keeps_unknown, errors);
+        self.errors.extend(found.unwrap_or_default());
     }
 }
 

@@ -35,6 +35,8 @@ struct Scope<'p> {
     uncorrelatable: Option<&'p Path<'p>>,
     /// How many values of the node an object can have; `None` where rules are not compiled.
     cardinality: Option<Cardinality>,
+    /// The schema by which rules know the node; `None` where they cannot speak of it.
+    declared: Option<&'p Schema>,
 }
 
 /// Where defaults are not allowed.
@@ -66,6 +68,7 @@ pub(super) fn errors(
         inside_metadata: false,
         uncorrelatable: None,
         cardinality: compiler.map(|_| Cardinality::ONE),
+        declared: Some(schema),
     };
     check.node(schema, path, scope, true);
     let Check { mut errors, rule_errors, total, .. } = check;
@@ -182,7 +185,9 @@ impl Check<'_> {
             self.forbidden(place, "additionalProperties and properties are mutual exclusive");
         }
         if let Additional::Schema(inner) = additional {
-            let mut below = Scope { cardinality: cost::below(scope.cardinality, schema), ..scope };
+            let cardinality = cost::below(scope.cardinality, schema);
+            let declared = scope.declared.and_then(values);
+            let mut below = Scope { cardinality, declared, ..scope };
             if scope.inside_metadata {
                 below.no_defaults = Some(NoDefaults::ValuesInMetadata);
             }
@@ -193,12 +198,15 @@ impl Check<'_> {
     fn properties(&mut self, schema: &Schema, path: &Path, scope: Scope, is_root: bool) {
         let properties = path.child("properties");
         for (name, property) in &schema.properties {
-            let mut below = Scope { cardinality: cost::below(scope.cardinality, schema), ..scope };
+            let is_object = is_root || schema.embedded_resource;
+            let declared = scope.declared.and_then(|declared| declared.declared_member(is_object, name));
+            let cardinality = cost::below(scope.cardinality, schema);
+            let mut below = Scope { cardinality, declared, ..scope };
             if !matches!(schema.map_type.as_deref(), None | Some("granular" | "atomic")) {
                 below.uncorrelatable = below.uncorrelatable.or(Some(path));
             }
             let is_meta = matches!(name.as_str(), "metadata" | "kind" | "apiVersion");
-            if is_meta && (is_root || schema.embedded_resource) {
+            if is_meta && is_object {
                 below.inside_metadata = true;
                 if is_root {
                     below.no_defaults = Some(NoDefaults::TopLevel(name));
@@ -234,7 +242,9 @@ impl Check<'_> {
     }
 
     fn elements(&mut self, schema: &Schema, path: &Path, scope: Scope) {
-        let mut below = Scope { cardinality: cost::below(scope.cardinality, schema), ..scope };
+        let cardinality = cost::below(scope.cardinality, schema);
+        let declared = scope.declared.and_then(item);
+        let mut below = Scope { cardinality, declared, ..scope };
         if schema.list_type.as_deref() != Some("map") {
             below.uncorrelatable = below.uncorrelatable.or(Some(path));
         }
@@ -388,9 +398,14 @@ impl Check<'_> {
 
     /// Compiles the rules of a node and adds up what they cost.
     fn compile(&mut self, schema: &Schema, path: &Path, scope: Scope, is_root: bool) {
-        let (Some(compiler), Some(cardinality)) = (self.compiler, scope.cardinality) else { return };
+        let (Some(compiler), Some(cardinality), Some(declared)) =
+            (self.compiler, scope.cardinality, scope.declared)
+        else {
+            return;
+        };
         let is_object = is_root || schema.embedded_resource;
-        let compiled = match compiler.compile(schema, is_object, &self.options.stored) {
+        let rules = &schema.validations;
+        let compiled = match compiler.compile(rules, declared, is_object, &self.options.stored) {
             Ok(compiled) => compiled,
             Err(error) => {
                 let detail = format!(
@@ -414,6 +429,14 @@ impl Check<'_> {
             };
             judged.errors(&place, &mut self.total, &mut self.rule_errors);
         }
+    }
+}
+
+/// Values of a map, if one schema says what they look like.
+fn values(schema: &Schema) -> Option<&Schema> {
+    match &schema.additional_properties {
+        Some(Additional::Schema(value)) => Some(value),
+        _ => None,
     }
 }
 

@@ -14,11 +14,12 @@ struct Scripted;
 impl RuleCompiler for Scripted {
     fn compile(
         &self,
-        node: &Schema,
+        rules: &[Rule],
+        declared: &Schema,
         is_object: bool,
         stored: &StoredExpressions,
     ) -> Result<Vec<CompiledRule>, String> {
-        if node.title == "untyped" {
+        if declared.title == "untyped" {
             return Err("no type".to_owned());
         }
         let outcome = |rule: &Rule| {
@@ -42,7 +43,7 @@ impl RuleCompiler for Scripted {
             }
             compiled
         };
-        Ok(node.validations.iter().map(outcome).collect())
+        Ok(rules.iter().map(outcome).collect())
     }
 }
 
