@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `endpoint` says where a server is, `credentials` how it is known and who asks, `connect` makes connections, `exchange`
-//! sends requests on them. Each request has a connection of its own. Nothing here knows what is asked.
+//! sends requests on them, `pool` keeps those of posts for the next one. Nothing here knows what is asked.
 
 mod answer;
 mod client;
@@ -16,7 +16,9 @@ mod credentials;
 mod endpoint;
 mod error;
 mod exchange;
+mod failed;
 mod identities;
+mod pool;
 mod proxy;
 mod redirect;
 

@@ -193,7 +193,10 @@ impl Plugin for EventRateLimit {
         let refused = self.limits.iter().filter_map(|limit| {
             let key = limit.kind.key(record);
             let refused = !limit.accepts(&key, now);
-            refused.then(|| format!("limit reached on type {} for key {key}", limit.kind.name()))
+            // The refusal of each limit is one of its own, which is named again by the answer.
+            let why =
+                || format!("Too many requests: limit reached on type {} for key {key}", limit.kind.name());
+            refused.then(why)
         });
         // Every limit counts the event, so none is asked in vain.
         let refused: Vec<String> = refused.collect();

@@ -1,5 +1,6 @@
 //! Rules for admission webhooks, admission policies and their bindings.
 
+use auth::go;
 use hashbrown::HashSet;
 
 use super::super::path::Path;
@@ -93,9 +94,16 @@ fn conditions(validator: &mut Validator, path: &Path, owner: View, expressions: 
                 validator.duplicate(place.child("name"), name);
             }
         }
-        expression(validator, &place.child("expression"), condition.text("expression"), |text| {
-            expressions.condition(text)
-        });
+        let text = condition.text("expression");
+        blank(validator, &place.child("expression"), text, "");
+        expression(validator, &place.child("expression"), text, |text| expressions.condition(text));
+    }
+}
+
+/// An expression of nothing but blanks is none. One that is absent is refused by schema.
+fn blank(validator: &mut Validator, path: &Path, text: &str, detail: &str) {
+    if !text.is_empty() && text.trim().is_empty() {
+        validator.required(path, detail);
     }
 }
 
@@ -126,25 +134,26 @@ pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
 
 /// The address of a webhook.
 pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
-    let Some((scheme, rest)) = url.split_once("://") else {
-        let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
-        return validator.invalid(path, "", detail);
+    let url = match go::url::parse(url) {
+        Ok(url) => url,
+        Err(why) => {
+            return validator.required(path, &format!("url must be a valid URL: {why}; {URL_FORM}"));
+        }
     };
+    let scheme = url.scheme.to_ascii_lowercase();
     if scheme != "https" {
         let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
-        validator.invalid(path, scheme, detail);
+        validator.invalid(path, scheme.as_str(), detail);
     }
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    if host.is_empty() {
-        validator.invalid(path, host, format!("host must be specified; {URL_FORM}"));
+    if url.host.is_empty() {
+        validator.invalid(path, url.host, format!("host must be specified; {URL_FORM}"));
+    }
+    if let Some(user) = url.user {
+        validator.invalid(path, user, "user information is not permitted in the URL");
     }
     for (part, what) in [
-        (user, "user information is not permitted in the URL"),
-        (fragment, "fragments are not permitted in the URL"),
-        (query, "query parameters are not permitted in the URL"),
+        (url.fragment, "fragments are not permitted in the URL"),
+        (url.query, "query parameters are not permitted in the URL"),
     ] {
         if !part.is_empty() {
             validator.invalid(path, part, what);
@@ -218,6 +227,18 @@ pub(super) fn requests(validator: &mut Validator, path: &Path, rule: View) {
             if item.is_empty() && list != "apiGroups" && !validator.has_enough() {
                 validator.required(place.index(at), "");
             }
+        }
+    }
+    // Only rules of policies have them.
+    let mut seen = Seen::new();
+    for (at, name) in rule.texts("resourceNames").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = path.child("resourceNames");
+        validator.refuse(&place.index(at), name, names::path_segment(name));
+        if !seen.insert(name) {
+            validator.duplicate(place.index(at), name);
         }
     }
     let place = path.child("resources");
@@ -296,6 +317,7 @@ pub(super) fn policy(validator: &mut Validator, path: &Path, policy: View) {
         if text.trim().len() > ANNOTATION_BYTES_MAX {
             validator.required(place, "must not exceed 5kb in length");
         } else {
+            blank(validator, &place, text, "valueExpression is not specified");
             expression(validator, &place, text, |text| expressions.annotation(text));
         }
     }
@@ -331,7 +353,9 @@ fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
             if !name.is_empty() && !is_identifier(name) {
                 validator.invalid(place.child("name"), name, "must be a valid CEL identifier");
             }
-            expression(validator, &place.child("expression"), variable.text("expression"), |_| fault);
+            let text = variable.text("expression");
+            blank(validator, &place.child("expression"), text, "expression is not specified");
+            expression(validator, &place.child("expression"), text, |_| fault);
         }
     }
     conditions(validator, &path.child("matchConditions"), spec, &expressions);
@@ -372,9 +396,7 @@ const RESERVED: [&str; 21] = [
 /// One expression that must hold.
 fn validation(validator: &mut Validator, path: &Path, validation: View, expressions: &Expressions) {
     let text = validation.text("expression");
-    if text.trim().is_empty() && !text.is_empty() {
-        validator.required(path.child("expression"), "expression is not specified");
-    }
+    blank(validator, &path.child("expression"), text, "expression is not specified");
     expression(validator, &path.child("expression"), text, |text| expressions.condition(text));
     let made = validation.text("messageExpression");
     if !made.is_empty() && made.trim().is_empty() {
@@ -441,11 +463,26 @@ pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
         validator.required(path.child("apiVersion"), "");
     } else {
         let place = path.child("apiVersion");
-        let (group, version) = version.split_once('/').unwrap_or(("", version));
-        if !group.is_empty() {
-            validator.refuse(&place, group, names::subdomain(group));
+        let whole = version;
+        let (group, version) = whole.split_once('/').unwrap_or(("", whole));
+        if version.contains('/') {
+            validator.invalid(place, whole, format!("unexpected GroupVersion string: {whole}"));
+        } else {
+            if !group.is_empty() {
+                let faults = names::subdomain(group);
+                if !faults.is_empty() {
+                    validator.invalid(place, group, faults.join(","));
+                }
+            }
+            if version.is_empty() {
+                validator.invalid(place, whole, "version must be specified");
+            } else {
+                let faults = names::label_1035(version);
+                if !faults.is_empty() {
+                    validator.invalid(place, version, faults.join(","));
+                }
+            }
         }
-        validator.refuse(&place, version, names::label_1035(version));
     }
     let name = kind.text("kind");
     if name.is_empty() {
@@ -453,7 +490,8 @@ pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
     } else {
         let faults = names::label_1035(&name.to_lowercase());
         if !faults.is_empty() {
-            validator.invalid(path.child("kind"), name, faults.join(", "));
+            let detail = "may have mixed case, but should otherwise match: ";
+            validator.invalid(path.child("kind"), name, format!("{detail}{}", faults.join(",")));
         }
     }
 }
@@ -479,12 +517,14 @@ pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
 pub(super) fn parameter_reference(validator: &mut Validator, path: &Path, reference: View) {
     let name = reference.text("name");
     match (name.is_empty(), reference.has("selector")) {
-        (false, true) => {
-            validator.forbidden(path.child("name"), "name and selector are mutually exclusive");
-        }
         (true, false) => validator.required(path, "one of name or selector must be specified"),
-        (false, false) => validator.refuse(&path.child("name"), name, names::path_segment(name)),
         (true, true) => {}
+        (false, has_both) => {
+            validator.refuse(&path.child("name"), name, names::path_segment(name));
+            for member in ["name", "selector"].iter().filter(|_| has_both) {
+                validator.forbidden(path.child(member), "name and selector are mutually exclusive");
+            }
+        }
     }
     match reference.get("parameterNotFoundAction").and_then(Value::as_str) {
         None => validator.required(path.child("parameterNotFoundAction"), ""),

@@ -17,6 +17,7 @@ mod credentials;
 mod matching;
 mod mutating;
 mod review;
+mod typed;
 mod validating;
 
 use std::sync::Arc;
