@@ -21,6 +21,7 @@ mod identities;
 mod pool;
 mod proxy;
 mod redirect;
+mod typed;
 
 pub use answer::Review;
 pub use client::{Client, Service};
@@ -31,3 +32,4 @@ pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, Opened, get, get_at_most, open, post};
 pub use identities::Identities;
+pub use typed::Response;

@@ -17,7 +17,6 @@ mod credentials;
 mod matching;
 mod mutating;
 mod review;
-mod typed;
 mod validating;
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use ::bytes::Bytes;
 use http::StatusCode;
 
-use super::{Write, typed};
+use super::Write;
 use crate::types::convert;
 use crate::types::options::{DeleteOptions, Propagation};
 use crate::types::schema::registry::Resource;
@@ -304,7 +304,9 @@ pub(super) fn verdict(
     let review = outgoing::Review { group: &group, version, kind: "AdmissionReview" };
     let answer = review.read(text).map_err(|why| format!("failed to call webhook: {why}"))?;
     let invalid = |why: String| format!("received invalid webhook response: {why}");
-    typed::check(answer.get("response"), version).map_err(|why| format!("failed to call webhook: {why}"))?;
+    outgoing::Response::Admission
+        .check(answer.get("response"), version)
+        .map_err(|why| format!("failed to call webhook: {why}"))?;
     let Some(response) = answer.get("response").and_then(Value::as_object) else {
         return Err(invalid("webhook response was absent".to_owned()));
     };

@@ -16,12 +16,14 @@ enum Form {
     LongNumber,
     Bytes,
     Texts,
+    /// A list of anything.
+    Objects,
     TextMap,
     Struct(&'static str, &'static [(&'static str, Form)]),
     Structs(&'static str, &'static [(&'static str, Form)]),
 }
 
-const RESPONSE: &[(&str, Form)] = &[
+const ADMISSION: &[(&str, Form)] = &[
     ("uid", Form::Text("types.UID")),
     ("allowed", Form::Flag),
     ("status", Form::Struct("Status", STATUS)),
@@ -64,13 +66,34 @@ const CAUSE: &[(&str, Form)] = &[
     ("field", Form::Text("string")),
 ];
 
-/// Checks the response of a review of `version`; nothing is there for none.
-///
-/// # Errors
-/// What the first member of another type is.
-pub(super) fn check(response: Option<&Value>, version: &str) -> Result<(), String> {
-    let place = Place { holder: "AdmissionReview", fields: "response".to_owned(), version };
-    place.check(response.unwrap_or(&Value::Null), Form::Struct("AdmissionResponse", RESPONSE))
+const CONVERSION: &[(&str, Form)] = &[
+    ("uid", Form::Text("types.UID")),
+    ("convertedObjects", Form::Objects),
+    ("result", Form::Struct("Status", STATUS)),
+];
+
+/// A review with a response.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Response {
+    /// Of admission.
+    Admission,
+    /// Of a conversion.
+    Conversion,
+}
+
+impl Response {
+    /// Checks the response of a review of `version`; nothing is there for none.
+    ///
+    /// # Errors
+    /// What the first member of another type is.
+    pub fn check(self, response: Option<&Value>, version: &str) -> Result<(), String> {
+        let (holder, form) = match self {
+            Response::Admission => ("AdmissionReview", Form::Struct("AdmissionResponse", ADMISSION)),
+            Response::Conversion => ("ConversionReview", Form::Struct("ConversionResponse", CONVERSION)),
+        };
+        let place = Place { holder, fields: "response".to_owned(), version };
+        place.check(response.unwrap_or(&Value::Null), form)
+    }
 }
 
 /// Where a value stands.
@@ -86,7 +109,7 @@ impl Place<'_> {
     fn check(&self, value: &Value, form: Form) -> Result<(), String> {
         match (value, form) {
             (Value::Null, _) | (Value::Bool(_), Form::Flag) | (Value::String(_), Form::Text(_)) => Ok(()),
-            (Value::Int(_), Form::LongNumber) => Ok(()),
+            (Value::Int(_), Form::LongNumber) | (Value::Array(_), Form::Objects) => Ok(()),
             (Value::Int(number), Form::Number) if i32::try_from(*number).is_ok() => Ok(()),
             (Value::String(text), Form::Bytes) => bytes::canonical(text).map(drop),
             (Value::Array(items), Form::Bytes) => items.iter().try_for_each(|item| match item {
@@ -127,8 +150,11 @@ impl Place<'_> {
             Form::LongNumber => "int64".to_owned(),
             Form::Bytes => "[]uint8".to_owned(),
             Form::Texts => "[]string".to_owned(),
+            Form::Objects => "[]runtime.RawExtension".to_owned(),
             Form::TextMap => "map[string]string".to_owned(),
-            Form::Struct("AdmissionResponse", _) => format!("{}.AdmissionResponse", self.version),
+            Form::Struct(name @ ("AdmissionResponse" | "ConversionResponse"), _) => {
+                format!("{}.{name}", self.version)
+            }
             Form::Struct(name, _) => format!("v1.{name}"),
             Form::Structs(name, _) => format!("[]v1.{name}"),
         }
@@ -207,9 +233,15 @@ mod tests {
             ("null", ""),
         ] {
             let want = if want.is_empty() { Ok(()) } else { Err(format!("json: cannot unmarshal {want}")) };
-            assert_eq!(check(Some(&parse(response.as_bytes()).unwrap()), "v1"), want, "{response}");
+            let response_value = parse(response.as_bytes()).unwrap();
+            assert_eq!(Response::Admission.check(Some(&response_value), "v1"), want, "{response}");
         }
         let patch = parse(br#"{"patch":"***"}"#).unwrap();
-        assert_eq!(check(Some(&patch), "v1"), Err("illegal base64 data at input byte 0".to_owned()));
+        let wrong = "illegal base64 data at input byte 0".to_owned();
+        assert_eq!(Response::Admission.check(Some(&patch), "v1"), Err(wrong));
+        let objects = parse(br#"{"convertedObjects":{}}"#).unwrap();
+        let wrong = "json: cannot unmarshal object into Go struct field ConversionResponse.response.convertedObjects of type \
+                     []runtime.RawExtension";
+        assert_eq!(Response::Conversion.check(Some(&objects), "v1beta1"), Err(wrong.to_owned()));
     }
 }
