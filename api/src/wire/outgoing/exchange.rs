@@ -184,7 +184,8 @@ async fn exchange(
 }
 
 /// Sends a request on a connection that was kept, or on a new one; says when it was sent. A kept one on which nothing could
-/// be written any more is passed over. What was written is not sent again: the server may have acted on it.
+/// be written any more is passed over. What was written is not sent again, as the server may have acted on it, but for a
+/// GET, which asks for no act.
 async fn send(
     endpoint: &Endpoint,
     mut request: Request<Full<Bytes>>,
@@ -192,10 +193,14 @@ async fn send(
     for _ in 0..pool::TRIED_MAX {
         let Some(mut kept) = endpoint.pool().take(endpoint) else { break };
         let began = std::time::Instant::now();
-        match kept.send(endpoint, request).await {
-            Ok(response) => return Ok((Ok((response, kept)), began)),
-            Err(Unsent::Request(unsent)) => request = *unsent,
-            Err(Unsent::Lost(error)) => return Ok((Err(Failure::exchange(&error, kept.ends())), began)),
+        let again = (request.method() == Method::GET).then(|| request.clone());
+        match (kept.send(endpoint, request).await, again) {
+            (Ok(response), _) => return Ok((Ok((response, kept)), began)),
+            (Err(Unsent::Request(unsent)), _) => request = *unsent,
+            (Err(Unsent::Lost(_)), Some(again)) => request = again,
+            (Err(Unsent::Lost(error)), None) => {
+                return Ok((Err(Failure::exchange(&error, kept.ends())), began));
+            }
         }
     }
     let mut live = connect_for_many(endpoint).await?;
