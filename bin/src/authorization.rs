@@ -81,7 +81,9 @@ impl AuthorizationConfig {
         let failed = |why: String| anyhow!("failed to load AuthorizationConfiguration from file: {why}");
         let bytes = std::fs::read(&path).map_err(|error| failed(opening(&path, &error).to_string()))?;
         let settings = contents(&bytes, naming).map_err(failed)?;
-        let parts = of_file(&settings, naming)?;
+        let policy = flags.authorization_policy_file.unwrap_or_default();
+        let abac = || Ok(Module::Abac(Arc::new(policies(&policy)?)));
+        let parts = of_file(&settings, abac, naming)?;
         Ok(AuthorizationConfig { parts, file: Some(path), naming })
     }
 
@@ -107,7 +109,15 @@ impl AuthorizationConfig {
     /// The authorizers of the file's new contents. Webhooks may come and go; of the others only the order may change.
     fn changed(&self, bytes: &[u8]) -> anyhow::Result<AuthorizationConfig> {
         let settings = contents(bytes, self.naming).map_err(|why| anyhow!(why))?;
-        let parts = of_file(&settings, self.naming)?;
+        // The policy file is read at the start only.
+        let abac = || {
+            let known = self.parts.iter().find_map(|part| match part {
+                Part::Whole(Mode::Abac, module) => Some(module.clone()),
+                _ => None,
+            });
+            known.ok_or_else(|| anyhow!("no policies were read at the start"))
+        };
+        let parts = of_file(&settings, abac, self.naming)?;
         let others = |parts: &[Part]| {
             let others = parts.iter().map(|part| part.mode().name()).filter(|name| *name != "Webhook");
             let mut others: Vec<&str> = others.collect();
@@ -246,15 +256,32 @@ fn value(bytes: &[u8]) -> Result<serde_json::Value, String> {
     serde_json::from_slice(&json).map_err(|_| broken(()))
 }
 
+/// Why a file that others name cannot be read.
+fn file_fault(path: &str) -> Option<String> {
+    match std::fs::metadata(path) {
+        Ok(file) if file.is_file() => None,
+        Ok(_) => Some("must be a regular file".to_owned()),
+        Err(error) => {
+            let why = opening(Path::new(path), &error).to_string();
+            Some(format!("error loading file: {}", why.replacen("open ", "stat ", 1)))
+        }
+    }
+}
+
 /// The authorizers of a file, checked.
 fn contents(bytes: &[u8], naming: Profile) -> Result<Vec<AuthorizerSettings>, String> {
     let group = naming.group("apiserver.config", true);
     config::read(&String::from_utf8_lossy(bytes), &value(bytes)?, &group)
 }
 
-fn of_file(settings: &[AuthorizerSettings], naming: Profile) -> anyhow::Result<Vec<Part>> {
+/// The authorizers that a file names; `abac` makes the one that has a file of its own.
+fn of_file(
+    settings: &[AuthorizerSettings],
+    abac: impl Fn() -> anyhow::Result<Module>,
+    naming: Profile,
+) -> anyhow::Result<Vec<Part>> {
     let modes = Mode::ALL.map(Mode::name);
-    config::validate(settings, &modes, api::objects::validation::names::subdomain)
+    config::validate(settings, &modes, api::objects::validation::names::subdomain, file_fault)
         .map_err(|why| anyhow!(why))?;
     let part = |AuthorizerSettings { kind, webhook, .. }: &AuthorizerSettings| -> anyhow::Result<Part> {
         let mode = Mode::of(kind).unwrap_or(Mode::AlwaysDeny);
@@ -277,7 +304,7 @@ fn of_file(settings: &[AuthorizerSettings], naming: Profile) -> anyhow::Result<V
             (Mode::AlwaysAllow, _) => Part::Whole(mode, Module::AlwaysAllow),
             (Mode::Rbac, _) => Part::Whole(mode, Module::Rbac),
             (Mode::Node, _) => Part::Node,
-            (Mode::Abac, _) => bail!("authorizers of type ABAC need --authorization-mode and a policy file"),
+            (Mode::Abac, _) => Part::Whole(mode, abac()?),
             (Mode::AlwaysDeny | Mode::Webhook, _) => Part::Whole(mode, Module::AlwaysDeny),
         })
     };

@@ -91,7 +91,10 @@ fn outward_address(family: IpAddr) -> Option<IpAddr> {
         IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
         IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
     };
-    let socket = UdpSocket::bind((family, 0)).ok()?;
+    // A socket that is bound to the loopback device reaches no other network.
+    let any: IpAddr =
+        if family.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect((documentation, 9)).ok()?;
     Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_unspecified())
 }

@@ -61,10 +61,9 @@ impl IssuersConfig {
         let settings = match &path {
             Some(path) => {
                 let contents = read(path, naming)?;
-                contents.settings.validate(own).map_err(|why| anyhow!(why))?;
+                contents.settings.validate(own, contents.anonymous.as_ref()).map_err(|why| anyhow!(why))?;
                 said_of_anonymous.clone_from(&contents.anonymous);
                 if let Some(said) = contents.anonymous {
-                    said.validate().map_err(|why| anyhow!(why))?;
                     anonymous = Some(match (said.enabled, said.paths.is_empty()) {
                         (false, _) => Anonymous::Refused,
                         (true, true) => Anonymous::Accepted,
@@ -76,7 +75,7 @@ impl IssuersConfig {
             None if oidc.is_used() => {
                 algorithms = signing_algorithms(&oidc.oidc_signing_algs)?;
                 let settings = Settings { jwt: vec![of_flags(oidc)?] };
-                settings.validate(own).map_err(|why| anyhow!(why))?;
+                settings.validate(own, None).map_err(|why| anyhow!(why))?;
                 settings
             }
             None => Settings::default(),
@@ -100,7 +99,7 @@ impl IssuersConfig {
     /// The issuers of the file's new contents.
     fn changed(&self, bytes: &[u8]) -> anyhow::Result<Vec<Arc<Issuer>>> {
         let contents = contents(bytes, self.naming)?;
-        contents.settings.validate(&self.own).map_err(|why| anyhow!(why))?;
+        contents.settings.validate(&self.own, contents.anonymous.as_ref()).map_err(|why| anyhow!(why))?;
         if contents.anonymous != self.anonymous {
             bail!("anonymous: Forbidden: changed from initial configuration file");
         }

@@ -262,8 +262,7 @@ impl Remote {
                 attempt += 1;
                 continue;
             }
-            let is_passing = matches!(&failure, Failure::Code { code: 429 | 500 | 504, .. });
-            if attempt == ATTEMPTS || !is_passing || is_given_up() {
+            if attempt == ATTEMPTS || !failure.is_passing() || is_given_up() {
                 return Err(failure);
             }
             attempt += 1;

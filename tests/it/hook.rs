@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -11,16 +12,19 @@ use http::{HeaderName, HeaderValue};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
+
+/// The name of HTTP/2 in the TLS handshake.
+const HTTP_2: &[u8] = b"h2";
 
 /// A running server; it ends with this value.
 pub struct Hook {
@@ -29,6 +33,7 @@ pub struct Hook {
     pub certificate: String,
     received: Arc<Mutex<Vec<Value>>>,
     authorizations: Arc<Mutex<Vec<String>>>,
+    connections: Arc<AtomicUsize>,
     _serving: Serving,
 }
 
@@ -46,7 +51,7 @@ impl Hook {
     pub async fn start<A, F>(answer: A) -> Hook
     where
         A: Fn(Value) -> F + Send + Sync + 'static,
-        F: Future<Output = Value> + Send,
+        F: Future<Output = Value> + Send + 'static,
     {
         Hook::named("localhost", answer).await
     }
@@ -55,7 +60,7 @@ impl Hook {
     pub async fn named<A, F>(name: &str, answer: A) -> Hook
     where
         A: Fn(Value) -> F + Send + Sync + 'static,
-        F: Future<Output = Value> + Send,
+        F: Future<Output = Value> + Send + 'static,
     {
         let answer = Arc::new(answer);
         let received = Arc::new(Mutex::new(Vec::new()));
@@ -87,38 +92,59 @@ impl Hook {
                     }
                 });
                 // A client that goes away is no failure of a test.
-                let _ = hyper::server::conn::http1::Builder::new()
-                    .serve_connection(TokioIo::new(stream), service)
-                    .await;
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+                let stream = TokioIo::new(stream);
+                if is_http2 {
+                    let http = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    let _ = http.serve_connection(stream, service).await;
+                } else {
+                    let _ =
+                        hyper::server::conn::http1::Builder::new().serve_connection(stream, service).await;
+                }
             }
         };
-        Hook { received, authorizations, ..Hook::raw(name, serve).await }
+        Hook { received, authorizations, ..Hook::speaking(name, &[HTTP_2, b"http/1.1"], serve).await }
     }
 
     /// Starts a server that does as it likes with each connection.
     pub async fn raw<S, F>(name: &str, serve: S) -> Hook
     where
         S: Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
-        F: Future<Output = ()> + Send,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        Hook::speaking(name, &[], serve).await
+    }
+
+    /// The same for one that offers these protocols in the TLS handshake.
+    async fn speaking<S, F>(name: &str, protocols: &[&[u8]], serve: S) -> Hook
+    where
+        S: Fn(TlsStream<TcpStream>) -> F + Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
     {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new([name.to_owned()]).unwrap();
         let certificate = params.self_signed(&key).unwrap();
-        let config = ServerConfig::builder()
+        let mut config = ServerConfig::builder()
             .with_no_client_auth()
             .with_single_cert(
                 vec![certificate.der().clone()],
                 PrivateKeyDer::Pkcs8(key.serialize_der().into()),
             )
             .unwrap();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let serve = Arc::new(serve);
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
         let task = tokio::spawn(async move {
+            // Clients keep connections, which end with the server.
+            let mut open = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
                 let (acceptor, serve) = (acceptor.clone(), serve.clone());
-                tokio::spawn(async move {
+                open.spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     serve(stream).await;
                 });
@@ -129,6 +155,7 @@ impl Hook {
             certificate: certificate.pem(),
             received: Arc::default(),
             authorizations: Arc::default(),
+            connections,
             _serving: Serving(task),
         }
     }
@@ -151,6 +178,11 @@ impl Hook {
     /// What was asked so far.
     pub fn received(&self) -> Vec<Value> {
         self.received.lock().clone()
+    }
+
+    /// How many connections there were.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Who was said to ask, for each request that said it.

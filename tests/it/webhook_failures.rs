@@ -83,7 +83,8 @@ async fn fail(way: Way, mut stream: TlsStream<TcpStream>) {
     let answer = |code: &str, headers: &str, body: &str| {
         let length = body.len();
         format!(
-            "HTTP/1.1 {code}\r\ncontent-type: application/json\r\n{headers}content-length: {length}\r\n\r\n{body}"
+            "HTTP/1.1 {code}\r\ncontent-type: application/json\r\nconnection: close\r\n{headers}content-length: \
+             {length}\r\n\r\n{body}"
         )
     };
     let uid = review["request"]["uid"].as_str().unwrap_or_default();

@@ -89,6 +89,48 @@ async fn admission_webhooks_change_and_refuse_writes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_of_a_webhook_share_its_connection() {
+    let fixture = Fixture::new("shared").await;
+    let hook = Hook::start(|review: Value| ready(admitted(&review, json!({})))).await;
+    let config = configuration("ValidatingWebhookConfiguration", &fixture.ns, &hook, &fixture.ns);
+    assert_eq!(fixture.client.post(VALIDATING, &config).await.status, 201);
+    let maps = format!("/api/v1/namespaces/{}/configmaps", fixture.ns);
+    let (client, maps) = (&fixture.client, &maps);
+    let make = |name: String| async move {
+        let made = client.post(maps, &json!({"metadata": {"name": name}})).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    };
+    make("first".to_owned()).await;
+    assert_eq!(hook.connections(), 1);
+    futures_util::future::join_all((0..50).map(|at| make(format!("c{at}")))).await;
+    assert_eq!((hook.received().len(), hook.connections()), (51, 1), "a server that speaks HTTP/2");
+    fixture.client.delete(&format!("{VALIDATING}/{}", fixture.ns)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_delete_of_what_waits_for_finalizers_is_admitted() {
+    let fixture = Fixture::new("deleted").await;
+    let hook = Hook::start(|review: Value| ready(admitted(&review, json!({})))).await;
+    let mut config = configuration("ValidatingWebhookConfiguration", &fixture.ns, &hook, &fixture.ns);
+    config["webhooks"][0]["rules"][0]["operations"] = json!(["DELETE"]);
+    assert_eq!(fixture.client.post(VALIDATING, &config).await.status, 201);
+    let maps = format!("/api/v1/namespaces/{}/configmaps", fixture.ns);
+    let held = json!({"metadata": {"name": "held", "finalizers": ["example.com/held"]}});
+    assert_eq!(fixture.client.post(&maps, &held).await.status, 201);
+    let mut versions = Vec::new();
+    for _ in 0..2 {
+        let deleted = fixture.client.delete(&format!("{maps}/held")).await.json();
+        assert!(deleted["metadata"]["deletionTimestamp"].is_string(), "{deleted}");
+        versions.push(deleted["metadata"]["resourceVersion"].clone());
+    }
+    assert_eq!(versions[0], versions[1], "the second delete writes nothing");
+    let operations: Vec<Value> =
+        hook.received().iter().map(|review| review["request"]["operation"].clone()).collect();
+    assert_eq!(operations, ["DELETE", "DELETE"]);
+    fixture.client.delete(&format!("{VALIDATING}/{}", fixture.ns)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn custom_versions_are_converted_by_a_webhook() {
     let fixture = Fixture::new("converted").await;
     // v1 has the words in a list, v2 in a text.

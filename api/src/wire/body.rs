@@ -167,6 +167,13 @@ impl Expected<'_> {
         self.mismatch(registry, &given.kind, &given.api_version, error)
     }
 
+    fn other_version(&self, api_version: &str) -> Status {
+        Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            self.api_version
+        ))
+    }
+
     fn unrecognized(&self, body: &[u8], error: &str) -> Status {
         Status::bad_request(format!(
             "the object provided is unrecognized (must be of type {}): {error} ({})",

@@ -175,7 +175,8 @@ impl Errors {
     }
 }
 
-/// Checks authorizers. `modes` are the types that there are; `name_faults` says what is wrong with a name.
+/// Checks authorizers. `modes` are the types that there are; `name_faults` says what is wrong with a name, `file_fault` with
+/// a file.
 ///
 /// # Errors
 /// All problems.
@@ -183,6 +184,7 @@ pub fn validate(
     authorizers: &[AuthorizerSettings],
     modes: &[&str],
     name_faults: impl Fn(&str) -> Vec<String>,
+    file_fault: impl Fn(&str) -> Option<String>,
 ) -> Result<(), String> {
     let mut errors = Errors::default();
     if authorizers.is_empty() {
@@ -210,18 +212,18 @@ pub fn validate(
         } else if names.contains(&name) {
             errors.0.push(format!("{path}.name: Duplicate value: {}", quote(name)));
         } else {
-            for fault in name_faults(name) {
-                errors.invalid(
-                    &format!("{path}.name"),
-                    name,
-                    &format!("authorizer name is invalid: {fault}"),
-                );
+            let faults = name_faults(name);
+            if !faults.is_empty() {
+                let why = format!("authorizer name is invalid: {}", faults.join(", "));
+                errors.invalid(&format!("{path}.name"), name, &why);
             }
         }
         names.push(name);
         match (kind.as_str(), webhook) {
-            ("Webhook", Some(webhook)) => webhook.validate(&path, &mut errors),
-            ("Webhook", None) => errors.required(&format!("{path}.webhook")),
+            ("Webhook", Some(webhook)) => webhook.validate(&path, &file_fault, &mut errors),
+            ("Webhook", None) => {
+                errors.0.push(format!("{path}.webhook: Required value: required when type=Webhook"));
+            }
             (_, Some(_)) => {
                 errors.invalid(
                     &format!("{path}.webhook"),
@@ -245,7 +247,7 @@ pub fn validate(
 }
 
 impl WebhookSettings {
-    fn validate(&self, path: &str, errors: &mut Errors) {
+    fn validate(&self, path: &str, file_fault: &dyn Fn(&str) -> Option<String>, errors: &mut Errors) {
         let at = |name: &str| format!("{path}.{name}");
         match self.timeout {
             0 => errors.required(&at("timeout")),
@@ -264,6 +266,10 @@ impl WebhookSettings {
         match self.condition_version.as_str() {
             "v1" => {}
             "" if self.conditions.is_empty() => {}
+            "" => {
+                let why = "required if match conditions are specified";
+                errors.0.push(format!("{condition_version}: Required value: {why}"));
+            }
             version => errors.one_of(&condition_version, version, &["v1"]),
         }
         errors.one_of(&at("failurePolicy"), &self.failure_policy, &["NoOpinion", "Deny"]);
@@ -277,7 +283,12 @@ impl WebhookSettings {
             ("KubeConfigFile", Some(given)) if !given.starts_with('/') => {
                 errors.invalid(&file, given, "must be an absolute path");
             }
-            ("InClusterConfig", None) | ("KubeConfigFile", Some(_)) => {}
+            ("KubeConfigFile", Some(given)) => {
+                if let Some(why) = file_fault(given) {
+                    errors.invalid(&file, given, &why);
+                }
+            }
+            ("InClusterConfig", None) => {}
             (kind, given) => {
                 let shown = json!({"Type": kind, "KubeConfigFile": given});
                 let shown = shown_in_order(&shown);
@@ -321,10 +332,18 @@ fn shown_in_order(value: &Value) -> String {
     format!("{{\"Type\":{},\"KubeConfigFile\":{}}}", value["Type"], value["KubeConfigFile"])
 }
 
-/// A duration as Go prints it, for those that a person writes: whole seconds, or fractions of them.
+/// A duration as Go prints it.
 fn go_duration(nanos: i64) -> String {
     let sign = if nanos < 0 { "-" } else { "" };
     let total = nanos.unsigned_abs();
+    for (unit, name) in [(1, "ns"), (1000, "µs"), (1_000_000, "ms")] {
+        if (1..unit * 1000).contains(&total) {
+            let fraction = format!("{:06}", total % unit * (1_000_000 / unit));
+            let fraction = fraction.trim_end_matches('0');
+            let point = if fraction.is_empty() { "" } else { "." };
+            return format!("{sign}{}{point}{fraction}{name}", total / unit);
+        }
+    }
     let (seconds, rest) = (total / 1_000_000_000, total % 1_000_000_000);
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
     let fraction = format!("{rest:09}");
@@ -349,7 +368,8 @@ mod tests {
         let faults = |name: &str| {
             if name.chars().any(char::is_uppercase) { vec!["it has capitals".to_owned()] } else { Vec::new() }
         };
-        validate(&read, &MODES, faults).map(|()| read)
+        let gone = |path: &str| (path == "/gone").then(|| "error loading file: it is gone".to_owned());
+        validate(&read, &MODES, faults, gone).map(|()| read)
     }
 
     fn webhook(change: &[(&str, Value)]) -> Value {
@@ -379,7 +399,10 @@ mod tests {
                 json!([{"type": "RBAC", "name": "rbac"}, {"type": "RBAC", "name": "b"}]),
                 "authorizers[1].type: Duplicate value: \"RBAC\"",
             ),
-            (json!([{"type": "Webhook", "name": "w"}]), "authorizers[0].webhook: Required value"),
+            (
+                json!([{"type": "Webhook", "name": "w"}]),
+                "authorizers[0].webhook: Required value: required when type=Webhook",
+            ),
             (webhook(&[]), ""),
             (webhook(&[("timeout", json!("0s"))]), "authorizers[0].timeout: Required value"),
             (
@@ -405,13 +428,22 @@ mod tests {
                 "authorizers[0].connectionInfo.kubeConfigFile: Invalid value: \"a/b\": must be an absolute path",
             ),
             (
+                webhook(&[("connectionInfo", connection("KubeConfigFile", "/gone"))]),
+                "authorizers[0].connectionInfo.kubeConfigFile: Invalid value: \"/gone\": error loading file: it is gone",
+            ),
+            (
+                webhook(&[("timeout", json!("-1500us"))]),
+                "authorizers[0].timeout: Invalid value: \"-1.5ms\": must be > 0s and <= 30s",
+            ),
+            (
                 webhook(&[("connectionInfo", json!({"type": "x"}))]),
                 "authorizers[0].connectionInfo.type: Unsupported value: {\"Type\":\"x\",\"KubeConfigFile\":null}: supported \
                  values: \"InClusterConfig\", \"KubeConfigFile\"",
             ),
             (
                 webhook(&[("matchConditions", conditions("true"))]),
-                "authorizers[0].matchConditionSubjectAccessReviewVersion: Required value",
+                "authorizers[0].matchConditionSubjectAccessReviewVersion: Required value: required if match conditions are \
+                 specified",
             ),
             (
                 webhook(&[

@@ -7,8 +7,10 @@ use super::quote;
 pub struct Url<'t> {
     /// Before the colon; empty for a relative reference.
     pub scheme: &'t str,
-    /// Whether a user stands before the host.
-    pub has_user: bool,
+    /// Before the host: a name, perhaps with a password; `None` where there is neither.
+    pub user: Option<&'t str>,
+    /// The host with its port; empty where there is none.
+    pub host: &'t str,
     /// Behind `?`.
     pub query: &'t str,
     /// Behind `#`.
@@ -38,12 +40,11 @@ pub fn parse(text: &str) -> Result<Url<'_>, String> {
         _ => ("", rest),
     };
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let mut has_user = false;
+    let (mut user, mut host) = (None, "");
     if let Some(authority) = rest.strip_prefix("//") {
         let authority = authority.split('/').next().unwrap_or_default();
-        let (user, host) =
+        (user, host) =
             authority.rsplit_once('@').map_or((None, authority), |(user, host)| (Some(user), host));
-        has_user = user.is_some();
         // RFC 3986 allows these in a host beside letters and digits; bytes outside ASCII pass too.
         let is_host =
             |c: char| !c.is_ascii() || c.is_ascii_alphanumeric() || "!$&'()*+,;=:[]<>\"-_.~%".contains(c);
@@ -57,7 +58,27 @@ pub fn parse(text: &str) -> Result<Url<'_>, String> {
             return failed(format!("invalid port {} after host", quote(&format!(":{port}"))));
         }
     }
-    Ok(Url { scheme, has_user, query, fragment })
+    for (part, of_path) in [(rest, true), (fragment, false)] {
+        let part = if of_path {
+            part.strip_prefix("//").map_or(part, |rest| rest.find('/').map_or("", |at| &rest[at..]))
+        } else {
+            part
+        };
+        if let Some(odd) = odd_escape(part) {
+            return failed(format!("invalid URL escape {}", quote(odd)));
+        }
+    }
+    Ok(Url { scheme, user, host, query, fragment })
+}
+
+/// The first escape that is none: a percent sign with what follows it.
+fn odd_escape(text: &str) -> Option<&str> {
+    text.match_indices('%').map(|(at, _)| &text[at..]).find_map(|rest| {
+        let is_escape =
+            rest.as_bytes().get(1..3).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit));
+        let end = rest.char_indices().nth(3).map_or(rest.len(), |(at, _)| at);
+        (!is_escape).then(|| &rest[..end])
+    })
 }
 
 #[cfg(test)]
@@ -67,18 +88,24 @@ mod tests {
     #[test]
     fn parts_and_errors_are_those_of_go() {
         for (text, want) in [
-            ("https://a.example:8443/x?b=c#d", "https false b=c d"),
-            ("HTTPS://u:p@a", "HTTPS true  "),
-            ("x", " false  "),
-            ("http://u:p@example.com?a#b", "http true a b"),
+            ("https://a.example:8443/x?b=c#d", "https None a.example:8443 b=c d"),
+            ("HTTPS://u:p@a", "HTTPS Some(\"u:p\") a  "),
+            ("x", " None   "),
+            ("https://", "https None   "),
+            ("http://u:p@example.com?a#b", "http Some(\"u:p\") example.com a b"),
+            ("https://a/%20x y", "https None a  "),
+            ("https://a/%zzz", "parse \"https://a/%zzz\": invalid URL escape \"%zz\""),
+            ("https://a/b%2", "parse \"https://a/b%2\": invalid URL escape \"%2\""),
             (":::", "parse \":::\": missing protocol scheme"),
             ("1:b", "parse \"1:b\": first path segment in URL cannot contain colon"),
             ("https://exa mple.com", "parse \"https://exa mple.com\": invalid character \" \" in host name"),
             ("https://a:b", "parse \"https://a:b\": invalid port \":b\" after host"),
-            ("https://[::1]:8443", "https false  "),
+            ("https://[::1]:8443", "https None [::1]:8443  "),
         ] {
             let got = match parse(text) {
-                Ok(url) => format!("{} {} {} {}", url.scheme, url.has_user, url.query, url.fragment),
+                Ok(Url { scheme, user, host, query, fragment }) => {
+                    format!("{scheme} {user:?} {host} {query} {fragment}")
+                }
                 Err(why) => why,
             };
             assert_eq!(got, want, "{text}");

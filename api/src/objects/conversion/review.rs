@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::values::json::{self, Object, Value};
-use crate::wire::outgoing::Review;
+use crate::wire::outgoing::{Response, Review};
 
 /// One review.
 #[derive(Clone, Copy)]
@@ -53,6 +53,7 @@ impl Conversion<'_> {
     pub(super) fn answer(&self, text: &[u8]) -> Result<Vec<Value>, String> {
         let review = self.review();
         let mut answer = review.read(text)?;
+        Response::Conversion.check(answer.get("response"), self.version)?;
         review.verify(&answer)?;
         let response = answer.as_object_mut().and_then(|answer| answer.remove("response"));
         let mut response = match response {

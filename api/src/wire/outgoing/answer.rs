@@ -1,6 +1,6 @@
 //! Reads the answer of a webhook as the review that it should be, in the words of the reference server.
 
-use crate::values::json::{self, Value};
+use crate::values::json::{self, Object, Value};
 use crate::wire::codec::yaml;
 
 /// Where the reference server says that it looked a kind up.
@@ -31,14 +31,29 @@ impl Review<'_> {
         } else {
             yaml::parse(text).map_err(|why| unreadable(&why))?.value
         };
+        // Nothing at all says nothing wrong.
+        let answer = if answer.is_null() { Value::Object(Object::new()) } else { answer };
         if answer.as_object().is_none() {
-            let found = if answer.as_array().is_some() { "array" } else { "string" };
             return Err(unreadable(&format!(
-                "json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \
-                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+                "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
+                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+                go_kind(&answer)
             )));
         }
+        for member in ["apiVersion", "kind"] {
+            if let Some(value) =
+                answer.get(member).filter(|value| !value.is_null() && value.as_str().is_none())
+            {
+                let found = go_kind(value);
+                return Err(unreadable(&format!(
+                    "json: cannot unmarshal {found} into Go struct field .{member} of type string"
+                )));
+            }
+        }
         let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
+        if api_version.matches('/').count() > 1 {
+            return Err(format!("unexpected GroupVersion string: {api_version}"));
+        }
         let Review { group, version, kind: wanted } = *self;
         let (given_group, given) = split(api_version);
         let kind_or_wanted = if kind.is_empty() { wanted } else { kind };
@@ -71,6 +86,17 @@ impl Review<'_> {
         Err(format!(
             "expected webhook response of {group}/{version}, Kind={kind}, got {given_group}/{given_version}, Kind={given}"
         ))
+    }
+}
+
+/// What a value is, in the words of Go's decoder.
+fn go_kind(value: &Value) -> &'static str {
+    match value {
+        Value::Bool(_) => "bool",
+        Value::Int(_) | Value::Float(_) => "number",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        Value::Null | Value::String(_) => "string",
     }
 }
 
@@ -122,6 +148,14 @@ mod tests {
             ),
             (review, "{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
             (review, "[]", "couldn't get version/kind; json parse error: json: cannot unmarshal array into"),
+            (review, "5", "couldn't get version/kind; json parse error: json: cannot unmarshal number into"),
+            (
+                review,
+                r#"{"apiVersion":5}"#,
+                "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .apiVersion",
+            ),
+            (review, r#"{"apiVersion":"a/b/c"}"#, "unexpected GroupVersion string: a/b/c"),
+            (review, "null", "expected webhook response of g.example/v1, Kind=Review, got /, Kind="),
             (
                 review,
                 "hello",

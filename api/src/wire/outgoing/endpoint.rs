@@ -9,6 +9,7 @@ use http::{HeaderMap, Uri};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use super::pool::Pool;
 use super::proxy::Proxy;
 use super::{Credentials, Failure, Tls, credentials};
 
@@ -29,6 +30,8 @@ pub struct Endpoint {
     proxy: Option<Proxy>,
     /// Until the TCP connection is made.
     dial_timeout: Duration,
+    /// Connections that are kept; all copies of the endpoint share them.
+    pool: Arc<Pool>,
 }
 
 /// Whether a connection is encrypted.
@@ -68,6 +71,7 @@ impl Endpoint {
             identity: credentials::headers(credentials)?,
             proxy,
             dial_timeout: DIAL_TIMEOUT,
+            pool: Arc::default(),
         })
     }
 
@@ -107,6 +111,7 @@ impl Endpoint {
             identity: HeaderMap::new(),
             proxy: None,
             dial_timeout: DIAL_TIMEOUT,
+            pool: Arc::default(),
         })
     }
 
@@ -156,6 +161,10 @@ impl Endpoint {
 
     pub(super) fn dial_timeout(&self) -> Duration {
         self.dial_timeout
+    }
+
+    pub(super) fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// The same server, reached at another address.

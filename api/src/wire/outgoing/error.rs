@@ -1,6 +1,7 @@
 //! Why a call failed, in the words of the reference server.
 
 use std::io;
+use std::net::SocketAddr;
 
 use http::{StatusCode, Uri};
 use rustls::{CertificateError, Error as TlsError};
@@ -25,10 +26,16 @@ pub enum Failure {
         /// What it says.
         text: String,
     },
+    /// The other end reset the connection.
+    #[error("{0}")]
+    Reset(String),
     /// No connection, or none that lasted until the answer.
     #[error("{0}")]
     Other(String),
 }
+
+/// The two ends of a connection: this one and the other.
+pub(super) type Ends = Option<(SocketAddr, SocketAddr)>;
 
 impl Failure {
     pub(super) fn connect(address: &str, error: &io::Error) -> Failure {
@@ -51,7 +58,26 @@ impl Failure {
         Failure::Other(format!("dial tcp: lookup {host}: no such host"))
     }
 
-    pub(super) fn handshake(error: &io::Error) -> Failure {
+    /// The other end reset the connection, if that is what happened.
+    fn reset(error: &(dyn std::error::Error + 'static), ends: Ends) -> Option<Failure> {
+        let (here, there) = ends.filter(|_| is_io(error, io::ErrorKind::ConnectionReset))?;
+        Some(Failure::Reset(format!("read tcp {here}->{there}: read: connection reset by peer")))
+    }
+
+    /// Whether the same question may have another answer soon.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Failure::Reset(_) => true,
+            // A server without what it needs, 503, says so on purpose.
+            Failure::Code { code, .. } => matches!(code, 429 | 500..=502 | 504..),
+            Failure::Timeout | Failure::Body | Failure::TooLong | Failure::Other(_) => false,
+        }
+    }
+
+    pub(super) fn handshake(error: &io::Error, ends: Ends) -> Failure {
+        if let Some(failure) = Failure::reset(error, ends) {
+            return failure;
+        }
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
         Failure::Other(match inner {
             Some(TlsError::InvalidCertificate(why)) => {
@@ -66,7 +92,10 @@ impl Failure {
         })
     }
 
-    pub(super) fn exchange(error: &hyper::Error) -> Failure {
+    pub(super) fn exchange(error: &hyper::Error, ends: Ends) -> Failure {
+        if let Some(failure) = Failure::reset(error, ends) {
+            return failure;
+        }
         Failure::Other(if is_end(error) {
             "EOF".to_owned()
         } else if error.is_parse_too_large() {
@@ -88,6 +117,7 @@ impl Failure {
     pub(super) fn of_method(self, method: &str, url: &Uri) -> Failure {
         match self {
             Failure::Timeout | Failure::Other(_) => Failure::Other(format!("{method} \"{url}\": {self}")),
+            Failure::Reset(why) => Failure::Reset(format!("{method} \"{url}\": {why}")),
             Failure::Body | Failure::TooLong | Failure::Code { .. } => self,
         }
     }
@@ -166,14 +196,13 @@ pub fn is_cut(error: &hyper::Error) -> bool {
 
 /// Whether a connection ended before an answer began.
 fn is_end(error: &(dyn std::error::Error + 'static)) -> bool {
-    let mut source = Some(error);
-    while let Some(error) = source {
-        if error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message)
-            || error.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::UnexpectedEof)
-        {
-            return true;
-        }
-        source = error.source();
-    }
-    false
+    error.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_incomplete_message)
+        || is_io(error, io::ErrorKind::UnexpectedEof)
+        || error.source().is_some_and(is_end)
+}
+
+/// Whether an error of this kind is among the causes.
+fn is_io(error: &(dyn std::error::Error + 'static), kind: io::ErrorKind) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == kind)
+        || error.source().is_some_and(|source| is_io(source, kind))
 }

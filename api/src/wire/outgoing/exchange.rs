@@ -14,9 +14,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::connect::{Connection, connect};
+use super::connect::{Connection, connect, connect_for_many};
 use super::counting::counted;
-use super::{Endpoint, Failure, error, redirect};
+use super::pool::{self, Live, Unsent};
+use super::{Endpoint, Failure, failed, redirect};
 use crate::wire::traces;
 
 /// Most bytes of an answer that are read: far more than any object may have.
@@ -57,7 +58,7 @@ pub async fn post(
         Err(Failure::Code { code: 429, text })
     };
     let called = tokio::time::timeout_at(deadline, call).await;
-    called.unwrap_or(Err(Failure::Timeout)).map_err(|failure| failure.of(endpoint.url()))
+    called.unwrap_or_else(|_| Err(Failure::Timeout.of(endpoint.url())))
 }
 
 /// An answer that is read as it comes, and its connection, which ends with this.
@@ -90,7 +91,7 @@ where
     let (method, began) = (request.method().clone(), std::time::Instant::now());
     let answered = sender.send_request(request).await;
     counted(endpoint, &method, answered.as_ref().ok().map(Response::status), began);
-    let response = answered.map_err(|error| Failure::exchange(&error))?;
+    let response = answered.map_err(|error| Failure::exchange(&error, connection.ends()))?;
     Ok(Opened { response, connection })
 }
 
@@ -127,26 +128,29 @@ pub async fn get_at_most(
     Ok((head.status, text))
 }
 
-/// A post and those requests that answers ask for instead of it; the last answer.
+/// A post and those requests that answers ask for instead of it; the last answer. Failures name the URL that was asked last.
 async fn follow(
     endpoint: &Endpoint,
     agent: &str,
     body: &Bytes,
 ) -> Result<(http::response::Parts, Bytes), Failure> {
-    let (mut head, mut text) = exchange(endpoint, &Method::POST, agent, body.clone()).await?;
     let mut asked = (Method::POST, endpoint.clone());
-    for _ in 1..redirect::REQUESTS_MAX {
-        let Some((method, endpoint)) = redirect::next(&head, &asked.0, &asked.1)? else {
-            return Ok((head, text));
-        };
-        let body = if method == Method::POST { body.clone() } else { Bytes::new() };
-        (head, text) = exchange(&endpoint, &method, agent, body).await?;
-        asked = (method, endpoint);
+    let mut last = endpoint.url().clone();
+    for _ in 0..redirect::REQUESTS_MAX {
+        let (method, endpoint) = &asked;
+        let body = if *method == Method::POST { body.clone() } else { Bytes::new() };
+        let answered = exchange(endpoint, method, agent, body).await;
+        let (head, text) = answered.map_err(|failure| failure.of(endpoint.url()))?;
+        match redirect::next(&head, method, endpoint).map_err(|failure| failure.of(endpoint.url()))? {
+            None => return Ok((head, text)),
+            Some(next) => {
+                last = endpoint.url().clone();
+                asked = next;
+            }
+        }
     }
-    match redirect::next(&head, &asked.0, &asked.1)? {
-        None => Ok((head, text)),
-        Some(_) => Err(Failure::Other(format!("stopped after {} redirects", redirect::REQUESTS_MAX))),
-    }
+    let why = format!("stopped after {} redirects", redirect::REQUESTS_MAX);
+    Err(Failure::Other(why).of(&last))
 }
 
 /// One request and its answer.
@@ -156,10 +160,6 @@ async fn exchange(
     agent: &str,
     body: Bytes,
 ) -> Result<(http::response::Parts, Bytes), Failure> {
-    // The connection ends with its only exchange.
-    let (mut sender, _connection) = connect(endpoint).await?;
-    let path = endpoint.url().path_and_query().map_or("/", |path| path.as_str());
-    let authority = endpoint.url().authority().map_or("", |authority| authority.as_str());
     let mut request = Request::builder();
     for (name, value) in endpoint.identity() {
         request = request.header(name, value);
@@ -169,18 +169,48 @@ async fn exchange(
     }
     let mut request = request
         .method(method)
-        .uri(path)
-        .header(HOST, authority)
         .header(USER_AGENT, agent)
         .header(ACCEPT, "application/json, */*")
         .header(ACCEPT_ENCODING, "gzip")
         .body(Full::new(body))
         .map_err(|error| Failure::Other(error.to_string()))?;
     traces::propagate(request.headers_mut());
+    let (answered, began) = send(endpoint, request).await?;
+    counted(endpoint, method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
+    let (response, connection) = answered?;
+    let answer = read(response, ANSWER_BYTES_MAX).await?;
+    endpoint.pool().keep(endpoint, connection);
+    Ok(answer)
+}
+
+/// Sends a request on a connection that was kept, or on a new one; says when it was sent. A kept one on which nothing could
+/// be written any more is passed over. What was written is not sent again, as the server may have acted on it, but for a
+/// GET, which asks for no act.
+async fn send(
+    endpoint: &Endpoint,
+    mut request: Request<Full<Bytes>>,
+) -> Result<(Result<(Response<Incoming>, Live), Failure>, std::time::Instant), Failure> {
+    for _ in 0..pool::TRIED_MAX {
+        let Some(mut kept) = endpoint.pool().take(endpoint) else { break };
+        let began = std::time::Instant::now();
+        let again = (request.method() == Method::GET).then(|| request.clone());
+        match (kept.send(endpoint, request).await, again) {
+            (Ok(response), _) => return Ok((Ok((response, kept)), began)),
+            (Err(Unsent::Request(unsent)), _) => request = *unsent,
+            (Err(Unsent::Lost(_)), Some(again)) => request = again,
+            (Err(Unsent::Lost(error)), None) => {
+                return Ok((Err(Failure::exchange(&error, kept.ends())), began));
+            }
+        }
+    }
+    let mut live = connect_for_many(endpoint).await?;
+    endpoint.pool().share(endpoint, &live);
     let began = std::time::Instant::now();
-    let answered = sender.send_request(request).await;
-    counted(endpoint, method, answered.as_ref().ok().map(Response::status), began);
-    read(answered.map_err(|error| Failure::exchange(&error))?, ANSWER_BYTES_MAX).await
+    match live.send(endpoint, request).await {
+        Ok(response) => Ok((Ok((response, live)), began)),
+        Err(Unsent::Lost(error)) => Ok((Err(Failure::exchange(&error, live.ends())), began)),
+        Err(Unsent::Request(_)) => Err(Failure::Other("EOF".to_owned())),
+    }
 }
 
 async fn read(
@@ -224,18 +254,15 @@ fn retry_after(code: StatusCode, headers: &HeaderMap) -> Option<Duration> {
 
 fn judge(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Result<Answer, Failure> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !media_type.is_empty() && media_type.split(';').next().is_none_or(|text| text.trim().is_empty()) {
-        let text = "Internal error occurred: mime: no media type".to_owned();
-        return Err(Failure::Code { code: code.as_u16(), text });
+    if let Err(why) = failed::media_type(media_type) {
+        return Err(Failure::Code { code: code.as_u16(), text: format!("Internal error occurred: {why}") });
     }
     if !(200..=206).contains(&code.as_u16()) {
-        let is_text = media_type.starts_with("text/");
-        let said = if is_text { String::from_utf8_lossy(&body) } else { "unknown".into() };
-        let text = error::unexpected_code(code, said.trim());
-        return Err(Failure::Code { code: code.as_u16(), text });
+        return Err(failed::failure(code, media_type, &body));
     }
     if body.is_empty() {
         let code = code.as_u16();
+        let media_type = if media_type.is_empty() { "application/json" } else { media_type };
         let text = format!("0-length response with status code: {code} and content type: {media_type}");
         return Err(Failure::Code { code, text });
     }

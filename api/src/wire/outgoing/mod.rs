@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `endpoint` says where a server is, `credentials` how it is known and who asks, `connect` makes connections, `exchange`
-//! sends requests on them. Each request has a connection of its own. Nothing here knows what is asked.
+//! sends requests on them, `pool` keeps those of posts for the next one. Nothing here knows what is asked.
 
 mod answer;
 mod client;
@@ -16,9 +16,12 @@ mod credentials;
 mod endpoint;
 mod error;
 mod exchange;
+mod failed;
 mod identities;
+mod pool;
 mod proxy;
 mod redirect;
+mod typed;
 
 pub use answer::Review;
 pub use client::{Client, Service};
@@ -29,3 +32,4 @@ pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, Opened, get, get_at_most, open, post};
 pub use identities::Identities;
+pub use typed::Response;

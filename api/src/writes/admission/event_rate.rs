@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use super::settings::Make;
 use super::{Operation, Plugin, Record, Review, Step, Target};
 use crate::objects::validation::View;
+use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 use crate::values::status::{Reason, Status};
 
@@ -58,17 +59,23 @@ struct Bucket {
 /// # Errors
 /// What is wrong with it.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
-    let config = config.ok_or("it needs a configuration with limits")?;
-    let kind = config.str_at(&["kind"]);
+    let kind = config.map_or("Configuration", |config| config.str_at(&["kind"]));
     if kind != "Configuration" {
         return Err(format!("no kind \"Configuration\" but {kind:?}"));
     }
-    let limits = View::from(Some(config)).structs("limits");
+    let limits = View::from(config).structs("limits");
+    let mut faults = Vec::new();
     if limits.len() == 0 {
-        return Err("limits: Invalid value: \"[]\": must not be empty".to_owned());
+        let given = config.and_then(|config| config.get("limits")).cloned().unwrap_or_default();
+        faults.push(FieldError::invalid("limits", &given, "must not be empty").to_string());
     }
     let limits: Vec<Parsed> =
-        limits.enumerate().map(|(at, limit)| Parsed::read(at, limit)).collect::<Result<_, _>>()?;
+        limits.enumerate().filter_map(|(at, limit)| Parsed::read(at, limit, &mut faults)).collect();
+    match faults.as_slice() {
+        [] => {}
+        [fault] => return Err(fault.clone()),
+        faults => return Err(format!("[{}]", faults.join(", "))),
+    }
     Ok(Arc::new(move |_| {
         Arc::new(EventRateLimit { limits: limits.iter().map(|limit| limit.make()).collect() })
     }))
@@ -84,33 +91,37 @@ struct Parsed {
 }
 
 impl Parsed {
-    fn read(at: usize, limit: View<'_>) -> Result<Parsed, String> {
-        let kind = match limit.text("type") {
-            "Server" => Kind::Server,
-            "Namespace" => Kind::Namespace,
-            "User" => Kind::User,
-            "SourceAndObject" => Kind::SourceAndObject,
-            other => {
-                let known = "[\"Namespace\" \"Server\" \"SourceAndObject\" \"User\"]";
-                return Err(format!(
-                    "limits[{at}].type: Unsupported value: {other:?}: supported values: {known}"
-                ));
+    /// Reads a limit; `None` where it adds to the faults.
+    fn read(at: usize, limit: View<'_>, faults: &mut Vec<String>) -> Option<Parsed> {
+        let path = |name: &str| format!("limits[{at}].{name}");
+        let before = faults.len();
+        let kind = Kind::of(limit.text("type"));
+        if kind.is_none() {
+            let given = limit.text("type").into();
+            faults.push(FieldError::not_supported(path("type"), &given, &Kind::NAMES).to_string());
+        }
+        let mut positive = |name: &str| {
+            let number = limit.int(name).unwrap_or(0);
+            let fits = i32::try_from(number).ok().filter(|number| *number > 0);
+            if fits.is_none() {
+                faults.push(FieldError::invalid(path(name), &number.into(), "must be positive").to_string());
             }
+            f64::from(fits.unwrap_or(1))
         };
-        let positive = |name: &str| match limit.int(name).unwrap_or(0) {
-            number if number > 0 => {
-                i32::try_from(number).map_err(|_| format!("limits[{at}].{name}: too large"))
-            }
-            number => Err(format!("limits[{at}].{name}: Invalid value: {number}: must be positive")),
-        };
+        let (burst, per_second) = (positive("burst"), positive("qps"));
         let keys_max = match limit.int("cacheSize").unwrap_or(0) {
             0 => KEYS_DEFAULT,
-            size => usize::try_from(size).map_err(|_| {
-                format!("limits[{at}].cacheSize: Invalid value: {size}: must not be negative")
-            })?,
+            // The whole server has one bucket.
+            size if size < 0 && kind == Some(Kind::Server) => KEYS_DEFAULT,
+            size => usize::try_from(size).unwrap_or_else(|_| {
+                faults.push(
+                    FieldError::invalid(path("cacheSize"), &size.into(), "must not be negative").to_string(),
+                );
+                KEYS_DEFAULT
+            }),
         };
-        let burst = f64::from(positive("burst")?);
-        Ok(Parsed { kind, per_second: f64::from(positive("qps")?), burst, keys_max })
+        let kind = kind.filter(|_| faults.len() == before)?;
+        Some(Parsed { kind, per_second, burst, keys_max })
     }
 
     fn make(&self) -> Limit {
@@ -153,6 +164,15 @@ impl Buckets {
 }
 
 impl Kind {
+    /// The names, in the order of messages.
+    const NAMES: [&str; 4] = ["Namespace", "Server", "SourceAndObject", "User"];
+
+    fn of(name: &str) -> Option<Kind> {
+        [Kind::Namespace, Kind::Server, Kind::SourceAndObject, Kind::User]
+            .into_iter()
+            .find(|kind| kind.name() == name)
+    }
+
     fn name(self) -> &'static str {
         match self {
             Kind::Server => "Server",
@@ -193,7 +213,10 @@ impl Plugin for EventRateLimit {
         let refused = self.limits.iter().filter_map(|limit| {
             let key = limit.kind.key(record);
             let refused = !limit.accepts(&key, now);
-            refused.then(|| format!("limit reached on type {} for key {key}", limit.kind.name()))
+            // The refusal of each limit is one of its own, which is named again by the answer.
+            let why =
+                || format!("Too many requests: limit reached on type {} for key {key}", limit.kind.name());
+            refused.then(why)
         });
         // Every limit counts the event, so none is asked in vain.
         let refused: Vec<String> = refused.collect();
@@ -248,12 +271,13 @@ mod tests {
     fn configurations_are_checked() {
         for (text, want) in [
             ("limits: [{type: Server, qps: 1, burst: 1}]", ""),
-            ("limits: []", "limits: Invalid value: \"[]\": must not be empty"),
+            ("limits: []", "limits: Invalid value: []: must not be empty"),
             ("limits: [{type: Server, qps: 1}]", "limits[0].burst: Invalid value: 0: must be positive"),
             (
-                "limits: [{type: X, qps: 1, burst: 1}]",
-                "limits[0].type: Unsupported value: \"X\": supported values: [\"Namespace\" \"Server\" \
-                 \"SourceAndObject\" \"User\"]",
+                "limits: [{type: X, qps: 1, burst: 1}, {type: User}]",
+                "[limits[0].type: Unsupported value: \"X\": supported values: \"Namespace\", \"Server\", \
+                 \"SourceAndObject\", \"User\", limits[1].burst: Invalid value: 0: must be positive, limits[1].qps: Invalid \
+                 value: 0: must be positive]",
             ),
             (
                 "limits: [{type: User, qps: 1, burst: 1, cacheSize: -1}]",
@@ -264,6 +288,9 @@ mod tests {
             let got = configure(Some(&yaml::parse(text.as_bytes()).unwrap().value)).err().unwrap_or_default();
             assert_eq!(got, want, "{text}");
         }
-        assert!(configure(None).is_err());
+        assert_eq!(
+            configure(None).err().unwrap_or_default(),
+            "limits: Invalid value: null: must not be empty"
+        );
     }
 }

@@ -89,7 +89,11 @@ impl ServiceAccount {
             let references = Value::Array(references.collect());
             new.object_entry("spec").insert("imagePullSecrets", references);
         }
-        Ok(())
+        // What an account forbids is refused before other plugins, and validation, look at the pod.
+        match record.new.as_deref().filter(|_| self.limits_secrets(&account)) {
+            Some(new) => check_secrets(new, &account).map_err(|why| record.forbidden(&why)),
+            None => Ok(()),
+        }
     }
 
     /// Mounts a token into every container that has nothing in its place.

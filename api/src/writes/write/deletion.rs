@@ -51,7 +51,7 @@ enum Phase {
     RemoveAs,
     /// It is marked and waits.
     Wait,
-    /// It waits already, and this delete changes nothing.
+    /// It waits already, and this delete is not even looked at.
     Pending,
 }
 
@@ -104,8 +104,8 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
     match finalizers(object).is_empty() && grace == 0 {
         true if changed => Phase::RemoveAs,
         true => Phase::Remove,
-        false if changed => Phase::Wait,
-        false => Phase::Pending,
+        // What waits already is admitted anew, even where nothing is written.
+        false => Phase::Wait,
     }
 }
 

@@ -109,18 +109,14 @@ pub fn read(text: &str, value: &Value, group: &str) -> Result<Contents, String> 
 }
 
 impl AnonymousSettings {
-    /// Checks the settings.
-    ///
-    /// # Errors
-    /// Conditions without permission.
-    pub fn validate(&self) -> Result<(), String> {
+    /// What is wrong with the settings: conditions without permission.
+    pub fn fault(&self) -> Option<String> {
         if self.enabled || self.paths.is_empty() {
-            return Ok(());
+            return None;
         }
         let shown: Vec<Value> = self.paths.iter().map(|path| serde_json::json!({ "Path": path })).collect();
-        Err(format!(
-            "invalid authentication configuration: anonymous.conditions: Invalid value: {}: enabled should be set to \
-             true when conditions are defined",
+        Some(format!(
+            "anonymous.conditions: Invalid value: {}: enabled should be set to true when conditions are defined",
             Value::from(shown)
         ))
     }

@@ -1,6 +1,7 @@
 //! Validation of the settings of issuers, with the field errors of kube-apiserver.
 
 use super::expression::Expression;
+use super::file::AnonymousSettings;
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
 use crate::go::quote;
 use crate::go::url::{self, Url};
@@ -50,12 +51,21 @@ impl Errors {
 }
 
 impl Settings {
-    /// Checks the settings. `own_issuers` are those of service account tokens, which no other issuer may have.
+    /// Checks the settings, and those of anonymous requests that stand beside them. `own_issuers` are those of service
+    /// account tokens, which no other issuer may have.
     ///
     /// # Errors
     /// All problems, in one line unless an expression has several.
-    pub fn validate(&self, own_issuers: &[String]) -> Result<(), String> {
-        match self.faults().as_slice() {
+    pub fn validate(
+        &self,
+        own_issuers: &[String],
+        anonymous: Option<&AnonymousSettings>,
+    ) -> Result<(), String> {
+        let mut faults = self.faults();
+        if self.jwt.len() <= ISSUERS_MAX {
+            faults.extend(anonymous.and_then(AnonymousSettings::fault));
+        }
+        match faults.as_slice() {
             [] => {}
             [only] => return Err(format!("invalid authentication configuration: {only}")),
             several => return Err(format!("invalid authentication configuration: [{}]", several.join(", "))),
@@ -74,9 +84,8 @@ impl Settings {
     pub fn faults(&self) -> Vec<String> {
         let mut errors = Errors::default();
         if self.jwt.len() > ISSUERS_MAX {
-            errors
-                .0
-                .push(format!("jwt: Too many: {}: must have at most {ISSUERS_MAX} items", self.jwt.len()));
+            let why = format!("jwt: Too many: {}: must have at most {ISSUERS_MAX} items", self.jwt.len());
+            return vec![why];
         }
         for (at, jwt) in self.jwt.iter().enumerate() {
             let path = format!("jwt[{at}]");
@@ -103,19 +112,41 @@ fn validate_jwt(errors: &mut Errors, path: &str, jwt: &JwtSettings) {
 }
 
 fn validate_issuer(errors: &mut Errors, path: &str, issuer: &IssuerSettings) {
-    validate_url(errors, &format!("{path}.url"), &issuer.url, "URL is required");
+    validate_url(errors, &format!("{path}.url"), &issuer.url);
     let discovery = &issuer.discovery_url;
     if !discovery.is_empty() {
         let path = format!("{path}.discoveryURL");
-        if discovery.trim_end_matches('/') == issuer.url.trim_end_matches('/') {
+        let is_same = discovery.trim_end_matches('/') == issuer.url.trim_end_matches('/');
+        if is_same && !issuer.url.is_empty() {
             errors.invalid(&path, discovery, "discoveryURL must be different from URL");
         }
-        validate_url(errors, &path, discovery, "");
+        validate_url(errors, &path, discovery);
     }
+    validate_audiences(errors, path, issuer);
+    if let Err(why) = authorities(&issuer.certificate_authority) {
+        errors.invalid(&format!("{path}.certificateAuthority"), "<omitted>", why);
+    }
+    if !matches!(issuer.egress_selector_type.as_str(), "" | "controlplane" | "cluster") {
+        let why = "egress selector must be either controlplane or cluster";
+        errors.invalid(&format!("{path}.egressSelectorType"), &issuer.egress_selector_type, why);
+    }
+}
+
+fn validate_audiences(errors: &mut Errors, path: &str, issuer: &IssuerSettings) {
     let (audiences, policy) = (&issuer.audiences, issuer.audience_match_policy.as_str());
     let audiences_path = format!("{path}.audiences");
     if audiences.is_empty() {
         errors.required(&audiences_path, &format!("at least one {audiences_path} is required"));
+        return;
+    }
+    for (at, audience) in audiences.iter().enumerate() {
+        let path = format!("{audiences_path}[{at}]");
+        if audience.is_empty() {
+            errors.required(&path, "");
+        }
+        if audiences[..at].contains(audience) {
+            errors.duplicate(&path, audience);
+        }
     }
     let policy_path = format!("{path}.audienceMatchPolicy");
     if audiences.len() > 1 && policy != "MatchAny" {
@@ -123,21 +154,6 @@ fn validate_issuer(errors: &mut Errors, path: &str, issuer: &IssuerSettings) {
     } else if !matches!(policy, "" | "MatchAny") {
         let why = "audienceMatchPolicy must be empty or MatchAny for single audience";
         errors.invalid(&policy_path, policy, why);
-    }
-    for (at, audience) in audiences.iter().enumerate() {
-        let path = format!("{audiences_path}[{at}]");
-        if audience.is_empty() {
-            errors.required(&path, "audience can't be empty");
-        } else if audiences[..at].contains(audience) {
-            errors.duplicate(&path, audience);
-        }
-    }
-    if let Err(why) = authorities(&issuer.certificate_authority) {
-        errors.invalid(&format!("{path}.certificateAuthority"), "<omitted>", why);
-    }
-    if !matches!(issuer.egress_selector_type.as_str(), "" | "controlplane" | "cluster") {
-        let why = "egress selector must be either controlplane or cluster";
-        errors.invalid(&format!("{path}.egressSelectorType"), &issuer.egress_selector_type, why);
     }
 }
 
@@ -159,9 +175,9 @@ fn authorities(pem: &str) -> Result<(), &'static str> {
     }
 }
 
-fn validate_url(errors: &mut Errors, path: &str, text: &str, missing: &str) {
+fn validate_url(errors: &mut Errors, path: &str, text: &str) {
     if text.is_empty() {
-        errors.required(path, missing);
+        errors.required(path, "");
         return;
     }
     let url: Url<'_> = match url::parse(text) {
@@ -171,7 +187,7 @@ fn validate_url(errors: &mut Errors, path: &str, text: &str, missing: &str) {
     if !url.scheme.eq_ignore_ascii_case("https") {
         errors.invalid(path, text, "URL scheme must be https");
     }
-    if url.has_user {
+    if url.user.is_some() {
         errors.invalid(path, text, "URL must not contain a username or password");
     }
     if !url.query.is_empty() {
@@ -236,6 +252,7 @@ fn validate_mappings(errors: &mut Errors, path: &str, mappings: &Mappings, selec
         validate_extra_key(errors, &format!("{path}.key"), key);
         if mappings.extra[..at].iter().any(|(other, _)| other == key) {
             errors.duplicate(&format!("{path}.key"), key);
+            continue;
         }
         let path = format!("{path}.valueExpression");
         if text.is_empty() {
@@ -256,7 +273,7 @@ fn validate_mappings(errors: &mut Errors, path: &str, mappings: &Mappings, selec
     }
 }
 
-/// Checks a mapping; its expression, if it has a valid one.
+/// Checks a mapping; its expression, if it has one and nothing is wrong with the mapping.
 fn validate_mapping(
     errors: &mut Errors,
     path: &str,
@@ -286,7 +303,9 @@ fn validate_mapping(
                 let why = "may not be specified when expression is set";
                 errors.invalid(&format!("{path}.prefix"), prefix, why);
             }
-            errors.compiled(&format!("{path}.expression"), &mapping.expression, Expression::of_claims)
+            let path = format!("{path}.expression");
+            let compiled = errors.compiled(&path, &mapping.expression, Expression::of_claims);
+            compiled.filter(|_| mapping.prefix.is_none())
         }
     }
 }
@@ -348,6 +367,71 @@ fn validate_user_rules(errors: &mut Errors, path: &str, rules: &[Rule]) {
             errors.duplicate(&path, &rule.expression);
         } else {
             errors.condition(&path, &rule.expression, Expression::of_user);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authn::jwt::settings::IssuerSettings;
+
+    fn jwt(url: &str, audiences: &[&str], policy: &str) -> JwtSettings {
+        JwtSettings {
+            issuer: IssuerSettings {
+                url: url.to_owned(),
+                audiences: audiences.iter().map(|audience| (*audience).to_owned()).collect(),
+                audience_match_policy: policy.to_owned(),
+                ..IssuerSettings::default()
+            },
+            mappings: Mappings {
+                username: Mapping { claim: "sub".into(), prefix: Some(String::new()), ..Mapping::default() },
+                ..Mappings::default()
+            },
+            ..JwtSettings::default()
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_there_twice_is_named_once() {
+        let mut twice = jwt("https://a", &["m"], "");
+        twice.mappings.extra = vec![("x.io/a".into(), "claims.a".into()), ("x.io/a".into(), String::new())];
+        let mut prefixed = jwt("https://a", &["m"], "");
+        prefixed.mappings.username =
+            Mapping { prefix: Some("p".into()), expression: "claims.email".into(), ..Mapping::default() };
+        let anonymous = AnonymousSettings { enabled: false, paths: vec!["/x".into()] };
+        for (settings, anonymous, want) in [
+            (vec![jwt("https://a", &["m"], "")], None, ""),
+            (vec![jwt("", &["m"], "")], None, "jwt[0].issuer.url: Required value"),
+            (
+                vec![jwt("https://a", &[], "x")],
+                None,
+                "jwt[0].issuer.audiences: Required value: at least one jwt[0].issuer.audiences is required",
+            ),
+            (
+                vec![jwt("https://a", &["", ""], "x")],
+                None,
+                "[jwt[0].issuer.audiences[0]: Required value, jwt[0].issuer.audiences[1]: Required value, \
+                 jwt[0].issuer.audiences[1]: Duplicate value: \"\", jwt[0].issuer.audienceMatchPolicy: Invalid value: \
+                 \"x\": audienceMatchPolicy must be MatchAny for multiple audiences]",
+            ),
+            (vec![twice], None, "jwt[0].claimMappings.extra[1].key: Duplicate value: \"x.io/a\""),
+            (
+                vec![prefixed],
+                None,
+                "jwt[0].claimMappings.username.prefix: Invalid value: \"p\": may not be specified when expression is set",
+            ),
+            (vec![jwt("", &["m"], ""); 65], None, "jwt: Too many: 65: must have at most 64 items"),
+            (
+                vec![jwt("", &["m"], "")],
+                Some(&anonymous),
+                "[jwt[0].issuer.url: Required value, anonymous.conditions: Invalid value: [{\"Path\":\"/x\"}]: enabled \
+                 should be set to true when conditions are defined]",
+            ),
+        ] {
+            let got = Settings { jwt: settings }.validate(&[], anonymous).err().unwrap_or_default();
+            let got = got.strip_prefix("invalid authentication configuration: ").unwrap_or(&got);
+            assert_eq!(got, want);
         }
     }
 }

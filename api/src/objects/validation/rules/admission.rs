@@ -1,5 +1,8 @@
 //! Rules for admission webhooks, admission policies and their bindings.
 
+use auth::go;
+use hashbrown::HashSet;
+
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
@@ -92,10 +95,15 @@ fn conditions(validator: &mut Validator, path: &Path, owner: View, expressions: 
             }
         }
         let text = condition.text("expression");
-        if !text.is_empty() && text.trim().is_empty() {
-            validator.required(place.child("expression"), "");
-        }
+        blank(validator, &place.child("expression"), text, "");
         expression(validator, &place.child("expression"), text.trim(), |text| expressions.condition(text));
+    }
+}
+
+/// An expression of nothing but blanks is none. One that is absent is refused by schema.
+fn blank(validator: &mut Validator, path: &Path, text: &str, detail: &str) {
+    if !text.is_empty() && text.trim().is_empty() {
+        validator.required(path, detail);
     }
 }
 
@@ -126,27 +134,26 @@ pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
 
 /// The address of a webhook.
 pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
-    // A URL without the slashes has no host, and one without a colon no scheme.
-    let (scheme, rest) = match (url.split_once("://"), url.split_once(':')) {
-        (Some(parts), _) => parts,
-        (None, Some((scheme, _))) => (scheme, ""),
-        (None, None) => ("", ""),
+    let url = match go::url::parse(url) {
+        Ok(url) => url,
+        Err(why) => {
+            return validator.required(path, &format!("url must be a valid URL: {why}; {URL_FORM}"));
+        }
     };
+    let scheme = url.scheme.to_ascii_lowercase();
     if scheme != "https" {
         let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
-        validator.invalid(path, scheme, detail);
+        validator.invalid(path, scheme.as_str(), detail);
     }
-    let (rest, fragment) = rest.split_once('#').unwrap_or((rest, ""));
-    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let authority = rest.split('/').next().unwrap_or_default();
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
-    if host.is_empty() {
-        validator.invalid(path, host, format!("host must be specified; {URL_FORM}"));
+    if url.host.is_empty() {
+        validator.invalid(path, url.host, format!("host must be specified; {URL_FORM}"));
+    }
+    if let Some(user) = url.user {
+        validator.invalid(path, user, "user information is not permitted in the URL");
     }
     for (part, what) in [
-        (user, "user information is not permitted in the URL"),
-        (fragment, "fragments are not permitted in the URL"),
-        (query, "query parameters are not permitted in the URL"),
+        (url.fragment, "fragments are not permitted in the URL"),
+        (url.query, "query parameters are not permitted in the URL"),
     ] {
         if !part.is_empty() {
             validator.invalid(path, part, what);
@@ -288,9 +295,7 @@ fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
                 validator.invalid(place.child("name"), name, "name is not a valid CEL identifier");
             }
             let text = variable.text("expression");
-            if !text.is_empty() && text.trim().is_empty() {
-                validator.required(place.child("expression"), "expression is not specified");
-            }
+            blank(validator, &place.child("expression"), text, "expression is not specified");
             expression(validator, &place.child("expression"), text, |_| fault);
         }
     }
@@ -332,9 +337,7 @@ const RESERVED: [&str; 21] = [
 /// One expression that must hold.
 fn validation(validator: &mut Validator, path: &Path, validation: View, expressions: &Expressions) {
     let text = validation.text("expression");
-    if text.trim().is_empty() && !text.is_empty() {
-        validator.required(path.child("expression"), "expression is not specified");
-    }
+    blank(validator, &path.child("expression"), text, "expression is not specified");
     expression(validator, &path.child("expression"), text, |text| expressions.condition(text));
     let made = validation.text("messageExpression");
     if !made.is_empty() && made.trim().is_empty() {
@@ -462,6 +465,12 @@ pub(super) fn parameter_reference(validator: &mut Validator, path: &Path, refere
         }
         (true, false) => validator.required(path, "one of name or selector must be specified"),
         (true, true) => {}
+        (false, has_both) => {
+            validator.refuse(&path.child("name"), name, names::path_segment(name));
+            for member in ["name", "selector"].iter().filter(|_| has_both) {
+                validator.forbidden(path.child(member), "name and selector are mutually exclusive");
+            }
+        }
     }
     match reference.get("parameterNotFoundAction").and_then(Value::as_str) {
         None | Some("") => validator.required(path.child("parameterNotFoundAction"), ""),

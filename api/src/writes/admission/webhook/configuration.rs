@@ -89,7 +89,7 @@ impl Webhook {
 
     /// Hands on what an answer says beside its decision.
     pub(super) fn annotate(&self, verdict: &Verdict, review: &mut Review) {
-        review.warnings.extend(verdict.warnings.iter().cloned());
+        review.warnings.extend(verdict.warnings.iter().filter(|text| !text.is_empty()).cloned());
         let name = &self.name;
         // A key has one slash, which is behind the name of the webhook.
         let is_key = |key: &str| !key.contains('/') && names::qualified(key).is_empty();

@@ -304,39 +304,20 @@ pub(super) fn verdict(
     let review = outgoing::Review { group: &group, version, kind: "AdmissionReview" };
     let answer = review.read(text).map_err(|why| format!("failed to call webhook: {why}"))?;
     let invalid = |why: String| format!("received invalid webhook response: {why}");
+    outgoing::Response::Admission
+        .check(answer.get("response"), version)
+        .map_err(|why| format!("failed to call webhook: {why}"))?;
     let Some(response) = answer.get("response").and_then(Value::as_object) else {
         return Err(invalid("webhook response was absent".to_owned()));
     };
-    let wrong = |name: &str, value: &Value, of: &str| {
-        let found = match value {
-            Value::Bool(_) => "bool",
-            Value::Int(_) | Value::Float(_) => "number",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-            Value::Null | Value::String(_) => "string",
-        };
-        format!(
-            "failed to call webhook: json: cannot unmarshal {found} into Go struct field \
-             AdmissionResponse.response.{name} of type {of}"
-        )
-    };
     let member = |name: &str| response.get(name).filter(|value| !value.is_null());
-    let text_of = |name: &'static str| {
-        let value = member(name);
-        value.map(|value| value.as_str().ok_or_else(|| wrong(name, value, "string"))).transpose()
-    };
-    let allowed =
-        member("allowed").map(|value| value.as_bool().ok_or_else(|| wrong("allowed", value, "bool")));
-    let allowed = allowed.transpose()?.unwrap_or_default();
-    let warnings =
-        member("warnings").map(|value| value.as_array().ok_or_else(|| wrong("warnings", value, "[]string")));
-    let warnings = warnings.transpose()?.unwrap_or_default();
-    let patch = text_of("patch")?.unwrap_or_default();
-    let patch =
-        bytes::decode(patch).ok_or("failed to call webhook: illegal base64 data in response.patch")?;
-    let patch_type = text_of("patchType")?;
+    let text_of = |name: &str| member(name).and_then(Value::as_str);
+    let allowed = member("allowed").and_then(Value::as_bool).unwrap_or_default();
+    let warnings = member("warnings").and_then(Value::as_array).unwrap_or_default();
+    let patch = member("patch").map(patch).unwrap_or_default();
+    let patch_type = text_of("patchType");
     if version == "v1" {
-        let given = text_of("uid")?.unwrap_or_default();
+        let given = text_of("uid").unwrap_or_default();
         if given != uid {
             return Err(invalid(format!("expected response.uid=\"{uid}\", got \"{given}\"")));
         }
@@ -350,14 +331,28 @@ pub(super) fn verdict(
     let annotations = member("auditAnnotations").and_then(Value::as_object);
     Ok(Verdict {
         denial: (!allowed).then(|| Denial(status.cloned().unwrap_or_default())),
-        warnings: warnings.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        warnings: warnings.iter().map(|text| text.as_str().unwrap_or_default().to_owned()).collect(),
         annotations: annotations
             .into_iter()
             .flat_map(Object::iter)
-            .filter_map(|(key, value)| Some((key.to_owned(), value.as_str()?.to_owned())))
+            .map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()))
             .collect(),
         patch,
     })
+}
+
+/// The bytes of a patch: a text in base64, or a list of numbers.
+fn patch(value: &Value) -> Vec<u8> {
+    match value {
+        Value::Array(items) => items
+            .iter()
+            .map(|item| item.as_i64().and_then(|byte| u8::try_from(byte).ok()).unwrap_or(0))
+            .collect(),
+        value => {
+            let text = bytes::canonical(value.as_str().unwrap_or_default()).unwrap_or_default();
+            bytes::decode(&text).unwrap_or_default()
+        }
+    }
 }
 
 /// What an answer of version v1 must have.

@@ -1,0 +1,257 @@
+//! Connections that are kept after a call for the next one to the same server.
+//!
+//! ```text
+//! take ─► kept connection ─┐
+//!         new connection ──┴─► call ─► the answer is read to its end ─► keep
+//! ```
+//!
+//! An HTTP/1 connection is taken out while a call uses it; an HTTP/2 one stays and carries all calls at the same time. A
+//! call that is given up within its answer takes its HTTP/1 connection with it. The pool belongs to an endpoint with its
+//! credentials: whoever asks under another name, or after a certificate was replaced, shares no connection with it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::header::HOST;
+use http::{HeaderValue, Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use parking_lot::Mutex;
+
+use super::Endpoint;
+use super::connect::Connection;
+use super::error::Ends;
+
+/// Most connections that an endpoint keeps: more calls than that at the same time are a burst, which may dial.
+const KEPT_MAX: usize = 16;
+
+/// Most connections that the process keeps, well below the open files that a process usually may have.
+const KEPT_IN_ALL_MAX: usize = 512;
+
+/// How long a connection is kept without a call, as the reference server's HTTP client has it.
+const KEPT_FOR: Duration = Duration::from_secs(90);
+
+/// Most kept connections that a call tries, since each may have ended meanwhile.
+pub(super) const TRIED_MAX: usize = KEPT_MAX;
+
+/// Connections that are kept.
+static KEPT_IN_ALL: AtomicUsize = AtomicUsize::new(0);
+
+/// The kept connections of an endpoint.
+#[derive(Default)]
+pub(super) struct Pool(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    kept: Vec<Kept>,
+    /// Whether a task ends those that are not used.
+    is_watched: bool,
+}
+
+struct Kept {
+    place: Place,
+    live: Live,
+    used: Instant,
+    _counted: Counted,
+}
+
+/// Where a connection leads: a host, a port, and whether the name that the certificate has is the host of the URL.
+#[derive(Clone, Eq, PartialEq)]
+struct Place {
+    host: String,
+    port: u16,
+    authority: String,
+}
+
+/// One of the connections that the process may keep.
+struct Counted;
+
+impl Counted {
+    fn take() -> Option<Counted> {
+        let taken = KEPT_IN_ALL.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| {
+            (count < KEPT_IN_ALL_MAX).then_some(count + 1)
+        });
+        taken.is_ok().then_some(Counted)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        KEPT_IN_ALL.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A connection on which one call after the other, or many at once, can be made.
+pub(super) struct Live {
+    sender: Sender,
+    connection: Arc<Connection>,
+}
+
+enum Sender {
+    One(http1::SendRequest<Full<Bytes>>),
+    Two(http2::SendRequest<Full<Bytes>>),
+}
+
+/// Why a request has no answer.
+pub(super) enum Unsent {
+    /// Nothing of it was written; here it is.
+    Request(Box<Request<Full<Bytes>>>),
+    /// The connection ended behind it, or within it.
+    Lost(hyper::Error),
+}
+
+impl Live {
+    pub(super) fn one(sender: http1::SendRequest<Full<Bytes>>, connection: Connection) -> Live {
+        Live { sender: Sender::One(sender), connection: Arc::new(connection) }
+    }
+
+    pub(super) fn two(sender: http2::SendRequest<Full<Bytes>>, connection: Connection) -> Live {
+        Live { sender: Sender::Two(sender), connection: Arc::new(connection) }
+    }
+
+    /// The same connection once more, if calls can share it.
+    fn shared(&self) -> Option<Live> {
+        let Sender::Two(sender) = &self.sender else { return None };
+        Some(Live { sender: Sender::Two(sender.clone()), connection: self.connection.clone() })
+    }
+
+    pub(super) fn ends(&self) -> Ends {
+        self.connection.ends()
+    }
+
+    fn is_closed(&self) -> bool {
+        match &self.sender {
+            Sender::One(sender) => sender.is_closed(),
+            Sender::Two(sender) => sender.is_closed(),
+        }
+    }
+
+    /// Sends a request to the endpoint's URL, and waits for the head of its answer.
+    pub(super) async fn send(
+        &mut self,
+        endpoint: &Endpoint,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, Unsent> {
+        let url = endpoint.url();
+        let sent = match &mut self.sender {
+            Sender::One(sender) => {
+                *request.uri_mut() =
+                    url.path_and_query().map_or_else(Default::default, |path| path.clone().into());
+                let authority = url.authority().and_then(|name| HeaderValue::from_str(name.as_str()).ok());
+                request.headers_mut().extend(authority.map(|authority| (HOST, authority)));
+                if sender.ready().await.is_err() {
+                    return Err(Unsent::Request(Box::new(request)));
+                }
+                sender.try_send_request(request).await
+            }
+            Sender::Two(sender) => {
+                *request.uri_mut() = url.clone();
+                request.headers_mut().remove(HOST);
+                if sender.ready().await.is_err() {
+                    return Err(Unsent::Request(Box::new(request)));
+                }
+                sender.try_send_request(request).await
+            }
+        };
+        sent.map_err(Unsent::of)
+    }
+}
+
+impl Unsent {
+    fn of(mut error: TrySendError<Request<Full<Bytes>>>) -> Unsent {
+        match error.take_message() {
+            Some(request) => Unsent::Request(Box::new(request)),
+            None => Unsent::Lost(error.into_error()),
+        }
+    }
+}
+
+impl Pool {
+    /// A connection that was kept; one that others use too if it may be shared.
+    pub(super) fn take(&self, endpoint: &Endpoint) -> Option<Live> {
+        let place = Place::of(endpoint);
+        let mut state = self.0.lock();
+        state.prune();
+        // The one that was used last is the least likely to be given up by the server.
+        let at = state.kept.iter().rposition(|kept| kept.place == place)?;
+        match state.kept[at].live.shared() {
+            Some(shared) => {
+                state.kept[at].used = Instant::now();
+                Some(shared)
+            }
+            None => Some(state.kept.remove(at).live),
+        }
+    }
+
+    /// Keeps a connection whose last answer was read to its end.
+    pub(super) fn keep(self: &Arc<Self>, endpoint: &Endpoint, live: Live) {
+        if matches!(live.sender, Sender::One(_)) {
+            self.insert(Place::of(endpoint), live);
+        }
+    }
+
+    /// Lets other calls use a new connection at once, if it can be shared.
+    pub(super) fn share(self: &Arc<Self>, endpoint: &Endpoint, live: &Live) {
+        if let Some(shared) = live.shared() {
+            self.insert(Place::of(endpoint), shared);
+        }
+    }
+
+    fn insert(self: &Arc<Self>, place: Place, live: Live) {
+        let mut state = self.0.lock();
+        state.prune();
+        // Of connections that can be shared one is enough; the calls on the others end with them.
+        let is_there = |kept: &Kept| kept.place == place && matches!(kept.live.sender, Sender::Two(_));
+        if live.is_closed() || state.kept.len() >= KEPT_MAX || state.kept.iter().any(is_there) {
+            return;
+        }
+        let Some(counted) = Counted::take() else { return };
+        state.kept.push(Kept { place, live, used: Instant::now(), _counted: counted });
+        if !std::mem::replace(&mut state.is_watched, true) {
+            tokio::spawn(watch(Arc::downgrade(self)));
+        }
+    }
+}
+
+impl State {
+    /// Ends what was not used for long, and forgets what the other end closed.
+    fn prune(&mut self) {
+        self.kept.retain(|kept| !kept.live.is_closed() && kept.used.elapsed() < KEPT_FOR);
+    }
+}
+
+impl Place {
+    fn of(endpoint: &Endpoint) -> Place {
+        let (host, port) = endpoint.address();
+        let authority = endpoint.url().authority().map_or("", |authority| authority.as_str());
+        Place { host: host.to_owned(), port, authority: authority.to_owned() }
+    }
+}
+
+/// Ends connections that are not used, until none is kept or the pool is gone.
+async fn watch(pool: Weak<Pool>) {
+    loop {
+        tokio::time::sleep(KEPT_FOR).await;
+        let Some(pool) = pool.upgrade() else { return };
+        let mut state = pool.0.lock();
+        state.prune();
+        if state.kept.is_empty() {
+            state.is_watched = false;
+            return;
+        }
+    }
+}
+
+/// How many are kept; what they carry is not shown.
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("kept", &self.0.lock().kept.len()).finish()
+    }
+}
+
+#[cfg(test)]
+#[path = "pool_test.rs"]
+mod tests;
