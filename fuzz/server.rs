@@ -119,6 +119,7 @@ impl Server {
             flags: Vec::new(),
             tracer: None,
             nodes: Nodes::new(Default::default()).expect("there are no certificates to read"),
+            secrecy: None,
         };
         Api::assemble(parts, vec![Module::AlwaysAllow])
     }

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use auth::go::duration as go;
 
-use super::forms::{boolean, integer, invalid};
+use super::forms::{boolean, integer, invalid, levels, quantity};
 use crate::duration;
 
 /// The form of a flag's value.
@@ -18,6 +18,10 @@ enum Form {
     /// A duration that is not zero.
     Period,
     Text,
+    /// A size, such as 64Ki.
+    Quantity,
+    /// Levels of detail of parts of the program.
+    Levels,
     /// The name of a kind of store.
     Backend,
     /// `resource#size`, separated by commas.
@@ -54,11 +58,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
     },
     Treatment {
         why: "no profiles are served",
-        flags: &[
-            ("contention-profiling", Form::Bool),
-            ("debug-socket-path", Form::Text),
-            ("profiling", Form::Bool),
-        ],
+        flags: &[("contention-profiling", Form::Bool), ("debug-socket-path", Form::Text)],
     },
     Treatment {
         why: "servers elect one by a lease of their own, and pass no requests on to each other",
@@ -93,9 +93,9 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         why: "log lines are written to standard error one by one",
         flags: &[
             ("log-flush-frequency", Form::Period),
-            ("log-json-info-buffer-size", Form::Text),
+            ("log-json-info-buffer-size", Form::Quantity),
             ("log-json-split-stream", Form::Bool),
-            ("log-text-info-buffer-size", Form::Text),
+            ("log-text-info-buffer-size", Form::Quantity),
             ("log-text-split-stream", Form::Bool),
         ],
     },
@@ -103,7 +103,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         why: "the port belongs to one server",
         flags: &[("permit-address-sharing", Form::Bool), ("permit-port-sharing", Form::Bool)],
     },
-    Treatment { why: "RUST_LOG sets the level of each module", flags: &[("vmodule", Form::Text)] },
+    Treatment { why: "RUST_LOG sets the level of each module", flags: &[("vmodule", Form::Levels)] },
     Treatment {
         why: "reads and watches are served from the log and its index, without a cache",
         flags: &[("watch-cache", Form::Bool), ("watch-cache-sizes", Form::CacheSizes)],
@@ -135,19 +135,24 @@ impl Form {
                 }
             },
             Form::Text => Ok(()),
+            Form::Quantity => quantity(value),
+            Form::Levels => levels(value),
             Form::Backend if matches!(value, "" | "etcd3") => Ok(()),
             Form::Backend => {
                 Err("--storage-backend invalid, allowed values: etcd3. If not specified, it will default to \
                                   'etcd3'"
                     .to_owned())
             }
-            Form::CacheSizes => {
-                let sizes = value.split(',').filter(|size| !size.is_empty());
-                let wrong = sizes
-                    .into_iter()
-                    .find(|size| size.split_once('#').is_none_or(|(_, size)| size.parse::<u32>().is_err()));
-                wrong.map_or(Ok(()), |wrong| Err(format!("invalid size of watch cache size: {wrong}")))
-            }
+            Form::CacheSizes => value.split(',').filter(|size| !size.is_empty()).try_for_each(|item| {
+                let [_, size] = item.split('#').collect::<Vec<_>>()[..] else {
+                    return Err(format!("invalid value of watch cache size: {item}"));
+                };
+                match integer::<i64>(size) {
+                    Err(_) => Err(format!("invalid size of watch cache size: {item}")),
+                    Ok(size) if size < 0 => Err(format!("watch cache size cannot be negative: {item}")),
+                    Ok(_) => Ok(()),
+                }
+            }),
         }
     }
 }
@@ -187,8 +192,12 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             }
             continue;
         }
-        if name == RATE && value.is_some_and(|value| integer::<i64>(value) == Ok(0)) {
-            continue; // no limit, as without the flag
+        if let (RATE, Some(value)) = (name, value) {
+            match integer::<i64>(value) {
+                Ok(0) => continue, // no limit, as without the flag
+                Ok(_) => {}
+                Err(why) => return Err(invalid(&format!("--{RATE}"), value, &why)),
+            }
         }
         if let Some(why) = refusal(name) {
             return Err(format!("--{name} is not supported: {why}"));
@@ -247,12 +256,12 @@ mod tests {
         for (line, want) in [
             ("--storage-backend=etcd3 --secure-port=1", Ok("--secure-port=1")),
             ("--storage-backend etcd3 --secure-port 1", Ok("--secure-port 1")),
-            ("--profiling --v=1 --profiling=false", Ok("--v=1")),
-            ("--v=1 -- --profiling", Ok("--v=1 -- --profiling")),
+            ("--watch-cache --v=1 --watch-cache=false", Ok("--v=1")),
+            ("--v=1 -- --watch-cache", Ok("--v=1 -- --watch-cache")),
             (
-                "--profiling=x",
+                "--watch-cache=x",
                 Err(
-                    "invalid argument \"x\" for \"--profiling\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
+                    "invalid argument \"x\" for \"--watch-cache\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
                 ),
             ),
             (
@@ -263,6 +272,31 @@ mod tests {
             ),
             ("--watch-cache-sizes=pods#5,services#6", Ok("")),
             ("--watch-cache-sizes=pods#x", Err("invalid size of watch cache size: pods#x")),
+            ("--watch-cache-sizes=pods", Err("invalid value of watch cache size: pods")),
+            ("--watch-cache-sizes=pods#1#2", Err("invalid value of watch cache size: pods#1#2")),
+            ("--watch-cache-sizes=a#1,pods#-1", Err("watch cache size cannot be negative: pods#-1")),
+            ("--vmodule=a*=2,b=3", Ok("")),
+            (
+                "--vmodule=a",
+                Err(
+                    "invalid argument \"a\" for \"--vmodule\" flag: \"a\" does not have the pattern=N format",
+                ),
+            ),
+            ("--log-text-info-buffer-size=64Ki", Ok("")),
+            (
+                "--log-text-info-buffer-size=x",
+                Err(
+                    "invalid argument \"x\" for \"--log-text-info-buffer-size\" flag: quantities must match the regular \
+                     expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+                ),
+            ),
+            (
+                "--max-connection-bytes-per-sec=x",
+                Err(
+                    "invalid argument \"x\" for \"--max-connection-bytes-per-sec\" flag: strconv.ParseInt: parsing \"x\": \
+                     invalid syntax",
+                ),
+            ),
             ("--log-flush-frequency=5s", Ok("")),
             (
                 "--log-flush-frequency=0",
