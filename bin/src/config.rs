@@ -336,7 +336,9 @@ fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
         })
     });
     let text = text.transpose()?;
-    let wishes = admission::Wishes { enable: &enable, disable: &disable, config: text.as_deref() };
+    let scheme = flags.naming.own("apiserver/pkg/server/options/admission.go:51");
+    let config = text.as_deref();
+    let wishes = admission::Wishes { enable: &enable, disable: &disable, config, scheme: &scheme };
     let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
     let files = Beside(directory, flags.naming);
     let settings = admission::Settings::parse(&wishes, &files).map_err(|why| anyhow!(why))?;
@@ -479,7 +481,7 @@ mod tests {
             ("--admission-control-config-file=DIR/admission", Ok(())),
             (
                 "--admission-control-config-file=DIR/text",
-                Err("failed to apply admission: failed to read plugin config: no kind \"AdmissionConfiguration\" but \"\""
+                Err("failed to apply admission: failed to read plugin config: Object 'Kind' is missing in 'no PEM'"
                     .to_owned()),
             ),
             (

@@ -94,8 +94,10 @@ impl EncryptionConfig {
                             continue;
                         }
                     };
-                    // Key services block; other work of the runtime goes on meanwhile.
-                    match tokio::task::block_in_place(|| refresh(&rules)) {
+                    // Key services block.
+                    let asked = tokio::task::spawn_blocking(move || (refresh(&rules), rules)).await;
+                    let Ok((outcome, rules)) = asked else { continue };
+                    match outcome {
                         Ok(()) => {
                             secrecy.replace(rules);
                             tracing::info!(file = %config.path.display(), "encryption of stored values: other rules");

@@ -61,6 +61,10 @@ impl Socket {
 }
 
 impl KeyService for Socket {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "values are opened in the middle of reads, which do not wait otherwise; once for each seed"
+    )]
     fn call(&self, method: &'static str, message: Vec<u8>) -> Result<Vec<u8>, String> {
         let (answer, answered) = mpsc::sync_channel(1);
         let call = Call { method, message, answer };

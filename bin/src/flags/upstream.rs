@@ -113,12 +113,13 @@ const WITHOUT_EFFECT: &[Treatment] = &[
 /// The one flag that is refused unless its value is what it is without it.
 const RATE: &str = "max-connection-bytes-per-sec";
 
+/// The flag of a service that signs tokens, and that of a key with which the server signs them.
+const ENDPOINT: &str = "service-account-signing-endpoint";
+const SIGNING_KEY: &str = "--service-account-signing-key-file=";
+
 const REFUSED: &[Refusal] = &[
     Refusal { why: "connections are not slowed down", flags: &[RATE] },
-    Refusal {
-        why: "tokens are signed with --service-account-signing-key-file",
-        flags: &["service-account-signing-endpoint"],
-    },
+    Refusal { why: "tokens are signed with --service-account-signing-key-file", flags: &[ENDPOINT] },
 ];
 
 impl Form {
@@ -174,6 +175,9 @@ fn refusal(name: &str) -> Option<&'static str> {
 /// One line about a flag that is refused, or whose value does not have its form.
 pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut kept = Vec::with_capacity(arguments.len());
+    let mut logging = Logging::default();
+    let is_signing_key = |text: &str| text.strip_prefix(SIGNING_KEY).is_some_and(|path| !path.is_empty());
+    let has_signing_key = arguments.iter().any(|argument| argument.to_str().is_some_and(is_signing_key));
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         if argument == "--" {
@@ -186,6 +190,7 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             continue;
         };
         let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+        logging.note(name, value.unwrap_or_default());
         if let ("version", Some(value)) = (name, value) {
             if boolean(value).map_err(|why| invalid("--version", value, &why))? {
                 kept.push("--version".into());
@@ -199,7 +204,17 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
                 Err(why) => return Err(invalid(&format!("--{RATE}"), value, &why)),
             }
         }
+        if let (ENDPOINT, Some("")) = (name, value) {
+            continue;
+        }
         if let Some(why) = refusal(name) {
+            if name == ENDPOINT && has_signing_key {
+                return Err(
+                    "service-account-signing-key-file and service-account-signing-endpoint are mutually \
+                            exclusive and cannot be set at the same time"
+                        .to_owned(),
+                );
+            }
             return Err(format!("--{name} is not supported: {why}"));
         }
         let Some(form) = without_effect(name) else {
@@ -220,8 +235,57 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             Form::Period if why.starts_with("flushFrequency") => why,
             _ => invalid(&format!("--{name}"), &value, &why),
         })?;
+        logging.note(name, &value);
     }
+    logging.check()?;
     Ok(kept)
+}
+
+/// The flags of logging that are looked at together.
+#[derive(Default)]
+struct Logging {
+    is_json: bool,
+    has_levels: bool,
+    has_alpha_options: bool,
+    /// Streams and sizes that need a feature, in the order in which they are said.
+    options: [(bool, &'static str); 4],
+}
+
+impl Logging {
+    fn note(&mut self, name: &str, value: &str) {
+        let is_on = boolean(value).unwrap_or(false);
+        let is_size = !matches!(value, "" | "0");
+        let (at, is_used, path) = match name {
+            "logging-format" | "log-format" => return self.is_json = value == "json",
+            "vmodule" => return self.has_levels = !value.is_empty(),
+            "feature-gates" => {
+                let opens = |pair: &str| matches!(pair, "LoggingAlphaOptions=true" | "AllAlpha=true");
+                self.has_alpha_options |= value.split(',').map(str::trim).any(opens);
+                return;
+            }
+            "log-text-split-stream" => (0, is_on, "text.splitStream"),
+            "log-text-info-buffer-size" => (1, is_size, "text.infoBufferSize"),
+            "log-json-split-stream" => (2, is_on, "json.splitStream"),
+            "log-json-info-buffer-size" => (3, is_size, "json.infoBufferSize"),
+            _ => return,
+        };
+        self.options[at] = (is_used, path);
+    }
+
+    /// What kube-apiserver refuses, though nothing of it would have an effect here.
+    fn check(&self) -> Result<(), String> {
+        let levels = (self.is_json && self.has_levels)
+            .then(|| "vmodule: Forbidden: Only supported for text log format".to_owned());
+        let used = self.options.iter().filter(|(is_used, _)| *is_used && !self.has_alpha_options);
+        let options = used
+            .map(|(_, path)| format!("options.{path}: Forbidden: Feature LoggingAlphaOptions is disabled"));
+        let wrong: Vec<String> = levels.into_iter().chain(options).collect();
+        match &wrong[..] {
+            [] => Ok(()),
+            [one] => Err(one.clone()),
+            several => Err(format!("[{}]", several.join(", "))),
+        }
+    }
 }
 
 /// What `--help` says of flags without effect.
@@ -282,7 +346,32 @@ mod tests {
                     "invalid argument \"a\" for \"--vmodule\" flag: \"a\" does not have the pattern=N format",
                 ),
             ),
-            ("--log-text-info-buffer-size=64Ki", Ok("")),
+            (
+                "--service-account-signing-endpoint=/s --service-account-signing-key-file=/k",
+                Err(
+                    "service-account-signing-key-file and service-account-signing-endpoint are mutually exclusive and \
+                     cannot be set at the same time",
+                ),
+            ),
+            (
+                "--service-account-signing-endpoint=/s",
+                Err("--service-account-signing-endpoint is not supported: tokens are signed with \
+                     --service-account-signing-key-file"),
+            ),
+            ("--log-text-info-buffer-size=0 --log-text-split-stream=false", Ok("")),
+            (
+                "--feature-gates=LoggingAlphaOptions=true --log-text-info-buffer-size=64Ki",
+                Ok("--feature-gates=LoggingAlphaOptions=true"),
+            ),
+            (
+                "--log-json-split-stream --log-text-info-buffer-size=64Ki",
+                Err("[options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled, \
+                     options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled]"),
+            ),
+            (
+                "--vmodule=a=1 --logging-format=json",
+                Err("vmodule: Forbidden: Only supported for text log format"),
+            ),
             (
                 "--log-text-info-buffer-size=x",
                 Err(
