@@ -51,8 +51,7 @@ fn admission() -> Settings {
         }
     }
     let disable = ["ServiceAccount".to_owned()];
-    Settings::parse(&Wishes { enable: &[], disable: &disable, config: None }, &NoFiles)
-        .expect("known plugins")
+    Settings::parse(&Wishes { disable: &disable, ..Wishes::default() }, &NoFiles).expect("known plugins")
 }
 
 /// The response to a request.

@@ -262,7 +262,7 @@ mod tests {
         let of = |enable: &str, disable: &str| {
             let (enable, disable) = (names(enable), names(disable));
             let settings =
-                Settings::parse(&Wishes { enable: &enable, disable: &disable, config: None }, &Paths);
+                Settings::parse(&Wishes { enable: &enable, disable: &disable, ..Wishes::default() }, &Paths);
             settings.map(|settings| settings.names().collect::<Vec<_>>())
         };
         let default: Vec<_> = Settings::default().names().collect();
