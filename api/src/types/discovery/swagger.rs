@@ -15,12 +15,15 @@ const REFERENCE: &str = "#/definitions/";
 /// The extension that names the types of a definition. It differs between servers that share the definition.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
+/// Parts of a document by their names.
+pub type Named = Vec<(String, Value)>;
+
 /// What another server says of one of its versions.
 #[derive(Debug)]
 pub struct Swagger {
     /// Two are the same if this is.
     digest: String,
-    paths: Vec<(String, Value)>,
+    paths: Named,
     definitions: BTreeMap<String, Value>,
 }
 
@@ -34,7 +37,7 @@ impl Swagger {
     /// The part of a document that is about the paths below `prefix`; `None` where there are none.
     pub fn read(document: &Value, prefix: &str) -> Option<Swagger> {
         let below = |path: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'));
-        let paths: Vec<(String, Value)> = document
+        let paths: Named = document
             .get("paths")?
             .as_object()?
             .iter()
@@ -88,7 +91,7 @@ impl<'m> Merge<'m> {
     }
 
     /// The paths and the definitions of others, under the names that they have here.
-    pub fn finish(mut self) -> (Vec<(String, Value)>, Vec<(String, Value)>) {
+    pub fn finish(mut self) -> (Named, Named) {
         let (mut paths, mut definitions) = (Vec::new(), Vec::new());
         for one in self.foreign {
             let mut names: BTreeMap<&str, String> = BTreeMap::new();
