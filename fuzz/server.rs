@@ -51,8 +51,7 @@ fn admission() -> Settings {
         }
     }
     let disable = ["ServiceAccount".to_owned()];
-    Settings::parse(&Wishes { enable: &[], disable: &disable, config: None }, &NoFiles)
-        .expect("known plugins")
+    Settings::parse(&Wishes { disable: &disable, ..Wishes::default() }, &NoFiles).expect("known plugins")
 }
 
 /// The response to a request.
@@ -119,6 +118,7 @@ impl Server {
             flags: Vec::new(),
             tracer: None,
             nodes: Nodes::new(Default::default()).expect("there are no certificates to read"),
+            secrecy: None,
         };
         Api::assemble(parts, vec![Module::AlwaysAllow])
     }

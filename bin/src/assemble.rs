@@ -399,6 +399,7 @@ fn api_of(
         tracer,
         extensions: config.extensions.settings.clone(),
         nodes: config.nodes.clone(),
+        secrecy: config.secrecy.clone(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
             port: address.port(),

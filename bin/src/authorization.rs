@@ -16,6 +16,7 @@ use auth::go::{duration, quote};
 use engine::Engine;
 
 use crate::flags::{AuthorizationFlags, Profile};
+use crate::flaws::Flaws;
 use crate::issuers::opening;
 use crate::reload::{self, Watched};
 use crate::webhooks::Remote;
@@ -167,15 +168,15 @@ fn of_flags(flags: AuthorizationFlags, naming: Profile) -> anyhow::Result<Vec<Pa
     let modes = flags.authorization_mode.as_deref().unwrap_or(DEFAULT);
     let names: Vec<&str> = if modes.is_empty() { vec!["AlwaysAllow"] } else { modes.split(',').collect() };
     let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
-    let mut errors = Vec::new();
+    let mut flaws = Flaws::default();
     for name in &names {
         match Mode::of(name) {
-            None => errors.push(format!("authorization-mode {} is not a valid mode", quote(name))),
+            None => flaws.push(format!("authorization-mode {} is not a valid mode", quote(name))),
             Some(Mode::Abac) if policy.is_none() => {
-                errors.push("authorization-mode ABAC's authorization policy file not passed".to_owned());
+                flaws.push("authorization-mode ABAC's authorization policy file not passed".to_owned());
             }
             Some(Mode::Webhook) if webhook.is_none() => {
-                errors.push("authorization-mode Webhook's authorization config file not passed".to_owned());
+                flaws.push("authorization-mode Webhook's authorization config file not passed".to_owned());
             }
             Some(_) => {}
         }
@@ -185,18 +186,14 @@ fn of_flags(flags: AuthorizationFlags, naming: Profile) -> anyhow::Result<Vec<Pa
         (webhook, "--authorization-webhook-config-file", "Webhook"),
     ] {
         if file.is_some() && !names.contains(&mode) {
-            errors.push(format!("cannot specify {flag} without mode {mode}"));
+            flaws.push(format!("cannot specify {flag} without mode {mode}"));
         }
     }
     if names.iter().enumerate().any(|(at, name)| names[..at].contains(name)) {
         let quoted: Vec<String> = names.iter().map(|name| quote(name)).collect();
-        errors.push(format!("authorization-mode [{}] has mode specified more than once", quoted.join(" ")));
+        flaws.push(format!("authorization-mode [{}] has mode specified more than once", quoted.join(" ")));
     }
-    match errors.as_slice() {
-        [] => {}
-        [error] => bail!("{error}"),
-        errors => bail!("[{}]", errors.join(", ")),
-    }
+    flaws.none()?;
     let failed = |why: anyhow::Error| anyhow!("invalid authorization config: {why:#}");
     let part = |name: &str| -> anyhow::Result<Part> {
         let mode = Mode::of(name).unwrap_or(Mode::AlwaysDeny);

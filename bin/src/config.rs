@@ -161,13 +161,8 @@ impl Config {
             bail!("--data-dir: {} is not a directory", flags.data_dir.display());
         }
         check_profile(&flags.data_dir, flags.naming)?;
-        // Zero is a free port, of which the log tells.
-        let secure_port = u16::try_from(flags.secure_port).map_err(|_| {
-            let port = flags.secure_port;
-            anyhow!(
-                "--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
-            )
-        })?;
+        crate::flaws::check(&flags)?;
+        let secure_port = port(flags.secure_port)?;
         let admission = admission_of(&flags)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
@@ -183,13 +178,9 @@ impl Config {
         }
         let extra_names = extra_names(&flags.certificates.tls_extra_names)?;
         let signing = SigningConfig::from_flags(&flags.certificates)?;
-        Ranges::check_networks(&flags.service_cluster_ip_range.0).map_err(|why| anyhow!(why))?;
         let types = Registry::new(flags.naming);
         let enablement =
             Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
-        let is_shared = flags.fairness.enable_priority_and_fairness;
-        check_flow_control(is_shared, &flags.runtime_config, flags.naming)?;
-        check_hidden_metrics(flags.metrics.show_hidden_metrics_for_version.as_deref())?;
         flags.secrecy.check_egress(flags.naming)?;
         let encryption = flags.secrecy.encryption(flags.naming)?;
         let traces = flags.secrecy.tracing_config_file.as_deref();
@@ -201,11 +192,6 @@ impl Config {
             Features::parse(&flags.feature_gates.join(","), releases).map_err(|why| anyhow!(why))?;
         let enablement = enablement.gated(&types, |gate| features.is_open(gate));
         let own_service = flags.own_service.settings()?;
-        if let Some(port) = own_service.node_port
-            && !flags.service_node_port_range.contains(port.into())
-        {
-            bail!("kubernetes service port range {} doesn't contain {port}", flags.service_node_port_range);
-        }
         let fairness = flags.fairness.settings().map_err(|why| anyhow!(why))?;
         let named_certificates = flags.tls.tls_sni_cert_key.clone();
         for files in &named_certificates {
@@ -224,9 +210,8 @@ impl Config {
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
-        if flags.advertise_address.is_some_and(|address| address.is_unspecified() || address.is_loopback()) {
-            bail!("--advertise-address must be an address that pods can connect to");
-        }
+        // An unspecified one is none.
+        let advertise_address = flags.advertise_address.filter(|address| !address.is_unspecified());
         Ok(Config {
             // Absolute, so that paths in the log and the kubeconfig stay valid in any working directory.
             data_dir: std::path::absolute(&flags.data_dir).context("--data-dir")?,
@@ -242,7 +227,7 @@ impl Config {
                 networks: flags.service_cluster_ip_range.0,
                 ports: flags.service_node_port_range,
             },
-            advertise_address: flags.advertise_address,
+            advertise_address,
             own_service,
             external_hostname: flags.external_hostname.filter(|name| !name.is_empty()),
             tls,
@@ -278,6 +263,16 @@ impl Config {
             log_format: flags.log_format,
         })
     }
+}
+
+/// The port to listen on. Zero is a free one, of which the log tells.
+///
+/// # Errors
+/// There is no such port.
+pub fn port(port: i64) -> anyhow::Result<u16> {
+    u16::try_from(port).map_err(|_| {
+        anyhow!("--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
+    })
 }
 
 /// Names of the flag for them: addresses, and DNS names, of which the first label may be `*`.
@@ -341,7 +336,9 @@ fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
         })
     });
     let text = text.transpose()?;
-    let wishes = admission::Wishes { enable: &enable, disable: &disable, config: text.as_deref() };
+    let scheme = flags.naming.own("apiserver/pkg/server/options/admission.go:51");
+    let config = text.as_deref();
+    let wishes = admission::Wishes { enable: &enable, disable: &disable, config, scheme: &scheme };
     let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
     let files = Beside(directory, flags.naming);
     let settings = admission::Settings::parse(&wishes, &files).map_err(|why| anyhow!(why))?;
@@ -369,7 +366,10 @@ pub fn named(path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
 pub const PROFILE_FILE: &str = "profile";
 
 /// Flow control needs the types that it is configured by.
-fn check_flow_control(is_shared: bool, wishes: &[String], naming: Profile) -> anyhow::Result<()> {
+///
+/// # Errors
+/// They are turned off.
+pub fn check_flow_control(is_shared: bool, wishes: &[String], naming: Profile) -> anyhow::Result<()> {
     if !is_shared {
         return Ok(());
     }
@@ -387,9 +387,11 @@ fn check_flow_control(is_shared: bool, wishes: &[String], naming: Profile) -> an
     Ok(())
 }
 
-/// Refuses a store of another naming profile: its keys and objects contain other names.
 /// Metrics stay hidden for one release before they go, so only those of the previous one can be asked for.
-fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Those of another one are.
+pub fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
     let minor: u32 = api::types::version::MINOR.parse()?;
     let previous = format!("{}.{}", api::types::version::MAJOR, minor - 1);
     match version {
@@ -402,6 +404,7 @@ fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
     }
 }
 
+/// Refuses a store of another naming profile: its keys and objects contain other names.
 fn check_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     let Some(bytes) = files::read_if_there(&data_dir.join(PROFILE_FILE))? else { return Ok(()) };
     let made_under = String::from_utf8_lossy(&bytes);
@@ -478,7 +481,7 @@ mod tests {
             ("--admission-control-config-file=DIR/admission", Ok(())),
             (
                 "--admission-control-config-file=DIR/text",
-                Err("failed to apply admission: failed to read plugin config: no kind \"AdmissionConfiguration\" but \"\""
+                Err("failed to apply admission: failed to read plugin config: Object 'Kind' is missing in 'no PEM'"
                     .to_owned()),
             ),
             (

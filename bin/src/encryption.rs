@@ -2,13 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use anyhow::anyhow;
-use api::state::secrecy::{Rule, Secrecy, config};
+use anyhow::{Context, anyhow};
+use api::state::secrecy::{KeyService, Rule, Secrecy, config, refresh};
 use api::types::schema::registry::Registry;
 use api::values::naming::Naming;
 
 use crate::issuers::opening;
+use crate::kms::Socket;
 use crate::reload::{INTERVAL, Watched};
 
 /// What the flags ask for.
@@ -48,7 +50,8 @@ impl EncryptionConfig {
     }
 
     fn parse(&self, bytes: &[u8]) -> anyhow::Result<Vec<Rule>> {
-        config::read(bytes, self.naming).map_err(|wrong| {
+        let connect = |path: &str, timeout| Arc::new(Socket::new(path, timeout)) as Arc<dyn KeyService>;
+        config::read(bytes, self.naming, &connect).map_err(|wrong| {
             let shown = auth::go::quote(&self.path.to_string_lossy());
             match wrong {
                 config::Wrong::Form(why) => anyhow!(
@@ -67,20 +70,41 @@ impl EncryptionConfig {
         let registry = Registry::new(self.naming);
         let mut watched = Watched::new(vec![self.path.clone()]);
         let secrecy = Arc::new(Secrecy::new(self.rules()?, &registry, self.naming));
+        // The server starts without them: what they encrypt is refused until they are there.
+        let is_well = secrecy.refresh().inspect_err(log).is_ok();
+        if secrecy.has_services() || self.is_reloaded {
+            ask_again(&secrecy, is_well)?;
+        }
         if self.is_reloaded {
             let (config, used) = (self.clone(), Arc::downgrade(&secrecy));
             tokio::spawn(async move {
+                // Contents that wait for their key services.
+                let mut waiting = None;
                 loop {
                     tokio::time::sleep(INTERVAL).await;
                     let Some(secrecy) = used.upgrade() else { break };
-                    let Some([bytes]) = watched.changed() else { continue };
-                    match config.parse(bytes) {
-                        Ok(rules) => {
+                    if let Some([bytes]) = watched.changed() {
+                        waiting = Some(bytes.clone());
+                    }
+                    let Some(bytes) = waiting.take() else { continue };
+                    let rules = match config.parse(&bytes) {
+                        Ok(rules) => rules,
+                        Err(error) => {
+                            tracing::error!(%error, "encryption of stored values: the former rules stay in force");
+                            continue;
+                        }
+                    };
+                    // Key services block.
+                    let asked = tokio::task::spawn_blocking(move || (refresh(&rules), rules)).await;
+                    let Ok((outcome, rules)) = asked else { continue };
+                    match outcome {
+                        Ok(()) => {
                             secrecy.replace(rules);
                             tracing::info!(file = %config.path.display(), "encryption of stored values: other rules");
                         }
                         Err(error) => {
-                            tracing::error!(%error, "encryption of stored values: the former rules stay in force");
+                            log(&error);
+                            waiting = Some(bytes);
                         }
                     }
                 }
@@ -88,4 +112,26 @@ impl EncryptionConfig {
         }
         Ok(secrecy)
     }
+}
+
+/// How often key services are asked how they are: those that are well, and others.
+const HEALTHY_INTERVAL: Duration = Duration::from_secs(60);
+const UNHEALTHY_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Asks the key services again and again, as long as there is something to encrypt.
+fn ask_again(secrecy: &Arc<Secrecy>, mut is_well: bool) -> anyhow::Result<()> {
+    let used = Arc::downgrade(secrecy);
+    let ask = move || {
+        loop {
+            std::thread::sleep(if is_well { HEALTHY_INTERVAL } else { UNHEALTHY_INTERVAL });
+            let Some(secrecy) = used.upgrade() else { break };
+            is_well = secrecy.refresh().inspect_err(log).is_ok();
+        }
+    };
+    std::thread::Builder::new().name("key-services".to_owned()).spawn(ask).context("no thread")?;
+    Ok(())
+}
+
+fn log(error: &String) {
+    tracing::error!(%error, "encryption of stored values: a key service is not available");
 }

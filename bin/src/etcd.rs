@@ -66,14 +66,7 @@ impl EtcdConfig {
     pub fn from_flags(flags: &EtcdFlags) -> anyhow::Result<Option<EtcdConfig>> {
         let urls: Vec<&str> =
             flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
-        let types = ["application/json", MEDIA_TYPE, "application/yaml"];
-        if !types.contains(&flags.storage_media_type.as_str()) {
-            bail!(
-                "--storage-media-type {:?} invalid, allowed values: {}",
-                flags.storage_media_type,
-                types.join(", ")
-            );
-        }
+        check_storage(flags)?;
         check_overrides(&flags.etcd_servers_overrides, !urls.is_empty())?;
         if urls.is_empty() {
             if flags.live_migration.is_some() {
@@ -83,7 +76,7 @@ impl EtcdConfig {
         }
         let endpoints = urls.into_iter().map(Endpoint::parse).collect::<Result<Vec<_>, _>>();
         let endpoints = endpoints.map_err(|why| anyhow!("--etcd-servers: {why}"))?;
-        if flags.storage_media_type != MEDIA_TYPE {
+        if !matches!(flags.storage_media_type.as_str(), "" | MEDIA_TYPE) {
             bail!(
                 "--storage-media-type {:?} is not supported: objects are kept as {MEDIA_TYPE}",
                 flags.storage_media_type
@@ -275,6 +268,20 @@ pub fn forget_cluster(data_dir: &Path) -> io::Result<()> {
 }
 
 /// `group/resource#url;url`, as upstream reads it. One etcd holds all resources here, whose revisions are one sequence.
+/// Checks how objects are to be kept.
+///
+/// # Errors
+/// There is no such form.
+pub fn check_storage(flags: &EtcdFlags) -> anyhow::Result<()> {
+    let types = ["application/json", MEDIA_TYPE, "application/yaml"];
+    let wanted = flags.storage_media_type.as_str();
+    // "" is the default.
+    if !wanted.is_empty() && !types.contains(&wanted) {
+        bail!("--storage-media-type {wanted:?} invalid, allowed values: {}", types.join(", "));
+    }
+    Ok(())
+}
+
 fn check_overrides(overrides: &[String], has_etcd: bool) -> anyhow::Result<()> {
     for text in overrides.iter().filter(|text| !text.is_empty()) {
         let wrong = || {

@@ -8,8 +8,8 @@ use api::state::extension::Settings;
 use api::wire::server::ServingCertificate;
 
 use crate::authentication::AuthenticationConfig;
-use crate::config::read;
 use crate::flags::ExtensionFlags;
+use crate::issuers::opening;
 
 /// How extension servers know this one.
 #[derive(Clone, Debug)]
@@ -45,7 +45,8 @@ impl ExtensionConfig {
         let mut settings = Settings { certificate: None, authentication: told(authentication) };
         if let Some((chain, key)) = &certificate {
             let name = chain.display();
-            let pair = (read("--proxy-client-cert-file", chain)?, read("--proxy-client-key-file", key)?);
+            let open = |path: &PathBuf| std::fs::read(path).map_err(|error| opening(path, &error));
+            let pair = (open(chain)?, open(key)?);
             ServingCertificate::from_pem(&pair.0, &pair.1)
                 .with_context(|| format!("--proxy-client-cert-file {name}"))?;
             settings.certificate = Some(pair);

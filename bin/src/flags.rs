@@ -72,6 +72,9 @@ struct CommandLine {
     command: Option<Command>,
 }
 
+/// The network of service IPs where none is given.
+const NETWORK: &str = "10.0.0.0/24";
+
 /// What the command line asks for.
 #[derive(Clone, Debug)]
 pub enum Invocation {
@@ -128,7 +131,7 @@ pub struct Flags {
     pub authorization: AuthorizationFlags,
 
     /// Networks of service IPs: one, or one of each address family.
-    #[arg(long, value_name = "CIDRS", default_value = "10.0.0.0/24", value_parser = networks)]
+    #[arg(long, value_name = "CIDRS", default_value = NETWORK, value_parser = networks)]
     pub service_cluster_ip_range: Networks,
 
     /// Range of node ports of services.
@@ -271,12 +274,29 @@ pub struct Flags {
     pub livez_grace_period: Duration,
 
     /// Level of detail of the log: 0 (events), 4 (requests), 6 (everything). RUST_LOG takes precedence.
-    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, value_parser = forms::integer::<u8>)]
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, allow_negative_numbers = true,
+          value_parser = forms::level)]
     pub verbosity: u8,
 
     /// Format of the log on stderr. One of: text, json.
     #[arg(long, alias = "logging-format", value_name = "FORMAT", default_value = "text", value_parser = log_format)]
     pub log_format: LogFormat,
+}
+
+impl Flags {
+    /// Checks the port of the server's own service at nodes.
+    ///
+    /// # Errors
+    /// It is none, or not one of those of services.
+    pub fn node_port_of_own_service(&self) -> anyhow::Result<()> {
+        let ports = self.service_node_port_range;
+        match self.own_service.node_port()? {
+            Some(port) if !ports.contains(port.into()) => {
+                anyhow::bail!("kubernetes service port range {ports} doesn't contain {port}")
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Networks of service IPs, the default one first.
@@ -479,6 +499,7 @@ fn first_line(text: &str) -> String {
 }
 
 fn networks(text: &str) -> Result<Networks, String> {
+    let text = if text.is_empty() { NETWORK } else { text };
     Ranges::parse_networks(text).map(Networks).map_err(|why| {
         // What kube-apiserver says does not name the text.
         match why.strip_prefix("invalid CIDR address: ") {
@@ -486,7 +507,7 @@ fn networks(text: &str) -> Result<Networks, String> {
                 "service-cluster-ip-range[0] is not a valid cidr".to_owned()
             }
             Some(_) => "service-cluster-ip-range[1] is not an ip net".to_owned(),
-            None => why,
+            None => format!("error determining service IP ranges for primary service cidr: {why}"),
         }
     })
 }
@@ -625,7 +646,7 @@ mod tests {
             ),
             (
                 "-v=x",
-                "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+                "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"x\": invalid syntax",
             ),
             (
                 "--naming=other",
@@ -637,6 +658,11 @@ mod tests {
             ),
             ("--log-format=xml", "format: Invalid value: \"xml\": Unsupported log format"),
             ("--service-cluster-ip-range=10.0.0.0", "service-cluster-ip-range[0] is not a valid cidr"),
+            (
+                "--service-cluster-ip-range=10.0.0.0/30",
+                "error determining service IP ranges for primary service cidr: the service cluster IP range must be at \
+                 least 8 IP addresses",
+            ),
             (
                 "--service-node-port-range=9-1",
                 "invalid argument \"9-1\" for \"--service-node-port-range\" flag: end port cannot be less than start port: 9-1",

@@ -87,13 +87,13 @@ fn hostname() -> Option<String> {
 /// The address this machine uses towards other networks. Connecting a datagram socket only reads the routing table;
 /// nothing is sent.
 fn outward_address(family: IpAddr) -> Option<IpAddr> {
-    let documentation: IpAddr = match family {
-        IpAddr::V4(_) => Ipv4Addr::new(192, 0, 2, 1).into(),
-        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    // A socket with an address of its own would keep that, a loopback address too.
+    let (any, documentation): (IpAddr, IpAddr) = match family {
+        IpAddr::V4(_) => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        IpAddr::V6(_) => {
+            (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into())
+        }
     };
-    // A socket that is bound to the loopback device reaches no other network.
-    let any: IpAddr =
-        if family.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
     let socket = UdpSocket::bind((any, 0)).ok()?;
     socket.connect((documentation, 9)).ok()?;
     Some(socket.local_addr().ok()?.ip()).filter(|address| !address.is_unspecified())
@@ -128,6 +128,16 @@ mod tests {
         }
         let anywhere = Ipv4Addr::UNSPECIFIED.into();
         assert!(!serving_names(anywhere, &api::values::naming::CLUSTER, &[]).contains(&Name::Ip(anywhere)));
+    }
+
+    #[test]
+    fn a_server_on_a_loopback_address_is_advertised_as_one_everywhere_is() {
+        let advertised = |bound: &str| advertised_address(bound.parse().unwrap(), None);
+        assert_eq!(advertised("127.0.0.1:6443"), advertised("0.0.0.0:6443"));
+        assert_eq!(advertised("192.0.2.7:6443"), Some("192.0.2.7:6443".parse().unwrap()));
+        let configured =
+            advertised_address("127.0.0.1:1".parse().unwrap(), Some("10.1.1.1".parse().unwrap()));
+        assert_eq!(configured, Some("10.1.1.1:1".parse().unwrap()));
     }
 
     #[test]

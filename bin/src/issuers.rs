@@ -134,6 +134,8 @@ fn contents(bytes: &[u8], naming: Profile) -> anyhow::Result<Contents> {
 /// An error of opening a file in the words of Go.
 pub fn opening(path: &Path, error: &std::io::Error) -> anyhow::Error {
     let why = match error.kind() {
+        // Go opens a directory, and does not read it.
+        std::io::ErrorKind::IsADirectory => return anyhow!("read {}: is a directory", path.display()),
         std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         _ => error.to_string(),

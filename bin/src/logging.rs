@@ -37,29 +37,54 @@ const WITHOUT_FRAMES: &str = "h2=info,hyper=info,hyper_util=info,rustls=info,tok
 /// The queue of the process; set by [`start`].
 static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 
-/// Starts logging for the whole process. RUST_LOG decides what is logged, or else `verbosity`. Lines that cannot be
-/// written are counted in `metrics`.
-pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
+/// Takes another filter; set by [`start`].
+static REFILTER: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
+
+/// What is logged at a level of detail.
+fn filter(verbosity: i32) -> EnvFilter {
     let level = match verbosity {
-        0..=3 => LevelFilter::INFO,
+        ..=3 => LevelFilter::INFO,
         4..=5 => LevelFilter::DEBUG,
         _ => LevelFilter::TRACE,
     };
+    EnvFilter::new(match level {
+        LevelFilter::DEBUG => format!("{level},{WITHOUT_FRAMES}"),
+        _ => level.to_string(),
+    })
+}
+
+/// Logs at another level of detail from now on, whatever was decided at the start.
+pub fn set_level(verbosity: i32) {
+    if let Some(refilter) = REFILTER.get() {
+        refilter(filter(verbosity));
+        tracing::info!(verbosity, "the level of detail of the log was set");
+    }
+}
+
+/// Starts logging for the whole process. RUST_LOG decides what is logged, or else `verbosity`. Lines that cannot be
+/// written are counted in `metrics`.
+pub fn start(format: LogFormat, verbosity: u8, metrics: Arc<Metrics>) {
     let queue = QUEUE.get_or_init(|| Arc::new(Queue::new(metrics)));
     let worker = queue.clone();
     // Without the thread the queue fills, and then drops lines: the server runs without a log.
     let _ = std::thread::Builder::new().name("log".to_owned()).spawn(move || worker.run(&mut io::stderr()));
     let directives = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
-    let filter = EnvFilter::new(match () {
-        () if !directives.is_empty() => directives,
-        () if level == LevelFilter::DEBUG => format!("{level},{WITHOUT_FRAMES}"),
-        () => level.to_string(),
-    });
+    let filter = if directives.is_empty() { filter(verbosity.into()) } else { EnvFilter::new(directives) };
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(LineWriter(queue.clone()));
     // On failure another subscriber is installed already, and stays.
     let _ = match format {
-        LogFormat::Text => subscriber.try_init(),
-        LogFormat::Json => subscriber.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            let subscriber = subscriber.with_filter_reloading();
+            let handle = subscriber.reload_handle();
+            let _ = REFILTER.set(Box::new(move |filter| drop(handle.reload(filter))));
+            subscriber.try_init()
+        }
+        LogFormat::Json => {
+            let subscriber = subscriber.json().flatten_event(true).with_filter_reloading();
+            let handle = subscriber.reload_handle();
+            let _ = REFILTER.set(Box::new(move |filter| drop(handle.reload(filter))));
+            subscriber.try_init()
+        }
     };
     std::panic::set_hook(Box::new(log_panic));
 }

@@ -18,8 +18,10 @@ mod expiry;
 mod extension;
 mod files;
 mod flags;
+mod flaws;
 mod host;
 mod issuers;
+mod kms;
 mod kubeconfig;
 mod log_files;
 mod logging;
@@ -93,6 +95,7 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
     let allowed = config.allowed_labels.clone();
     let metrics = Arc::new(Metrics::new(metrics::Settings { disabled, allowed, usage: process::usage }));
     logging::start(config.log_format, config.verbosity, metrics.clone());
+    let _ = api::state::debug::SET_LEVEL.set(logging::set_level);
     let mut kept = None;
     loop {
         let runtime = tokio::runtime::Builder::new_multi_thread()

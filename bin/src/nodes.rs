@@ -1,6 +1,6 @@
 //! How nodes are reached, from the flags.
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use api::state::connect::{Nodes, Settings};
 
 use crate::config::read;
@@ -9,7 +9,7 @@ use crate::flags::NodeFlags;
 /// Reads the files that the flags name.
 ///
 /// # Errors
-/// A file cannot be read, or one of two is missing.
+/// A file cannot be read.
 pub fn of_flags(flags: NodeFlags) -> anyhow::Result<Nodes> {
     let given = |path: Option<std::path::PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
     let certificate = match (given(flags.kubelet_client_certificate), given(flags.kubelet_client_key)) {
@@ -17,8 +17,8 @@ pub fn of_flags(flags: NodeFlags) -> anyhow::Result<Nodes> {
         (Some(chain), Some(key)) => {
             Some((read("--kubelet-client-certificate", &chain)?, read("--kubelet-client-key", &key)?))
         }
-        (Some(_), None) => bail!("--kubelet-client-certificate needs --kubelet-client-key"),
-        (None, Some(_)) => bail!("--kubelet-client-key needs --kubelet-client-certificate"),
+        // As kube-apiserver: one file alone is no certificate.
+        (Some(_), None) | (None, Some(_)) => None,
     };
     let authorities = given(flags.kubelet_certificate_authority);
     let authorities = authorities.map(|path| read("--kubelet-certificate-authority", &path)).transpose()?;

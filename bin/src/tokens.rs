@@ -78,7 +78,10 @@ impl Keys {
     pub fn documents(&self, config: &Config, address: SocketAddr) -> Option<IssuerDocuments> {
         let flags = &config.authentication.tokens;
         let issuer = flags.issuers.first().map(String::as_str).unwrap_or_default();
-        let advertised = host::advertised_address(address, config.advertise_address).unwrap_or(address);
+        // At a loopback address the server is reached there alone, unless something before it passes requests on.
+        let is_local = address.ip().is_loopback() && config.advertise_address.is_none();
+        let advertised = host::advertised_address(address, config.advertise_address);
+        let advertised = advertised.filter(|_| !is_local).unwrap_or(address);
         let shown = match &config.external_hostname {
             Some(name) => format!("{name}:{}", advertised.port()),
             None => advertised.to_string(),

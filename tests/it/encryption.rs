@@ -1,7 +1,15 @@
 //! Stored objects are encrypted as the configuration says, and clients see no difference (docs/api/encryption.md).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Request, Response};
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::{Value, json};
 use tests::{Options, Server};
 
@@ -110,4 +118,110 @@ async fn an_object_whose_key_is_gone_is_an_error_of_its_own() {
     assert_eq!(server.client().get(&format!("{MAPS}/one")).await.status, 200);
     let made = server.client().post(SECRETS, &json!({"metadata": {"name": "two"}})).await;
     assert_eq!(made.status, 201, "{}", made.text());
+}
+
+/// A key service on a socket: gRPC, as the protocol KMS v2 says. It wraps by turning bits around.
+struct KeyService {
+    key: parking_lot::Mutex<String>,
+    unwrapped: std::sync::atomic::AtomicUsize,
+}
+
+impl KeyService {
+    /// Serves at `path` as long as the test runs.
+    fn start(path: &std::path::Path) -> Arc<KeyService> {
+        let service =
+            Arc::new(KeyService { key: parking_lot::Mutex::new("1".to_owned()), unwrapped: 0.into() });
+        let listener = tokio::net::UnixListener::bind(path).unwrap();
+        let served = service.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.unwrap();
+                let service = served.clone();
+                let answer = service_fn(move |request| {
+                    let service = service.clone();
+                    async move { Ok::<_, std::convert::Infallible>(service.answer(request).await) }
+                });
+                let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
+                    .serve_connection(TokioIo::new(stream), answer);
+                tokio::spawn(async move { drop(connection.await) });
+            }
+        });
+        service
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<BoxBody<Bytes, std::convert::Infallible>> {
+        let path = request.uri().path().to_owned();
+        let bytes = request.into_body().collect().await.unwrap().to_bytes();
+        // Both requests with a body begin with the bytes to turn around.
+        let turned = || -> Vec<u8> {
+            let len = usize::from(bytes[6]);
+            bytes[7..7 + len].iter().map(|byte| !byte).collect()
+        };
+        let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+        let key = self.key.lock().clone();
+        let message = match path.strip_prefix("/v2.KeyManagementService/").unwrap() {
+            "Status" => [field(1, b"v2"), field(2, b"ok"), field(3, key.as_bytes())].concat(),
+            "Encrypt" => [field(1, &turned()), field(2, key.as_bytes())].concat(),
+            "Decrypt" => {
+                self.unwrapped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                field(1, &turned())
+            }
+            other => panic!("{other}"),
+        };
+        let framed = [&[0, 0, 0, 0, message.len() as u8], &message[..]].concat();
+        let trailers = HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), "0".parse().unwrap())]);
+        let body = Full::new(Bytes::from(framed)).with_trailers(std::future::ready(Some(Ok(trailers))));
+        Response::builder().header("content-type", "application/grpc").body(body.boxed()).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_that_a_service_keeps_are_asked_for_once_and_a_lost_service_is_said() {
+    let directory = std::env::temp_dir().join(format!("kms-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let socket = directory.join("socket");
+    let _ = std::fs::remove_file(&socket);
+    let kms = format!(
+        "{{kms: {{apiVersion: v2, name: one, endpoint: 'unix://{}', timeout: 1s}}}}",
+        socket.display()
+    );
+    let service = KeyService::start(&socket);
+    let mut server = Server::start(Options {
+        files: vec![("encryption.yaml", configuration(&format!("{kms}, {OLD}")))],
+        flags: vec!["--encryption-provider-config=$dir/encryption.yaml".to_owned()],
+        ..Options::default()
+    })
+    .await;
+    for name in ["one", "two"] {
+        let object = json!({"metadata": {"name": name}, "stringData": {"word": "very-much-hidden"}});
+        let made = server.client().post(SECRETS, &object).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    assert_ne!(count_on_disk(&server, "k8s:enc:kms:v2:one:"), 0);
+    assert_eq!(count_on_disk(&server, "dmVyeS1tdWNoLWhpZGRlbg=="), 0);
+    assert!(server.client().get("/readyz?verbose").await.text().contains("[+]kms-providers ok"));
+
+    server.kill();
+    server.restart().await;
+    let list = server.client().get(SECRETS).await.json();
+    let words: Vec<&Value> =
+        list["items"].as_array().unwrap().iter().map(|item| &item["data"]["word"]).collect();
+    assert_eq!(words, ["dmVyeS1tdWNoLWhpZGRlbg=="; 2]);
+    assert_eq!(service.unwrapped.load(std::sync::atomic::Ordering::Relaxed), 1, "both have one seed");
+
+    // Without the service the server starts, and says what is missing where it is missed.
+    server.kill();
+    std::fs::remove_file(&socket).unwrap();
+    server.restart().await;
+    let read = server.client().get(&format!("{SECRETS}/one")).await;
+    assert_eq!(read.status, 500);
+    assert!(read.text().contains("Decrypt of the key service one: cannot connect to"), "{}", read.text());
+    let made = server.client().post(SECRETS, &json!({"metadata": {"name": "three"}})).await;
+    assert_eq!(made.status, 500);
+    assert!(made.text().contains("the key service one is not available"), "{}", made.text());
+    assert_eq!(server.client().get(MAPS).await.status, 200);
+    let health = server.client().get("/readyz").await;
+    assert_eq!(health.status, 500);
+    assert!(health.text().contains("[-]kms-providers failed: reason withheld"), "{}", health.text());
+    std::fs::remove_dir_all(&directory).unwrap();
 }

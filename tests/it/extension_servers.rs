@@ -140,6 +140,12 @@ async fn answer(request: Request<Incoming>, mode: u8) -> Result<Response<Body>, 
         })),
         "openapi/v3" => full(&json!({"paths": {
             version.as_str(): {"serverRelativeURL": format!("/openapi/v3/{version}?hash=AB")}}})),
+        "openapi/v2" => full(&json!({"swagger": "2.0",
+            "paths": {format!("/{version}/things"): {"get": {"responses": {"200": {"description": "OK",
+                "schema": {"$ref": "#/definitions/small.Thing"}}}}}, "/version/": {}},
+            "definitions": {"small.Thing": {"type": "object", "properties": {
+                "metadata": {"$ref": "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}}},
+                "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": {"type": "object", "description": "another"}}})),
         document if document == format!("openapi/v3/{version}") => {
             full(&json!({"openapi": "3.0.0", "info": {"title": "small", "version": "1"}, "paths": {}}))
         }
@@ -198,6 +204,15 @@ async fn a_server_behind_this_one_is_served_as_a_part_of_it() {
         index["paths"][format!("apis/{GROUP}/v1")]["serverRelativeURL"].as_str().expect("it is in the index");
     assert_eq!(client.get(url).await.json()["info"]["title"], "small");
     assert!(index["paths"]["apis/apps/v1"].is_object());
+    let swagger = client.get("/openapi/v2").await.json();
+    let item = &swagger["paths"][format!("/apis/{GROUP}/v1/things")];
+    assert_eq!(item["get"]["responses"]["200"]["schema"]["$ref"], "#/definitions/small.Thing");
+    let renamed = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta_v2";
+    let thing = &swagger["definitions"]["small.Thing"]["properties"]["metadata"];
+    assert_eq!(thing["$ref"], format!("#/definitions/{renamed}"));
+    assert_eq!(swagger["definitions"][renamed]["description"], "another");
+    let compact = [("accept", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")];
+    assert_eq!(client.send("GET", "/openapi/v2", &compact, b"").await.status, 200);
 
     if let Some(kubectl) = Kubectl::find(&server).await {
         let shown = kubectl.run("get th", "").await;

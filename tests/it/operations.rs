@@ -234,6 +234,10 @@ async fn flags_of_the_edge_show_in_every_answer() {
         client.send("GET", "/statusz", &[("accept", "*/*")], b"").await.text().contains("Binary version")
     );
     assert_eq!(client.anonymous().get("/flagz").await.status, 403);
+    let level = client.send("PUT", "/debug/flags/v", &[], b"4").await;
+    assert_eq!((level.status, level.text().trim()), (200, "successfully set klog.logging.verbosity to 4"));
+    assert_eq!(client.send("PUT", "/debug/flags/v", &[], b"much").await.status, 400);
+    assert_eq!(client.anonymous().send("PUT", "/debug/flags/v", &[], b"4").await.status, 403);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,6 +29,7 @@ use crate::requests::scrape;
 use crate::requests::verbs::{self, Call, Wire};
 use crate::state::audit::Trail;
 use crate::state::backup;
+use crate::state::debug;
 use crate::state::extension::{Extension, proxy};
 use crate::state::fairness;
 use crate::state::health;
@@ -334,12 +335,22 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         };
         return backup::respond(source, &head.method, &read(context, incoming).await?.0).await;
     }
+    if context.edge().is_debugged {
+        if path == debug::LEVEL_PATH {
+            let body = read(context, incoming).await?.0;
+            return Ok(debug::set_level(&head.method, &body));
+        }
+        if let Some(response) = debug::respond_to(path) {
+            return Ok(response);
+        }
+    }
     let checked = health::Checked {
         engine,
         ledger: context.ledger().map(|ledger| &**ledger),
         stage: context.lifecycle().stage(),
         naming: context.naming(),
         within_grace: context.is_within_livez_grace(),
+        secrecy: context.secrecy().map(|secrecy| &**secrecy),
         metrics: context.metrics(),
     };
     if let Some(response) = health::respond(&checked, path, query) {
@@ -370,7 +381,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         flags: context.flags(),
         age: context.age(),
     };
-    if let Some(response) = zpages::respond(&pages, path, &head.headers).filter(|_| is_read) {
+    if let Some(response) = zpages::respond_to(&pages, path, &head.headers).filter(|_| is_read) {
         return Ok(response);
     }
     if let Some(documents) = context.tokens().documents().filter(|_| is_read)

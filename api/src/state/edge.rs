@@ -42,6 +42,8 @@ pub struct Settings {
     pub refuses_when_leaving: bool,
     /// How likely a request over HTTP/2 ends its connection, so that clients find other servers.
     pub goaway_chance: f64,
+    /// Whether pages for who debugs the process are served.
+    pub is_debugged: bool,
 }
 
 impl Settings {

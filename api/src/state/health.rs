@@ -11,6 +11,7 @@ use engine::{Durability, Engine};
 use http::StatusCode;
 
 use crate::objects::store::Ledger;
+use crate::state::secrecy::Secrecy;
 use crate::values::naming::Naming;
 use crate::values::query::Query;
 use crate::wire::metrics::Metrics;
@@ -27,10 +28,18 @@ pub struct Checked<'c> {
     pub stage: Stage,
     /// Names of checks.
     pub naming: &'static Naming,
+    /// How stored values are encrypted, if any are.
+    pub secrecy: Option<&'c Secrecy>,
     /// Whether liveness ignores steps of the start that are not done.
     pub within_grace: bool,
     /// What is counted.
     pub metrics: &'c Metrics,
+}
+
+impl Checked<'_> {
+    fn has_keys(&self) -> bool {
+        self.secrecy.is_some_and(Secrecy::has_services)
+    }
 }
 
 /// What one check says: fine, or why not.
@@ -45,6 +54,8 @@ enum Test {
     Store,
     /// That writes can be decided elsewhere. There is no such check where the store decides itself.
     Ledger,
+    /// That services that keep keys are well. There is no such check where there are none.
+    Keys,
     /// That the start got this far.
     Reached(Stage),
     /// That no shutdown began.
@@ -93,6 +104,7 @@ const CHECKS: &[Check] = &[
     check(STORE, Test::Store, &[Healthz, Readyz]),
     check(LEDGER, Test::Ledger, ALL),
     check("etcd-readiness", Test::Ledger, &[Readyz]),
+    check("kms-providers", Test::Keys, ALL),
     check("informer-sync", Test::Reached(Stage::TypesServed), &[Readyz]),
     check("loopback-serving-certificate", Test::Answers, &[Healthz, Livez]),
     step("poststarthook/start-apiserver-admission-initializer", Stage::TypesServed),
@@ -158,6 +170,7 @@ impl Check {
                 checked.ledger.map_or(Ok(()), Ledger::health)
             }
             Test::Ledger => checked.ledger.map_or(Ok(()), Ledger::health),
+            Test::Keys => checked.secrecy.map_or(Ok(()), Secrecy::health),
             Test::Reached(stage) => {
                 step_done(stage, checked.stage, endpoint == Livez && checked.within_grace)
             }
@@ -185,12 +198,19 @@ impl Endpoint {
         }
     }
 
-    /// Its checks. Those of a ledger are there with a ledger only, and once where the store's has the same name.
-    fn checks(self, naming: &'static Naming, has_ledger: bool) -> impl Iterator<Item = &'static Check> {
+    /// Its checks. Those of a ledger are there with a ledger only, and once where the store's has the same name; that of
+    /// services with keys is there with them only.
+    fn checks(
+        self,
+        naming: &'static Naming,
+        has_ledger: bool,
+        has_keys: bool,
+    ) -> impl Iterator<Item = &'static Check> {
         let has_store = CHECKS.iter().any(|check| check.name == STORE && check.endpoints.contains(&self));
         let is_twice = has_store && naming.store_check == LEDGER;
         let is_there = move |check: &&Check| match check.test {
             Test::Ledger => has_ledger && !(check.name == LEDGER && is_twice),
+            Test::Keys => has_keys,
             _ => true,
         };
         CHECKS.iter().filter(move |check| check.endpoints.contains(&self)).filter(is_there)
@@ -204,7 +224,7 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
     let endpoint = Endpoint::named(name)?;
     let Some(single) = single else {
         let verdicts: Vec<(Cow<'_, str>, Verdict)> = endpoint
-            .checks(checked.naming, checked.ledger.is_some())
+            .checks(checked.naming, checked.ledger.is_some(), checked.has_keys())
             .map(|check| (check.name(checked.naming), check.counted(checked, endpoint)))
             .collect();
         let verdicts: Vec<(&str, Verdict)> =
@@ -212,7 +232,7 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
         let is_relaxed = checked.engine.durability() == Durability::Relaxed;
         return Some(combined(endpoint, &verdicts, is_relaxed, query));
     };
-    let mut checks = endpoint.checks(checked.naming, checked.ledger.is_some());
+    let mut checks = endpoint.checks(checked.naming, checked.ledger.is_some(), checked.has_keys());
     let check = checks.find(|check| check.name(checked.naming) == single)?;
     Some(match check.counted(checked, endpoint) {
         Ok(()) => respond_text(StatusCode::OK, "ok"),
@@ -274,13 +294,25 @@ fn report(
 
 /// Paths outside the resource API that the list of paths shows.
 pub fn paths(naming: &'static Naming) -> Vec<String> {
-    let mut paths = vec!["/openapi/v2".to_owned(), "/openapi/v3".to_owned(), "/version".to_owned()];
-    paths.push("/metrics".to_owned());
-    paths.push(crate::state::backup::PATH.to_owned());
+    let mut paths: Vec<String> = [
+        "/.well-known/openid-configuration",
+        "/metrics",
+        "/metrics/slis",
+        "/openapi/v2",
+        "/openapi/v3",
+        "/openapi/v3/",
+        "/openid/v1/jwks",
+        "/version",
+        crate::state::backup::PATH,
+    ]
+    .map(str::to_owned)
+    .into();
     for endpoint in ALL {
         let name = endpoint.name();
         paths.push(format!("/{name}"));
-        paths.extend(endpoint.checks(naming, false).map(|check| format!("/{name}/{}", check.name(naming))));
+        paths.extend(
+            endpoint.checks(naming, false, false).map(|check| format!("/{name}/{}", check.name(naming))),
+        );
     }
     paths
 }

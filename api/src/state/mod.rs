@@ -6,6 +6,7 @@ pub mod audit;
 pub mod backup;
 pub mod certificates;
 pub mod connect;
+pub mod debug;
 pub mod edge;
 pub mod extension;
 pub mod fairness;

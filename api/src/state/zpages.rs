@@ -1,23 +1,33 @@
 //! `/statusz` and `/flagz`: what the process is and what its flags are, for people who look for the cause of something
-//! (docs/api/operations.md#statusz-and-flagz). Nothing to be read by programs: the separator is another at each start.
+//! (docs/api/operations.md#statusz-and-flagz). As text they are nothing to be read by programs, and the separator is another
+//! at each start; programs ask for an object of one of the versions.
 
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use http::header::ACCEPT;
-use http::{HeaderMap, StatusCode};
+use http::header::{ACCEPT, WARNING};
+use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::types::features::{Feature, Features};
 use crate::types::version::{self, Releases};
+use crate::values::clock;
+use crate::values::json::{self, Object, Value};
 use crate::values::names;
 use crate::values::naming::Naming;
-use crate::wire::response::{Response, respond_text};
+use crate::wire::codec::yaml;
+use crate::wire::response::{Response, respond, respond_text};
 
-const WARNING: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees \
-                       and is for debugging purposes only.";
+const NOT_PARSEABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
+                             guarantees and is for debugging purposes only.";
 
 /// What may be between a name and a value.
 const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
+
+/// Versions of the objects, and whether there is a newer one.
+const VERSIONS: [(&str, bool); 2] = [("v1beta1", false), ("v1alpha1", true)];
+
+/// Paths that help to find the cause of something, beside the pages themselves.
+const PATHS: [&str; 5] = ["/healthz", "/livez", "/metrics", "/readyz", "/version"];
 
 /// What the pages show.
 pub struct Sources<'s> {
@@ -31,36 +41,158 @@ pub struct Sources<'s> {
     pub age: Duration,
 }
 
-/// Answers a path; `None` if it is none of these.
-pub fn respond(sources: &Sources<'_>, path: &str, headers: &HeaderMap) -> Option<Response> {
-    let (title, lines) = match path {
-        "/statusz" if sources.features.has(Feature::ComponentStatusz) => ("statusz", status(sources.age)),
-        "/flagz" if sources.features.has(Feature::ComponentFlagz) => ("flags", sources.flags.to_vec()),
-        _ => return None,
-    };
-    if !accepts_text(headers) {
-        return Some(respond_text(StatusCode::NOT_ACCEPTABLE, "Only text/plain is served here\n"));
+/// One of the pages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum ZPage {
+    Statusz,
+    Flagz,
+}
+
+impl ZPage {
+    const ALL: [ZPage; 2] = [ZPage::Statusz, ZPage::Flagz];
+
+    fn path(self) -> &'static str {
+        match self {
+            ZPage::Statusz => "/statusz",
+            ZPage::Flagz => "/flagz",
+        }
     }
+
+    fn kind(self) -> &'static str {
+        match self {
+            ZPage::Statusz => "Statusz",
+            ZPage::Flagz => "Flagz",
+        }
+    }
+
+    fn is_served(self, features: &Features) -> bool {
+        features.has(match self {
+            ZPage::Statusz => Feature::ComponentStatusz,
+            ZPage::Flagz => Feature::ComponentFlagz,
+        })
+    }
+}
+
+/// How a page is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Form {
+    Text,
+    Json(&'static str, bool),
+    Yaml(&'static str, bool),
+}
+
+/// The paths of the pages that are served.
+pub fn paths(features: &Features) -> impl Iterator<Item = &'static str> {
+    ZPage::ALL.into_iter().filter(|page| page.is_served(features)).map(ZPage::path)
+}
+
+/// Answers a path; `None` if it is none of these.
+pub fn respond_to(sources: &Sources<'_>, path: &str, headers: &HeaderMap) -> Option<Response> {
+    let page = ZPage::ALL.into_iter().find(|page| page.path() == path && page.is_served(sources.features))?;
+    let Some(form) = accepted(page, sources.naming, headers) else {
+        let text = "only text/plain and objects of a version of the page are served here\n";
+        return Some(respond_text(StatusCode::NOT_ACCEPTABLE, text));
+    };
+    Some(match form {
+        Form::Text => respond_text(StatusCode::OK, text(sources, page)),
+        Form::Json(version, is_old) => {
+            let mut body = Vec::new();
+            json::write(&object(sources, page, version), &mut body);
+            body.push(b'\n');
+            warned(respond(StatusCode::OK, "application/json", body), page, is_old)
+        }
+        Form::Yaml(version, is_old) => {
+            let mut body = Vec::new();
+            yaml::write(&object(sources, page, version), &mut body);
+            warned(respond(StatusCode::OK, "application/yaml", body), page, is_old)
+        }
+    })
+}
+
+fn warned(mut response: Response, page: ZPage, is_old: bool) -> Response {
+    let text = match page {
+        ZPage::Statusz => {
+            "299 - \"This version of the statusz endpoint is deprecated. Please use a newer version.\""
+        }
+        ZPage::Flagz => {
+            "299 - \"This version of the flagz endpoint is deprecated. Please use a newer version.\""
+        }
+    };
+    if is_old {
+        response.headers_mut().insert(WARNING, HeaderValue::from_static(text));
+    }
+    response
+}
+
+fn text(sources: &Sources<'_>, page: ZPage) -> String {
+    let (lines, title) = match page {
+        ZPage::Statusz => (status(sources), "statusz"),
+        ZPage::Flagz => (sources.flags.to_vec(), "flagz"),
+    };
     let separator = separator();
-    let mut text = format!("\n{} {title}\n{WARNING}\n\n", sources.naming.system("apiserver"));
+    let mut text = format!("\n{} {title}\n{NOT_PARSEABLE}\n\n", sources.naming.system("apiserver"));
     for (name, value) in lines {
         text.push_str(&format!("{name}{separator}{value}\n"));
     }
-    Some(respond_text(StatusCode::OK, text))
+    text
 }
 
-fn status(age: Duration) -> Vec<(String, String)> {
+fn emulated() -> String {
     let Releases { emulated, .. } = version::RELEASES.get().copied().unwrap_or_default();
-    let seconds = age.as_secs();
-    let began = crate::values::clock::now_seconds() - i64::try_from(seconds).unwrap_or(0);
+    format!("{}.{emulated}", version::MAJOR)
+}
+
+fn binary_version() -> &'static str {
+    version::git_version().trim_start_matches('v')
+}
+
+/// When the process began, in seconds of the epoch.
+fn began(age: Duration) -> i64 {
+    clock::now_seconds() - i64::try_from(age.as_secs()).unwrap_or(0)
+}
+
+fn status(sources: &Sources<'_>) -> Vec<(String, String)> {
+    let seconds = sources.age.as_secs();
     [
-        ("Started", crate::values::clock::format_seconds(began)),
+        ("Started", clock::format_seconds(began(sources.age))),
         ("Up", format!("{} hr {:02} min {:02} sec", seconds / 3600, seconds / 60 % 60, seconds % 60)),
-        ("Binary version", version::git_version().to_owned()),
-        ("Emulation version", format!("{}.{emulated}", version::MAJOR)),
+        ("Binary version", binary_version().to_owned()),
+        ("Emulation version", emulated()),
+        ("Paths", debugging_paths(sources.features).join(" ")),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into()
+}
+
+fn debugging_paths(features: &Features) -> Vec<&'static str> {
+    let mut all: Vec<&str> = paths(features).chain(PATHS).collect();
+    all.sort_unstable();
+    all
+}
+
+fn object(sources: &Sources<'_>, page: ZPage, version: &str) -> Value {
+    let mut object = Object::new();
+    object.push("kind", page.kind().into());
+    object.push("apiVersion", sources.naming.api_version("config", true, version).into());
+    let name = sources.naming.system("apiserver");
+    object.push("metadata", Value::from(Object::from_iter([("name".into(), name.into())])));
+    match page {
+        ZPage::Statusz => {
+            object.push("startTime", clock::format_seconds(began(sources.age)).into());
+            object.push("uptimeSeconds", i64::try_from(sources.age.as_secs()).unwrap_or(i64::MAX).into());
+            // The key is part of the form; there is no Go version.
+            object.push("goVersion", "".into());
+            object.push("binaryVersion", binary_version().into());
+            object.push("emulationVersion", emulated().into());
+            let paths = debugging_paths(sources.features).into_iter().map(Value::from);
+            object.push("paths", Value::Array(paths.collect()));
+        }
+        ZPage::Flagz => {
+            let flags = sources.flags.iter().map(|(name, value)| (name.clone().into(), value.clone().into()));
+            object.push("flags", Value::from(Object::from_iter(flags)));
+        }
+    }
+    object.into()
 }
 
 fn separator() -> &'static str {
@@ -68,13 +200,30 @@ fn separator() -> &'static str {
     CHOSEN.get_or_init(|| SEPARATORS[usize::from(names::random::<1>()[0]) % SEPARATORS.len()])
 }
 
-fn accepts_text(headers: &HeaderMap) -> bool {
+/// The form of the first clause that can be served; text where there is none at all.
+fn accepted(page: ZPage, naming: &Naming, headers: &HeaderMap) -> Option<Form> {
     let accepted = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let is_text = |clause: &str| {
-        let media_type = clause.split(';').next().unwrap_or_default().trim();
-        matches!(media_type, "*/*" | "text/*" | "text/plain")
-    };
-    accepted.is_empty() || accepted.split(',').any(is_text)
+    if accepted.trim().is_empty() {
+        return Some(Form::Text);
+    }
+    accepted.split(',').find_map(|clause| {
+        let mut parts = clause.split(';').map(str::trim);
+        let media_type = parts.next().unwrap_or_default();
+        let parameters: Vec<(&str, &str)> = parts.filter_map(|part| part.split_once('=')).collect();
+        let parameter = |name: &str| parameters.iter().find(|(key, _)| *key == name).map(|(_, value)| *value);
+        if matches!(media_type, "*/*" | "text/*" | "text/plain") {
+            return Some(Form::Text);
+        }
+        let is_of_page = parameter("as") == Some(page.kind())
+            && parameter("g").is_some_and(|group| group == naming.group("config", true));
+        let version = VERSIONS.into_iter().find(|(version, _)| is_of_page && parameter("v") == Some(version));
+        let (version, is_old) = version?;
+        match media_type {
+            "application/json" => Some(Form::Json(version, is_old)),
+            "application/yaml" => Some(Form::Yaml(version, is_old)),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -83,7 +232,7 @@ mod tests {
     use crate::values::naming::KUBERNETES;
 
     #[test]
-    fn pages_are_text_that_a_gate_may_close() {
+    fn pages_are_text_or_objects_of_a_version_and_a_gate_may_close_them() {
         let flags = [("v".to_owned(), "4".to_owned())];
         let sources = |features| Sources {
             naming: &KUBERNETES,
@@ -93,18 +242,47 @@ mod tests {
         };
         let closed = Features::parse("ComponentFlagz=false", Releases::default()).unwrap();
         let open = Features::default();
+        let beta = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz";
         for (features, path, accept, code) in [
             (&open, "/flagz", "", Some(200)),
             (&open, "/statusz", "text/plain;q=0.1, a/b", Some(200)),
             (&open, "/statusz", "application/json", Some(406)),
+            (&open, "/statusz", "application/json;v=v1beta1;g=config.k8s.io", Some(406)),
+            (&open, "/statusz", "application/json;v=v2;g=config.k8s.io;as=Statusz,*/*", Some(200)),
+            (&open, "/statusz", beta, Some(200)),
+            (&open, "/flagz", beta, Some(406)),
             (&open, "/statusz/", "", None),
             (&closed, "/flagz", "", None),
             (&closed, "/statusz", "*/*", Some(200)),
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
-            let answer = respond(&sources(features), path, &headers);
+            let answer = respond_to(&sources(features), path, &headers);
             assert_eq!(answer.map(|answer| answer.status().as_u16()), code, "{path} {accept}");
         }
-        assert_eq!(status(Duration::from_secs(3_725))[1].1, "1 hr 02 min 05 sec");
+        assert_eq!(status(&sources(&open))[1].1, "1 hr 02 min 05 sec");
+    }
+
+    #[test]
+    fn the_first_version_that_is_asked_for_counts_and_an_old_one_warns() {
+        let clause = |media: &str, version: &str| format!("{media};g=config.k8s.io;v={version};as=Flagz");
+        let (old, new) = (clause("application/json", "v1alpha1"), clause("application/json", "v1beta1"));
+        for (accept, want) in [
+            (format!("{old},{new}"), Form::Json("v1alpha1", true)),
+            (format!("{new},{old}"), Form::Json("v1beta1", false)),
+            (format!("a/b, {}", clause("application/yaml", "v1beta1")), Form::Yaml("v1beta1", false)),
+        ] {
+            let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
+            assert_eq!(accepted(ZPage::Flagz, &KUBERNETES, &headers), Some(want), "{accept}");
+        }
+        let features = Features::default();
+        let flags = [("v".to_owned(), "4".to_owned())];
+        let sources =
+            Sources { naming: &KUBERNETES, features: &features, flags: &flags, age: Duration::ZERO };
+        let flagz = object(&sources, ZPage::Flagz, "v1beta1");
+        assert_eq!(flagz.str_at(&["apiVersion"]), "config.k8s.io/v1beta1");
+        assert_eq!(flagz.str_at(&["metadata", "name"]), "kube-apiserver");
+        assert_eq!(flagz.str_at(&["flags", "v"]), "4");
+        let statusz = object(&sources, ZPage::Statusz, "v1beta1");
+        assert!(statusz.get("paths").and_then(Value::as_array).unwrap().contains(&"/flagz".into()));
     }
 }

@@ -40,14 +40,17 @@ impl Releases {
     /// A version that is none, that is of another component or given twice, and one that this server cannot be like.
     pub fn parse(emulated: &[String], compatible: &[String]) -> Result<Releases, String> {
         let emulated = minor(emulated)?.unwrap_or(*MINORS.end());
-        if !MINORS.contains(&emulated) {
-            return Err(outside("emulation", emulated, *MINORS.end()));
+        let compatible = minor(compatible)?.unwrap_or(emulated.saturating_sub(1).max(*MINORS.start()));
+        let wrong = [
+            (!MINORS.contains(&emulated)).then(|| outside("emulation", emulated, *MINORS.end())),
+            (compatible < *MINORS.start() || compatible > emulated)
+                .then(|| outside("minCompatibilityVersion", compatible, emulated)),
+        ];
+        match wrong {
+            [None, None] => Ok(Releases { emulated, compatible }),
+            [Some(why), None] | [None, Some(why)] => Err(why),
+            [Some(one), Some(other)] => Err(format!("[{one}, {other}]")),
         }
-        let compatible = minor(compatible)?.unwrap_or((emulated - 1).max(*MINORS.start()));
-        if compatible < *MINORS.start() || compatible > emulated {
-            return Err(outside("minCompatibilityVersion", compatible, emulated));
-        }
-        Ok(Releases { emulated, compatible })
     }
 }
 
@@ -173,7 +176,15 @@ mod tests {
             (&[][..], &[][..], Ok((36, 35))),
             (&["1.35"], &["1.34"], Ok((35, 34))),
             (&["kube=1.33"], &[], Ok((33, 33))),
-            (&["1.32"], &[], Err("emulation version 1.32 is not between [1.33, 1.36]")),
+            (&["1.37"], &[], Err("emulation version 1.37 is not between [1.33, 1.36]")),
+            (
+                &["1.32"],
+                &[],
+                Err(
+                    "[emulation version 1.32 is not between [1.33, 1.36], minCompatibilityVersion version 1.33 is not \
+                     between [1.33, 1.32]]",
+                ),
+            ),
             (&[], &["1.37"], Err("minCompatibilityVersion version 1.37 is not between [1.33, 1.36]")),
             (&["1.34"], &["1.35"], Err("minCompatibilityVersion version 1.35 is not between [1.33, 1.34]")),
             (&["1.35", "kube=1.34"], &[], Err("duplicate version flag, kube=1.35 and kube=1.34")),

@@ -30,7 +30,9 @@ use crate::state::fairness::{self, Fairness};
 use crate::state::health;
 use crate::state::log_files::LogFiles;
 use crate::state::policy::EnginePolicy;
+use crate::state::secrecy::Secrecy;
 use crate::state::tokens::Tokens;
+use crate::state::zpages;
 use crate::types::enablement::Enablement;
 use crate::types::features::{Feature, Features};
 use crate::types::schema::registry::{Registry, Resource};
@@ -132,6 +134,7 @@ pub struct Context {
     log_files: Option<Arc<dyn LogFiles>>,
     tracer: Option<Tracer>,
     nodes: Nodes,
+    secrecy: Option<Arc<Secrecy>>,
     started: Instant,
 }
 
@@ -187,6 +190,8 @@ pub struct Parts {
     pub tracer: Option<Tracer>,
     /// How nodes, pods and services are reached.
     pub nodes: Nodes,
+    /// How stored values are encrypted, if any are.
+    pub secrecy: Option<Arc<Secrecy>>,
 }
 
 impl Context {
@@ -207,7 +212,9 @@ impl Context {
         };
         let authorizer = Arc::new(authorizer);
         let served = parts.enablement.of(&registry);
-        let types = Served::new(served, address.to_string(), health::paths(naming));
+        let mut paths = health::paths(naming);
+        paths.extend(zpages::paths(&parts.features).map(str::to_owned));
+        let types = Served::new(served, address.to_string(), paths);
         let types = Arc::new(Types::new(types));
         let reaches_endpoints = parts.admission.reaches_endpoints();
         let services = Arc::new(Services::new(engine.clone(), &registry, naming, reaches_endpoints));
@@ -253,6 +260,7 @@ impl Context {
             log_files: parts.log_files,
             tracer: parts.tracer,
             nodes: parts.nodes,
+            secrecy: parts.secrecy,
             metrics: parts.metrics.clone(),
             engine,
             ledger: parts.ledger,
@@ -515,6 +523,11 @@ impl Context {
     /// What is done to requests before anything is known of them but their head.
     pub fn edge(&self) -> &edge::Settings {
         &self.edge
+    }
+
+    /// How stored values are encrypted, if any are.
+    pub fn secrecy(&self) -> Option<&Arc<Secrecy>> {
+        self.secrecy.as_ref()
     }
 
     /// How nodes, pods and services are reached.

@@ -31,35 +31,16 @@ impl LogConfig {
     /// # Errors
     /// One of them is wrong.
     pub fn from_flags(path: PathBuf, flags: &AuditFlags) -> anyhow::Result<LogConfig> {
-        let given = Given {
-            name: "log",
-            mode: &flags.audit_log_mode,
-            version: &flags.audit_log_version,
-            buffer_size: flags.audit_log_batch_buffer_size,
-            max_size: flags.audit_log_batch_max_size,
-            max_wait: flags.audit_log_batch_max_wait,
-            throttle_enable: flags.audit_log_batch_throttle_enable,
-            throttle_qps: flags.audit_log_batch_throttle_qps,
-            throttle_burst: flags.audit_log_batch_throttle_burst,
-            truncate_enabled: flags.audit_log_truncate_enabled,
-            truncate_max_event_size: flags.audit_log_truncate_max_event_size,
-            truncate_max_batch_size: flags.audit_log_truncate_max_batch_size,
-        };
+        let given = given(flags);
         let mode = given.mode()?;
         let event_bytes_max = given.truncation()?.map(|truncation| truncation.event_bytes_max);
         given.check_version()?;
-        let format = match flags.audit_log_format.as_str() {
-            "json" => Format::Json,
-            "legacy" => Format::Legacy,
-            format => bail!("invalid audit log format {format}, allowed formats are \"legacy,json\""),
-        };
-        let count = |name: &str, value: i64| {
-            u64::try_from(value).map_err(|_| anyhow!("--audit-log-{name} {value} can't be a negative number"))
-        };
+        let format = format(flags)?;
+        let [age, backups, size] = bounds(flags).map(|(name, value)| bound(name, value));
         let rotation = Rotation {
-            age_max: Duration::from_secs(count("maxage", flags.audit_log_maxage)?.saturating_mul(86_400)),
-            backups_max: count("maxbackup", flags.audit_log_maxbackup)?,
-            bytes_max: match count("maxsize", flags.audit_log_maxsize)? {
+            age_max: Duration::from_secs(age?.saturating_mul(86_400)),
+            backups_max: backups?,
+            bytes_max: match size? {
                 0 => file::BYTES_MAX,
                 megabytes => megabytes.saturating_mul(1 << 20),
             },
@@ -89,6 +70,53 @@ impl LogConfig {
         };
         Ok(Log { encoder: *encoder, out })
     }
+}
+
+/// The settings that a log and a webhook both have.
+pub fn given(flags: &AuditFlags) -> Given<'_> {
+    Given {
+        name: "log",
+        mode: &flags.audit_log_mode,
+        version: &flags.audit_log_version,
+        buffer_size: flags.audit_log_batch_buffer_size,
+        max_size: flags.audit_log_batch_max_size,
+        max_wait: flags.audit_log_batch_max_wait,
+        throttle_enable: flags.audit_log_batch_throttle_enable,
+        throttle_qps: flags.audit_log_batch_throttle_qps,
+        throttle_burst: flags.audit_log_batch_throttle_burst,
+        truncate_enabled: flags.audit_log_truncate_enabled,
+        truncate_max_event_size: flags.audit_log_truncate_max_event_size,
+        truncate_max_batch_size: flags.audit_log_truncate_max_batch_size,
+    }
+}
+
+/// How lines are written.
+///
+/// # Errors
+/// There is no such form.
+pub fn format(flags: &AuditFlags) -> anyhow::Result<Format> {
+    match flags.audit_log_format.as_str() {
+        "json" => Ok(Format::Json),
+        "legacy" => Ok(Format::Legacy),
+        format => bail!("invalid audit log format {format}, allowed formats are \"legacy,json\""),
+    }
+}
+
+/// The bounds of rotation, by the ends of their flags: days, files, megabytes.
+pub fn bounds(flags: &AuditFlags) -> [(&'static str, i64); 3] {
+    [
+        ("maxage", flags.audit_log_maxage),
+        ("maxbackup", flags.audit_log_maxbackup),
+        ("maxsize", flags.audit_log_maxsize),
+    ]
+}
+
+/// One of these bounds.
+///
+/// # Errors
+/// It is negative.
+pub fn bound(name: &str, value: i64) -> anyhow::Result<u64> {
+    u64::try_from(value).map_err(|_| anyhow!("--audit-log-{name} {value} can't be a negative number"))
 }
 
 fn open(path: &Path, rotation: Rotation) -> anyhow::Result<Target> {

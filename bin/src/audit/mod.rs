@@ -25,6 +25,7 @@ use self::log::LogConfig;
 use self::settings::Mode;
 use self::webhook::WebhookConfig;
 use crate::flags::{AuditFlags, AuditWebhookFlags, Profile};
+use crate::flaws::Flaws;
 
 /// What is audited, and where to.
 #[derive(Clone, Debug)]
@@ -60,6 +61,21 @@ impl AuditConfig {
             .map_err(|why| anyhow!("loading audit policy file: {why}: from file {shown}"))?;
         let is_recorded = log.is_some() || webhook.is_some();
         Ok(is_recorded.then(|| AuditConfig { policy: Arc::new(policy), log, webhook }))
+    }
+}
+
+/// Says what is wrong with the settings of a log and of a webhook, where there is one.
+pub fn check(log: &AuditFlags, webhook: &AuditWebhookFlags, flaws: &mut Flaws) {
+    let is_given = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| !path.as_os_str().is_empty());
+    if is_given(&log.audit_log_path) {
+        log::given(log).check(flaws);
+        flaws.take(log::format(log));
+        for (name, value) in log::bounds(log) {
+            flaws.take(log::bound(name, value));
+        }
+    }
+    if is_given(&webhook.audit_webhook_config_file) {
+        webhook::given(webhook).check(flaws);
     }
 }
 

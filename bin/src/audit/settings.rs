@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 
 use super::batch::{self, Batching, Throttle};
+use crate::flaws::Flaws;
 
 /// When an event is handed over, and what its loss means.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,6 +45,13 @@ pub struct Truncation {
 }
 
 impl Given<'_> {
+    /// Says what is wrong with them.
+    pub fn check(&self, flaws: &mut Flaws) {
+        flaws.take(self.mode());
+        flaws.take(self.truncation());
+        flaws.take(self.check_version());
+    }
+
     /// The mode, with its batches.
     ///
     /// # Errors
@@ -65,11 +73,8 @@ impl Given<'_> {
     /// Lengths of events, where they are limited.
     ///
     /// # Errors
-    /// Limits that nothing fits.
+    /// Limits that nothing fits, in force or not.
     pub fn truncation(&self) -> anyhow::Result<Option<Truncation>> {
-        if !self.truncate_enabled {
-            return Ok(None);
-        }
         let (event, batch) = (self.truncate_max_event_size, self.truncate_max_batch_size);
         let name = self.name;
         let Some(bytes) = usize::try_from(event).ok().filter(|bytes| *bytes > 0) else {
@@ -81,7 +86,8 @@ impl Given<'_> {
             );
         }
         let batch_bytes_max = usize::try_from(batch).unwrap_or(usize::MAX);
-        Ok(Some(Truncation { event_bytes_max: bytes, batch_bytes_max }))
+        let truncation = Truncation { event_bytes_max: bytes, batch_bytes_max };
+        Ok(self.truncate_enabled.then_some(truncation))
     }
 
     /// Checks the version of events.
@@ -89,11 +95,12 @@ impl Given<'_> {
     /// # Errors
     /// Another one than there is.
     pub fn check_version(&self) -> anyhow::Result<()> {
-        let Given { name, version, .. } = self;
-        if *version != "audit.k8s.io/v1" {
-            bail!("invalid audit {name} version {version}, allowed versions are \"audit.k8s.io/v1\"");
+        const ONLY: &str = "audit.k8s.io/v1";
+        match self.version {
+            ONLY => Ok(()),
+            version if version.matches('/').count() > 1 => bail!("unexpected GroupVersion string: {version}"),
+            _ => bail!("invalid group version, allowed versions are [{ONLY:?}]"),
         }
-        Ok(())
     }
 
     fn batching(&self) -> anyhow::Result<Batching> {

@@ -39,28 +39,33 @@ impl std::fmt::Debug for WebhookConfig {
     }
 }
 
+/// The settings that a log and a webhook both have.
+pub fn given(flags: &AuditWebhookFlags) -> Given<'_> {
+    Given {
+        name: "webhook",
+        mode: &flags.audit_webhook_mode,
+        version: &flags.audit_webhook_version,
+        buffer_size: flags.audit_webhook_batch_buffer_size,
+        max_size: flags.audit_webhook_batch_max_size,
+        max_wait: flags.audit_webhook_batch_max_wait,
+        throttle_enable: flags.audit_webhook_batch_throttle_enable,
+        throttle_qps: flags.audit_webhook_batch_throttle_qps,
+        throttle_burst: flags.audit_webhook_batch_throttle_burst,
+        truncate_enabled: flags.audit_webhook_truncate_enabled,
+        truncate_max_event_size: flags.audit_webhook_truncate_max_event_size,
+        truncate_max_batch_size: flags.audit_webhook_truncate_max_batch_size,
+    }
+}
+
 impl WebhookConfig {
     /// Reads the flags; `None` where no server is named.
     ///
     /// # Errors
     /// One of them is wrong, or the file is.
     pub fn from_flags(flags: &AuditWebhookFlags, naming: Profile) -> anyhow::Result<Option<WebhookConfig>> {
-        let given = Given {
-            name: "webhook",
-            mode: &flags.audit_webhook_mode,
-            version: &flags.audit_webhook_version,
-            buffer_size: flags.audit_webhook_batch_buffer_size,
-            max_size: flags.audit_webhook_batch_max_size,
-            max_wait: flags.audit_webhook_batch_max_wait,
-            throttle_enable: flags.audit_webhook_batch_throttle_enable,
-            throttle_qps: flags.audit_webhook_batch_throttle_qps,
-            throttle_burst: flags.audit_webhook_batch_throttle_burst,
-            truncate_enabled: flags.audit_webhook_truncate_enabled,
-            truncate_max_event_size: flags.audit_webhook_truncate_max_event_size,
-            truncate_max_batch_size: flags.audit_webhook_truncate_max_batch_size,
-        };
         let file = flags.audit_webhook_config_file.as_ref().filter(|file| !file.as_os_str().is_empty());
         let Some(file) = file else { return Ok(None) };
+        let given = given(flags);
         let (mode, truncation) = (given.mode()?, given.truncation()?);
         given.check_version()?;
         let remote = Remote::read(file, None, naming).context("initializing audit webhook")?;

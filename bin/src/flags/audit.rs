@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::forms::boolean;
+use super::forms::{boolean, float32, integer};
 use crate::duration;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
@@ -29,15 +29,18 @@ pub struct AuditFlags {
     pub audit_log_mode: String,
 
     /// Size in megabytes at which the audit log is rotated. 0: 100.
-    #[arg(long, value_name = "MEGABYTES", default_value_t = 100, allow_hyphen_values = true)]
+    #[arg(long, value_name = "MEGABYTES", default_value_t = 100, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_log_maxsize: i64,
 
     /// Most rotated files of the audit log that are kept. 0: all.
-    #[arg(long, value_name = "COUNT", default_value_t = 100, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 100, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_log_maxbackup: i64,
 
     /// Days for which rotated files of the audit log are kept. 0: forever.
-    #[arg(long, value_name = "DAYS", default_value_t = 366, allow_hyphen_values = true)]
+    #[arg(long, value_name = "DAYS", default_value_t = 366, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_log_maxage: i64,
 
     /// Compress rotated files of the audit log with gzip.
@@ -46,11 +49,13 @@ pub struct AuditFlags {
     pub audit_log_compress: bool,
 
     /// Mode batch: most events that wait to be written; further ones are lost.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_log_batch_buffer_size: i64,
 
     /// Mode batch: most events written at once.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_log_batch_max_size: i64,
 
     /// Mode batch: how long events wait for others to be written with.
@@ -63,11 +68,13 @@ pub struct AuditFlags {
     pub audit_log_batch_throttle_enable: bool,
 
     /// Mode batch: batches per second, where their rate is limited.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0.0, allow_hyphen_values = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.0, allow_hyphen_values = true,
+          value_parser = float32)]
     pub audit_log_batch_throttle_qps: f32,
 
     /// Mode batch: most batches at once after a time without any, where their rate is limited.
-    #[arg(long, value_name = "COUNT", default_value_t = 0, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 0, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_log_batch_throttle_burst: i64,
 
     /// Cut events that are longer than --audit-log-truncate-max-event-size.
@@ -76,11 +83,13 @@ pub struct AuditFlags {
     pub audit_log_truncate_enabled: bool,
 
     /// Longest event as JSON, in bytes: a longer one loses the objects of the request and the answer, or is lost.
-    #[arg(long, value_name = "BYTES", default_value_t = 102_400, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", default_value_t = 102_400, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_log_truncate_max_event_size: i64,
 
     /// Longest batch in bytes; the log is written in one piece and needs none, but it must exceed the longest event.
-    #[arg(long, value_name = "BYTES", default_value_t = 10_485_760, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", default_value_t = 10_485_760, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_log_truncate_max_batch_size: i64,
 
     /// Version of the events in the audit log. Only v1 exists.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::forms::boolean;
+use super::forms::{boolean, float32, integer};
 use crate::duration;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
@@ -25,11 +25,13 @@ pub struct AuditWebhookFlags {
     pub audit_webhook_initial_backoff: Duration,
 
     /// Mode batch: most events that wait to be sent; further ones are lost.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_webhook_batch_buffer_size: i64,
 
     /// Mode batch: most events sent at once.
-    #[arg(long, value_name = "COUNT", default_value_t = 400, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 400, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_webhook_batch_max_size: i64,
 
     /// Mode batch: how long events wait for others to be sent with.
@@ -42,11 +44,13 @@ pub struct AuditWebhookFlags {
     pub audit_webhook_batch_throttle_enable: bool,
 
     /// Mode batch: batches per second, where their rate is limited.
-    #[arg(long, value_name = "NUMBER", default_value_t = 10.0, allow_hyphen_values = true)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 10.0, allow_hyphen_values = true,
+          value_parser = float32)]
     pub audit_webhook_batch_throttle_qps: f32,
 
     /// Mode batch: most batches at once after a time without any, where their rate is limited.
-    #[arg(long, value_name = "COUNT", default_value_t = 15, allow_hyphen_values = true)]
+    #[arg(long, value_name = "COUNT", default_value_t = 15, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_webhook_batch_throttle_burst: i64,
 
     /// Cut events that are longer than --audit-webhook-truncate-max-event-size.
@@ -55,11 +59,13 @@ pub struct AuditWebhookFlags {
     pub audit_webhook_truncate_enabled: bool,
 
     /// Longest event as JSON, in bytes: a longer one loses the objects of the request and the answer, or is lost.
-    #[arg(long, value_name = "BYTES", default_value_t = 102_400, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", default_value_t = 102_400, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_webhook_truncate_max_event_size: i64,
 
     /// Most bytes of events in one request, where events are cut.
-    #[arg(long, value_name = "BYTES", default_value_t = 10_485_760, allow_hyphen_values = true)]
+    #[arg(long, value_name = "BYTES", default_value_t = 10_485_760, allow_hyphen_values = true,
+          value_parser = integer::<i64>)]
     pub audit_webhook_truncate_max_batch_size: i64,
 
     /// Version of the events that are sent. Only v1 exists.

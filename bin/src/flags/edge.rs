@@ -6,6 +6,7 @@ use clap::Args;
 use http::HeaderValue;
 
 use super::forms;
+use crate::flaws::Flaws;
 
 /// Largest chance that a request ends its connection: more would be mostly handshakes.
 const GOAWAY_CHANCE_MAX: f64 = 0.02;
@@ -37,6 +38,11 @@ pub struct EdgeFlags {
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub shutdown_send_retry_after: bool,
 
+    /// Serve /debug/flags, by which the level of detail of the log is changed, and /debug/pprof, to who may see them.
+    #[arg(long, value_name = "BOOL", default_value_t = true, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+    pub profiling: bool,
+
     /// Serve the files of /var/log below /logs, to who may see that path.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
@@ -44,21 +50,36 @@ pub struct EdgeFlags {
 }
 
 impl EdgeFlags {
+    /// Says what is wrong with each of them.
+    pub fn check(&self, flaws: &mut Flaws) {
+        flaws.take(chance(self.goaway_chance));
+        flaws.take(transport_security(&self.strict_transport_security_directives));
+        for text in &self.cors_allowed_origins {
+            flaws.take(origin(text));
+        }
+    }
+
     /// What they ask for.
     ///
     /// # Errors
     /// A pattern that is none or that matches a part of a host, a directive that there is not, and a chance out of range.
     pub fn settings(&self) -> Result<Settings, String> {
-        if !(0.0..=GOAWAY_CHANCE_MAX).contains(&self.goaway_chance) {
-            return Err("--goaway-chance can not be less than 0 or greater than 0.02".to_owned());
-        }
+        chance(self.goaway_chance)?;
         let origins = self.cors_allowed_origins.iter().map(|text| origin(text));
         Ok(Settings {
             transport_security: transport_security(&self.strict_transport_security_directives)?,
             origins: origins.collect::<Result<_, _>>()?,
             refuses_when_leaving: self.shutdown_send_retry_after,
             goaway_chance: self.goaway_chance,
+            is_debugged: self.profiling,
         })
+    }
+}
+
+fn chance(chance: f64) -> Result<(), String> {
+    match (0.0..=GOAWAY_CHANCE_MAX).contains(&chance) {
+        true => Ok(()),
+        false => Err("--goaway-chance can not be less than 0 or greater than 0.02".to_owned()),
     }
 }
 
@@ -111,6 +132,7 @@ mod tests {
             strict_transport_security_directives: owned(directives),
             goaway_chance,
             shutdown_send_retry_after: false,
+            profiling: true,
             enable_logs_handler: false,
         }
         .settings()

@@ -3,6 +3,8 @@
 use api::state::fairness::Settings;
 use clap::Args;
 
+use crate::flaws::Flaws;
+
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct FairnessFlags {
@@ -21,14 +23,17 @@ pub struct FairnessFlags {
 }
 
 impl FairnessFlags {
+    /// Says what is wrong with each bound.
+    pub fn check(&self, flaws: &mut Flaws) {
+        flaws.take(bound("max-requests-inflight", self.max_requests_inflight));
+        flaws.take(bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight));
+    }
+
     /// What they ask for.
     ///
     /// # Errors
     /// A bound is negative, or nothing would ever run.
     pub fn settings(&self) -> Result<Settings, String> {
-        let bound = |name: &str, value: i32| {
-            u32::try_from(value).map_err(|_| format!("--{name} can not be negative value"))
-        };
         let reading = bound("max-requests-inflight", self.max_requests_inflight)?;
         let writing = bound("max-mutating-requests-inflight", self.max_mutating_requests_inflight)?;
         let is_shared = self.enable_priority_and_fairness;
@@ -39,6 +44,10 @@ impl FairnessFlags {
         }
         Ok(Settings { is_shared, reading, writing })
     }
+}
+
+fn bound(name: &str, value: i32) -> Result<u32, String> {
+    u32::try_from(value).map_err(|_| format!("--{name} can not be negative value"))
 }
 
 #[cfg(test)]

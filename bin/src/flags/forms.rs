@@ -32,6 +32,41 @@ pub fn float(text: &str) -> Result<f64, String> {
     text.parse().map_err(|_| format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text)))
 }
 
+/// The same in single precision.
+pub fn float32(text: &str) -> Result<f32, String> {
+    float(text).map(|number| number as f32)
+}
+
+/// Reads a level of detail, which has no sign. Those above the most detailed one are the same.
+pub fn level(text: &str) -> Result<u8, String> {
+    let failed = |why: &str| format!("strconv.ParseUint: parsing {}: {why}", quote(text));
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(failed("invalid syntax"));
+    }
+    match text.parse::<i32>() {
+        Ok(level) => Ok(u8::try_from(level).unwrap_or(u8::MAX)),
+        Err(_) => Err(failed("value out of range")),
+    }
+}
+
+/// Checks levels of detail of parts of the program, as pattern=N separated by commas.
+pub fn levels(text: &str) -> Result<(), String> {
+    for item in text.split(',').filter(|item| !item.is_empty()) {
+        match item.split('=').collect::<Vec<_>>()[..] {
+            [pattern, number] if !pattern.is_empty() && !number.is_empty() => {
+                level(number).map_err(|why| format!("parsing verbosity in {}: {why}", quote(item)))?;
+            }
+            _ => return Err(format!("{} does not have the pattern=N format", quote(item))),
+        }
+    }
+    Ok(())
+}
+
+/// Checks a size such as 64Ki.
+pub fn quantity(text: &str) -> Result<(), String> {
+    api::types::schema::scalars::quantity::canonical(text).map(drop).map_err(str::to_owned)
+}
+
 /// Reads the value of a switch.
 pub fn boolean(text: &str) -> Result<bool, String> {
     match text {
@@ -60,7 +95,7 @@ pub fn invalid(flag: &str, value: &str, why: &str) -> String {
     if is_negative && let Some((_, text)) = NEGATIVE.iter().find(|(name, _)| *name == flag) {
         return (*text).to_owned();
     }
-    if why.starts_with("service-cluster-ip-range[") {
+    if flag == "--service-cluster-ip-range" {
         return why.to_owned();
     }
     if flag == "--log-format" {
@@ -104,6 +139,28 @@ mod tests {
             ),
         ] {
             assert_eq!(invalid(flag, value, why), want);
+        }
+    }
+
+    #[test]
+    fn levels_of_detail_have_no_sign() {
+        for (text, want) in [
+            ("4", Ok(4)),
+            ("300", Ok(255)),
+            ("-1", Err("strconv.ParseUint: parsing \"-1\": invalid syntax")),
+            ("", Err("strconv.ParseUint: parsing \"\": invalid syntax")),
+            ("2147483648", Err("strconv.ParseUint: parsing \"2147483648\": value out of range")),
+        ] {
+            assert_eq!(level(text), want.map_err(str::to_owned), "{text}");
+        }
+        for (text, want) in [
+            ("", ""),
+            ("a=1,b*=2,", ""),
+            ("a", "\"a\" does not have the pattern=N format"),
+            ("a=1=2", "\"a=1=2\" does not have the pattern=N format"),
+            ("a=x", "parsing verbosity in \"a=x\": strconv.ParseUint: parsing \"x\": invalid syntax"),
+        ] {
+            assert_eq!(levels(text).err().unwrap_or_default(), want, "{text}");
         }
     }
 

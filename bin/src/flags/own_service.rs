@@ -25,11 +25,11 @@ pub struct OwnServiceFlags {
 }
 
 impl OwnServiceFlags {
-    /// What they ask for; where the server is reached is not known yet.
+    /// The port at nodes, if there is one.
     ///
     /// # Errors
-    /// There is no such port, or no such type.
-    pub fn settings(&self) -> anyhow::Result<OwnService> {
+    /// There is no such port.
+    pub fn node_port(&self) -> anyhow::Result<Option<u16>> {
         let port = self.kubernetes_service_node_port;
         let node_port = u16::try_from(port).map_err(|_| {
             anyhow!(
@@ -37,12 +37,20 @@ impl OwnServiceFlags {
                  service will be of type ClusterIP"
             )
         })?;
+        Ok((node_port != 0).then_some(node_port))
+    }
+
+    /// What they ask for; where the server is reached is not known yet.
+    ///
+    /// # Errors
+    /// There is no such port, or no such type.
+    pub fn settings(&self) -> anyhow::Result<OwnService> {
+        let node_port = self.node_port()?;
         let has_endpoints = match self.endpoint_reconciler_type.as_str() {
             "lease" | "master-count" => true,
             "none" => false,
             other => bail!(NoReconciler(other.to_owned())),
         };
-        let node_port = (node_port != 0).then_some(node_port);
         Ok(OwnService { node_port, has_endpoints, ..OwnService::default() })
     }
 }

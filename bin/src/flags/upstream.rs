@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use auth::go::duration as go;
 
-use super::forms::{boolean, integer, invalid};
+use super::forms::{boolean, integer, invalid, levels, quantity};
 use crate::duration;
 
 /// The form of a flag's value.
@@ -18,6 +18,10 @@ enum Form {
     /// A duration that is not zero.
     Period,
     Text,
+    /// A size, such as 64Ki.
+    Quantity,
+    /// Levels of detail of parts of the program.
+    Levels,
     /// The name of a kind of store.
     Backend,
     /// `resource#size`, separated by commas.
@@ -54,11 +58,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
     },
     Treatment {
         why: "no profiles are served",
-        flags: &[
-            ("contention-profiling", Form::Bool),
-            ("debug-socket-path", Form::Text),
-            ("profiling", Form::Bool),
-        ],
+        flags: &[("contention-profiling", Form::Bool), ("debug-socket-path", Form::Text)],
     },
     Treatment {
         why: "servers elect one by a lease of their own, and pass no requests on to each other",
@@ -93,9 +93,9 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         why: "log lines are written to standard error one by one",
         flags: &[
             ("log-flush-frequency", Form::Period),
-            ("log-json-info-buffer-size", Form::Text),
+            ("log-json-info-buffer-size", Form::Quantity),
             ("log-json-split-stream", Form::Bool),
-            ("log-text-info-buffer-size", Form::Text),
+            ("log-text-info-buffer-size", Form::Quantity),
             ("log-text-split-stream", Form::Bool),
         ],
     },
@@ -103,7 +103,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         why: "the port belongs to one server",
         flags: &[("permit-address-sharing", Form::Bool), ("permit-port-sharing", Form::Bool)],
     },
-    Treatment { why: "RUST_LOG sets the level of each module", flags: &[("vmodule", Form::Text)] },
+    Treatment { why: "RUST_LOG sets the level of each module", flags: &[("vmodule", Form::Levels)] },
     Treatment {
         why: "reads and watches are served from the log and its index, without a cache",
         flags: &[("watch-cache", Form::Bool), ("watch-cache-sizes", Form::CacheSizes)],
@@ -113,12 +113,13 @@ const WITHOUT_EFFECT: &[Treatment] = &[
 /// The one flag that is refused unless its value is what it is without it.
 const RATE: &str = "max-connection-bytes-per-sec";
 
+/// The flag of a service that signs tokens, and that of a key with which the server signs them.
+const ENDPOINT: &str = "service-account-signing-endpoint";
+const SIGNING_KEY: &str = "--service-account-signing-key-file=";
+
 const REFUSED: &[Refusal] = &[
     Refusal { why: "connections are not slowed down", flags: &[RATE] },
-    Refusal {
-        why: "tokens are signed with --service-account-signing-key-file",
-        flags: &["service-account-signing-endpoint"],
-    },
+    Refusal { why: "tokens are signed with --service-account-signing-key-file", flags: &[ENDPOINT] },
 ];
 
 impl Form {
@@ -135,19 +136,24 @@ impl Form {
                 }
             },
             Form::Text => Ok(()),
+            Form::Quantity => quantity(value),
+            Form::Levels => levels(value),
             Form::Backend if matches!(value, "" | "etcd3") => Ok(()),
             Form::Backend => {
                 Err("--storage-backend invalid, allowed values: etcd3. If not specified, it will default to \
                                   'etcd3'"
                     .to_owned())
             }
-            Form::CacheSizes => {
-                let sizes = value.split(',').filter(|size| !size.is_empty());
-                let wrong = sizes
-                    .into_iter()
-                    .find(|size| size.split_once('#').is_none_or(|(_, size)| size.parse::<u32>().is_err()));
-                wrong.map_or(Ok(()), |wrong| Err(format!("invalid size of watch cache size: {wrong}")))
-            }
+            Form::CacheSizes => value.split(',').filter(|size| !size.is_empty()).try_for_each(|item| {
+                let [_, size] = item.split('#').collect::<Vec<_>>()[..] else {
+                    return Err(format!("invalid value of watch cache size: {item}"));
+                };
+                match integer::<i64>(size) {
+                    Err(_) => Err(format!("invalid size of watch cache size: {item}")),
+                    Ok(size) if size < 0 => Err(format!("watch cache size cannot be negative: {item}")),
+                    Ok(_) => Ok(()),
+                }
+            }),
         }
     }
 }
@@ -169,6 +175,9 @@ fn refusal(name: &str) -> Option<&'static str> {
 /// One line about a flag that is refused, or whose value does not have its form.
 pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut kept = Vec::with_capacity(arguments.len());
+    let mut logging = Logging::default();
+    let is_signing_key = |text: &str| text.strip_prefix(SIGNING_KEY).is_some_and(|path| !path.is_empty());
+    let has_signing_key = arguments.iter().any(|argument| argument.to_str().is_some_and(is_signing_key));
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         if argument == "--" {
@@ -181,16 +190,31 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             continue;
         };
         let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+        logging.note(name, value.unwrap_or_default());
         if let ("version", Some(value)) = (name, value) {
             if boolean(value).map_err(|why| invalid("--version", value, &why))? {
                 kept.push("--version".into());
             }
             continue;
         }
-        if name == RATE && value.is_some_and(|value| integer::<i64>(value) == Ok(0)) {
-            continue; // no limit, as without the flag
+        if let (RATE, Some(value)) = (name, value) {
+            match integer::<i64>(value) {
+                Ok(0) => continue, // no limit, as without the flag
+                Ok(_) => {}
+                Err(why) => return Err(invalid(&format!("--{RATE}"), value, &why)),
+            }
+        }
+        if let (ENDPOINT, Some("")) = (name, value) {
+            continue;
         }
         if let Some(why) = refusal(name) {
+            if name == ENDPOINT && has_signing_key {
+                return Err(
+                    "service-account-signing-key-file and service-account-signing-endpoint are mutually \
+                            exclusive and cannot be set at the same time"
+                        .to_owned(),
+                );
+            }
             return Err(format!("--{name} is not supported: {why}"));
         }
         let Some(form) = without_effect(name) else {
@@ -211,8 +235,57 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             Form::Period if why.starts_with("flushFrequency") => why,
             _ => invalid(&format!("--{name}"), &value, &why),
         })?;
+        logging.note(name, &value);
     }
+    logging.check()?;
     Ok(kept)
+}
+
+/// The flags of logging that are looked at together.
+#[derive(Default)]
+struct Logging {
+    is_json: bool,
+    has_levels: bool,
+    has_alpha_options: bool,
+    /// Streams and sizes that need a feature, in the order in which they are said.
+    options: [(bool, &'static str); 4],
+}
+
+impl Logging {
+    fn note(&mut self, name: &str, value: &str) {
+        let is_on = boolean(value).unwrap_or(false);
+        let is_size = !matches!(value, "" | "0");
+        let (at, is_used, path) = match name {
+            "logging-format" | "log-format" => return self.is_json = value == "json",
+            "vmodule" => return self.has_levels = !value.is_empty(),
+            "feature-gates" => {
+                let opens = |pair: &str| matches!(pair, "LoggingAlphaOptions=true" | "AllAlpha=true");
+                self.has_alpha_options |= value.split(',').map(str::trim).any(opens);
+                return;
+            }
+            "log-text-split-stream" => (0, is_on, "text.splitStream"),
+            "log-text-info-buffer-size" => (1, is_size, "text.infoBufferSize"),
+            "log-json-split-stream" => (2, is_on, "json.splitStream"),
+            "log-json-info-buffer-size" => (3, is_size, "json.infoBufferSize"),
+            _ => return,
+        };
+        self.options[at] = (is_used, path);
+    }
+
+    /// What kube-apiserver refuses, though nothing of it would have an effect here.
+    fn check(&self) -> Result<(), String> {
+        let levels = (self.is_json && self.has_levels)
+            .then(|| "vmodule: Forbidden: Only supported for text log format".to_owned());
+        let used = self.options.iter().filter(|(is_used, _)| *is_used && !self.has_alpha_options);
+        let options = used
+            .map(|(_, path)| format!("options.{path}: Forbidden: Feature LoggingAlphaOptions is disabled"));
+        let wrong: Vec<String> = levels.into_iter().chain(options).collect();
+        match &wrong[..] {
+            [] => Ok(()),
+            [one] => Err(one.clone()),
+            several => Err(format!("[{}]", several.join(", "))),
+        }
+    }
 }
 
 /// What `--help` says of flags without effect.
@@ -247,12 +320,12 @@ mod tests {
         for (line, want) in [
             ("--storage-backend=etcd3 --secure-port=1", Ok("--secure-port=1")),
             ("--storage-backend etcd3 --secure-port 1", Ok("--secure-port 1")),
-            ("--profiling --v=1 --profiling=false", Ok("--v=1")),
-            ("--v=1 -- --profiling", Ok("--v=1 -- --profiling")),
+            ("--watch-cache --v=1 --watch-cache=false", Ok("--v=1")),
+            ("--v=1 -- --watch-cache", Ok("--v=1 -- --watch-cache")),
             (
-                "--profiling=x",
+                "--watch-cache=x",
                 Err(
-                    "invalid argument \"x\" for \"--profiling\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
+                    "invalid argument \"x\" for \"--watch-cache\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
                 ),
             ),
             (
@@ -263,6 +336,56 @@ mod tests {
             ),
             ("--watch-cache-sizes=pods#5,services#6", Ok("")),
             ("--watch-cache-sizes=pods#x", Err("invalid size of watch cache size: pods#x")),
+            ("--watch-cache-sizes=pods", Err("invalid value of watch cache size: pods")),
+            ("--watch-cache-sizes=pods#1#2", Err("invalid value of watch cache size: pods#1#2")),
+            ("--watch-cache-sizes=a#1,pods#-1", Err("watch cache size cannot be negative: pods#-1")),
+            ("--vmodule=a*=2,b=3", Ok("")),
+            (
+                "--vmodule=a",
+                Err(
+                    "invalid argument \"a\" for \"--vmodule\" flag: \"a\" does not have the pattern=N format",
+                ),
+            ),
+            (
+                "--service-account-signing-endpoint=/s --service-account-signing-key-file=/k",
+                Err(
+                    "service-account-signing-key-file and service-account-signing-endpoint are mutually exclusive and \
+                     cannot be set at the same time",
+                ),
+            ),
+            (
+                "--service-account-signing-endpoint=/s",
+                Err("--service-account-signing-endpoint is not supported: tokens are signed with \
+                     --service-account-signing-key-file"),
+            ),
+            ("--log-text-info-buffer-size=0 --log-text-split-stream=false", Ok("")),
+            (
+                "--feature-gates=LoggingAlphaOptions=true --log-text-info-buffer-size=64Ki",
+                Ok("--feature-gates=LoggingAlphaOptions=true"),
+            ),
+            (
+                "--log-json-split-stream --log-text-info-buffer-size=64Ki",
+                Err("[options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled, \
+                     options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled]"),
+            ),
+            (
+                "--vmodule=a=1 --logging-format=json",
+                Err("vmodule: Forbidden: Only supported for text log format"),
+            ),
+            (
+                "--log-text-info-buffer-size=x",
+                Err(
+                    "invalid argument \"x\" for \"--log-text-info-buffer-size\" flag: quantities must match the regular \
+                     expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+                ),
+            ),
+            (
+                "--max-connection-bytes-per-sec=x",
+                Err(
+                    "invalid argument \"x\" for \"--max-connection-bytes-per-sec\" flag: strconv.ParseInt: parsing \"x\": \
+                     invalid syntax",
+                ),
+            ),
             ("--log-flush-frequency=5s", Ok("")),
             (
                 "--log-flush-frequency=0",

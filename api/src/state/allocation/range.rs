@@ -83,6 +83,11 @@ impl Network {
         self.family
     }
 
+    /// Whether an address is of the same family.
+    pub fn is_of_family(&self, address: IpAddr) -> bool {
+        Family::of(address) == self.family
+    }
+
     /// The first allocatable address: that of this server's own service.
     pub fn first(&self) -> IpAddr {
         address(self.family, self.base + 1)

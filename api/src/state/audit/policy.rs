@@ -130,6 +130,8 @@ impl Policy {
     /// What is wrong with it: with its form, or all that is wrong with its rules.
     pub fn parse(text: &[u8], naming: &Naming) -> Result<Policy, String> {
         let value = yaml::parse(text).map_err(|error| format!("failed decoding: {error}"))?.value;
+        // An empty file is an object without members.
+        let value = if value.is_null() { Value::from(Object::new()) } else { value };
         let Some(members) = value.as_object() else {
             let what = json_type(&value);
             return Err(format!(
@@ -140,19 +142,27 @@ impl Policy {
         };
         let (kind, api_version) = (value.str_at(&["kind"]), value.str_at(&["apiVersion"]));
         let group = naming.group("audit", true);
-        match (api_version, kind) {
-            (version, "Policy") if version == format!("{group}/v1") => {}
-            (version, "Event" | "EventList") if version == format!("{group}/v1") => {
+        let scheme = naming.own("apiserver/pkg/audit/scheme.go:31");
+        let is_own = api_version == format!("{group}/v1");
+        match kind {
+            // A kind that is not named is the wanted one.
+            "" | "Policy" if is_own => {}
+            "" | "Policy" if api_version.is_empty() => {
+                return Err(format!("unknown group version field {group}/__internal, Kind=Policy in policy"));
+            }
+            "Event" | "EventList" | "PolicyList" if is_own => {
                 return Err(format!(
                     "failed decoding: converting (v1.{kind}) to (audit.Policy): unknown conversion"
                 ));
             }
-            ("", "Policy") => {
-                return Err(format!("unknown group version field {group}/__internal, Kind=Policy in policy"));
-            }
-            (version, kind) => {
+            kind => {
+                let kind = if kind.is_empty() { "Policy" } else { kind };
+                let version = match api_version {
+                    "" => format!("the internal version of group {group:?}"),
+                    version => format!("version {version:?}"),
+                };
                 return Err(format!(
-                    "failed decoding: no kind {kind:?} is registered for version {version:?}"
+                    "failed decoding: no kind {kind:?} is registered for {version} in scheme {scheme:?}"
                 ));
             }
         }

@@ -23,7 +23,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use tokio::sync::watch;
 
 use crate::objects::services::Services;
-use crate::types::discovery::Foreign;
+use crate::types::discovery::{Foreign, Swagger};
 use crate::types::schema::scalars::bytes;
 use crate::values::json::Value;
 use crate::wire::outgoing::{Credentials, Endpoint, Identity, Service};
@@ -72,6 +72,8 @@ pub struct Told {
     pub resources: Option<Value>,
     /// Path and hash of the OpenAPI document, as its index has them.
     pub openapi: Option<String>,
+    /// What the OpenAPI document of v2 says of the version.
+    pub swagger: Option<Arc<Swagger>>,
 }
 
 impl Extensions {
@@ -155,6 +157,7 @@ impl Extensions {
                 version_priority: number(extension.spec.get("versionPriority")),
                 resources: state.told.resources.clone().filter(|_| state.is_available),
                 openapi: state.told.openapi.clone().filter(|_| state.is_available),
+                swagger: state.told.swagger.clone().filter(|_| state.is_available),
             }
         });
         foreign.collect()
@@ -187,6 +190,12 @@ impl Extension {
             state.told = told;
         }
         is_changed
+    }
+
+    /// What its OpenAPI document of v2 said when the one of v3 was `openapi`, which has its hash.
+    pub fn swagger_of(&self, openapi: &str) -> Option<Arc<Swagger>> {
+        let state = self.state.read();
+        state.told.swagger.clone().filter(|_| state.told.openapi.as_deref() == Some(openapi))
     }
 
     /// Whether it has an OpenAPI document of its version.
@@ -296,8 +305,11 @@ mod tests {
         let extensions = Extensions::new(Settings::default());
         extensions.configure(&[service("v1", "")]);
         let found = extensions.all().remove(0);
-        let told =
-            || Told { resources: parse(br#"{"resources":[]}"#).ok(), openapi: Some("/o?hash=1".to_owned()) };
+        let told = || Told {
+            resources: parse(br#"{"resources":[]}"#).ok(),
+            openapi: Some("/o?hash=1".to_owned()),
+            swagger: None,
+        };
         assert!(found.found(true, told()));
         assert!(!found.found(true, told()));
         assert!(found.has_openapi());

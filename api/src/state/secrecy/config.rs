@@ -3,9 +3,13 @@
 //!
 //! Secrets are never part of what is said of the file.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use super::kms::{KeyService, Wrapping};
 use super::provider::{Key, Method};
 use super::{Provider, Rule};
 use crate::values::json::{Object, Value};
@@ -30,11 +34,23 @@ pub enum Wrong {
     Content(String),
 }
 
+/// Makes the calls of the key service at a socket, each of which may take so long. Does not reach it yet.
+pub type Connect<'c> = dyn Fn(&str, Duration) -> Arc<dyn KeyService> + 'c;
+
+/// What is needed to read a provider.
+struct Reading<'r> {
+    mark: String,
+    connect: &'r Connect<'r>,
+    /// Names of key services that were met.
+    services: Vec<String>,
+    wrong: Vec<String>,
+}
+
 /// The rules of a file.
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn read(bytes: &[u8], naming: &Naming) -> Result<Vec<Rule>, Wrong> {
+pub fn read(bytes: &[u8], naming: &Naming, connect: &Connect<'_>) -> Result<Vec<Rule>, Wrong> {
     let document = yaml::parse(bytes).map_err(|error| Wrong::Form(error.to_string()))?.value;
     let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
     let group = naming.group("apiserver.config", true);
@@ -46,10 +62,10 @@ pub fn read(bytes: &[u8], naming: &Naming) -> Result<Vec<Rule>, Wrong> {
             naming.own("apiserver/pkg/server/options/encryptionconfig/config.go:79"),
         )));
     }
-    let mut wrong = Vec::new();
+    let mut reading = Reading { mark: mark(naming), connect, services: Vec::new(), wrong: Vec::new() };
     let rules = list(&document, "resources");
     if rules.is_empty() {
-        wrong.push("resources: Required value: at least one resources is required".to_owned());
+        reading.wrong.push("resources: Required value: at least one resources is required".to_owned());
     }
     if rules.len() > RULES_MAX {
         let count = rules.len();
@@ -57,13 +73,13 @@ pub fn read(bytes: &[u8], naming: &Naming) -> Result<Vec<Rule>, Wrong> {
             "resources: Too many: {count}: must have at most {RULES_MAX} items"
         )));
     }
-    let mark = mark(naming);
+    let events = naming.group("events", true);
     let rules = rules
         .iter()
         .enumerate()
-        .map(|(at, rule)| read_rule(&mark, &format!("resources[{at}]"), rule, &mut wrong));
+        .map(|(at, rule)| read_rule(&mut reading, &events, &format!("resources[{at}]"), rule));
     let rules: Vec<Rule> = rules.collect();
-    match &wrong[..] {
+    match &reading.wrong[..] {
         [] => Ok(rules),
         [one] => Err(Wrong::Content(one.clone())),
         several => Err(Wrong::Content(format!("[{}]", several.join(", ")))),
@@ -80,7 +96,8 @@ fn list<'v>(value: &'v Value, member: &str) -> &'v [Value] {
     value.get(member).and_then(Value::as_array).unwrap_or_default()
 }
 
-fn read_rule(mark: &str, path: &str, rule: &Value, wrong: &mut Vec<String>) -> Rule {
+fn read_rule(reading: &mut Reading<'_>, events: &str, path: &str, rule: &Value) -> Rule {
+    let wrong = &mut reading.wrong;
     let resources: Vec<String> =
         list(rule, "resources").iter().filter_map(Value::as_str).map(str::to_owned).collect();
     let at = format!("{path}.resources");
@@ -89,7 +106,7 @@ fn read_rule(mark: &str, path: &str, rule: &Value, wrong: &mut Vec<String>) -> R
     }
     check_overlap(&at, &resources, wrong);
     for (index, name) in resources.iter().enumerate() {
-        if let Some(why) = wrong_name(name) {
+        if let Some(why) = wrong_name(name, events) {
             wrong.push(format!("{at}[{index}]: Invalid value: {}: {why}", auth::go::quote(name)));
         }
     }
@@ -99,8 +116,8 @@ fn read_rule(mark: &str, path: &str, rule: &Value, wrong: &mut Vec<String>) -> R
         wrong.push(format!("{at}: Required value: at least one {at} is required"));
     }
     let providers = providers.iter().enumerate();
-    let providers = providers
-        .filter_map(|(index, provider)| read_provider(mark, &format!("{at}[{index}]"), provider, wrong));
+    let providers =
+        providers.filter_map(|(index, provider)| read_provider(reading, &format!("{at}[{index}]"), provider));
     Rule { providers: providers.collect(), resources }
 }
 
@@ -139,9 +156,9 @@ fn check_overlap(path: &str, resources: &[String], wrong: &mut Vec<String>) {
 /// Names of what is stored and has no resource.
 const WITHOUT_RESOURCE: [&str; 3] = ["apiserveripinfo", "serviceipallocations", "servicenodeportallocations"];
 
-fn wrong_name(name: &str) -> Option<&'static str> {
+fn wrong_name(name: &str, events: &str) -> Option<String> {
     let (resource, group) = parts(name);
-    Some(match group {
+    let why = match group {
         _ if name.bytes().any(|byte| byte.is_ascii_uppercase()) => {
             "resource name should not contain capital letters"
         }
@@ -149,16 +166,20 @@ fn wrong_name(name: &str) -> Option<&'static str> {
             "use '*.' to encrypt all the resources from core API group or *.* to encrypt all resources"
         }
         _ if WITHOUT_RESOURCE.contains(&name) => "resources which do not have REST API/s cannot be encrypted",
-        group if group.starts_with("events.") => {
-            "'*.events' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config file"
+        group if group == events => {
+            return Some(format!(
+                "'*.{events}' objects are stored using the 'events' API group in etcd. Use 'events' instead in the config \
+                 file"
+            ));
         }
         "extensions" => "'extensions' group has been removed and cannot be used for encryption",
         "*" if resource != "*" => "encrypting the same resource across groups is not supported",
         _ => return None,
-    })
+    };
+    Some(why.to_owned())
 }
 
-fn read_provider(mark: &str, path: &str, provider: &Value, wrong: &mut Vec<String>) -> Option<Provider> {
+fn read_provider(reading: &mut Reading<'_>, path: &str, provider: &Value) -> Option<Provider> {
     let none = Object::default();
     let members = provider.as_object().unwrap_or(&none);
     let names: Vec<&str> =
@@ -168,7 +189,7 @@ fn read_provider(mark: &str, path: &str, provider: &Value, wrong: &mut Vec<Strin
     };
     let known: Vec<&str> = names.into_iter().filter(|name| is_known(name)).collect();
     let [name] = known[..] else {
-        wrong.push(format!(
+        reading.wrong.push(format!(
             "{path}: Invalid value: {}",
             if known.is_empty() {
                 "provider does not contain any of the expected providers: KMS, AESGCM, AESCBC, Secretbox, Identity"
@@ -182,17 +203,91 @@ fn read_provider(mark: &str, path: &str, provider: &Value, wrong: &mut Vec<Strin
         return Some(Provider::Identity);
     }
     let Some(method) = Method::ALL.into_iter().find(|method| method.name() == name) else {
-        wrong.push(format!("{path}.{name}: Forbidden: keys are not asked for over a socket by this server"));
-        return None;
+        let service = read_service(reading, &format!("{path}.{KMS}"), members.get(KMS)?);
+        return service.map(|key| Provider::Keys(vec![key]));
     };
     let path = format!("{path}.{name}.keys");
     let keys = list(members.get(name).unwrap_or(&Value::Null), "keys");
+    let Reading { mark, wrong, .. } = reading;
     if keys.is_empty() {
         wrong.push(format!("{path}: Required value: at least one keys is required"));
     }
     let keys = keys.iter().enumerate();
     let keys = keys.filter_map(|(at, key)| read_key(mark, method, &format!("{path}[{at}]"), key, wrong));
     Some(Provider::Keys(keys.collect()))
+}
+
+/// How long a call of a key service may take where the file does not say so.
+const SERVICE_TIMEOUT: &str = "3s";
+
+/// The provider whose keys a service wraps.
+fn read_service(reading: &mut Reading<'_>, path: &str, service: &Value) -> Option<Key> {
+    let quote = auth::go::quote;
+    let (name, endpoint) = (service.str_at(&["name"]), service.str_at(&["endpoint"]));
+    let version = Some(service.str_at(&["apiVersion"])).filter(|version| !version.is_empty()).unwrap_or("v1");
+    let before = reading.wrong.len();
+    let mut say = |member: &str, what: &str| reading.wrong.push(format!("{path}.{member}: {what}"));
+    if name.is_empty() {
+        say("name", "Required value: name is a mandatory field for a provider");
+    }
+    if version != "v1" && name.contains(':') {
+        let quoted = quote(name);
+        say(
+            "name",
+            &format!("Invalid value: {quoted}: invalid KMS provider name {name}, must not contain ':'"),
+        );
+    }
+    if reading.services.iter().any(|known| known == name) {
+        let quoted = quote(name);
+        say(
+            "name",
+            &format!("Invalid value: {quoted}: duplicate KMS provider name {name}, names must be unique"),
+        );
+    }
+    let given = Some(service.str_at(&["timeout"])).filter(|text| !text.is_empty()).unwrap_or(SERVICE_TIMEOUT);
+    let timeout = auth::go::duration::parse(given).ok().and_then(|nanos| u64::try_from(nanos).ok());
+    let timeout = timeout.filter(|nanos| *nanos > 0).map(Duration::from_nanos);
+    if timeout.is_none() {
+        say("timeout", &format!("Invalid value: {}: timeout should be a positive value", quote(given)));
+    }
+    let socket = endpoint.strip_prefix("unix://");
+    if endpoint.is_empty() {
+        say("endpoint", "Invalid value: \"\": endpoint is a mandatory field for a kms");
+    } else if socket.is_none() {
+        let scheme = endpoint.split_once(':').map_or("", |(scheme, _)| scheme);
+        let (quoted, scheme) = (quote(endpoint), quote(scheme));
+        say(
+            "endpoint",
+            &format!(
+                "Invalid value: {quoted}: unsupported scheme {scheme} for KMS provider, only unix is supported"
+            ),
+        );
+    }
+    if version != "v1"
+        && let Some(size) = service.get("cachesize")
+    {
+        let size = size.as_i64().unwrap_or(0);
+        say("cachesize", &format!("Invalid value: {size}: cachesize is not supported in v2"));
+    }
+    match version {
+        "v2" => {}
+        "v1" => say(
+            "apiVersion",
+            "Forbidden: KMSv1 is deprecated and not supported by this server. Use KMSv2 instead",
+        ),
+        _ => say(
+            "apiVersion",
+            &format!(
+                "Invalid value: {}: unsupported apiVersion apiVersion for KMS provider, only v1 and v2 are supported",
+                quote(version)
+            ),
+        ),
+    }
+    reading.services.push(name.to_owned());
+    let (Some(socket), Some(timeout), true) = (socket, timeout, reading.wrong.len() == before) else {
+        return None;
+    };
+    Some(Key::of_service(&reading.mark, Wrapping::new(name, (reading.connect)(socket, timeout))))
 }
 
 fn read_key(mark: &str, method: Method, path: &str, key: &Value, wrong: &mut Vec<String>) -> Option<Key> {
@@ -226,6 +321,58 @@ mod tests {
     use super::*;
     use crate::values::naming::KUBERNETES;
 
+    struct Nothing;
+
+    impl KeyService for Nothing {
+        fn call(&self, _: &'static str, _: Vec<u8>) -> Result<Vec<u8>, String> {
+            Err("nothing is there".to_owned())
+        }
+    }
+
+    const NONE: &Connect<'static> = &|_, _| Arc::new(Nothing);
+
+    #[test]
+    fn key_services_are_checked() {
+        let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:";
+        let kms = |kms: &str| format!("{head} [{{resources: [secrets], providers: [{{kms: {{{kms}}}}}]}}]");
+        let at = "resources[0].providers[0].kms";
+        for (text, want) in [
+            ("apiVersion: v2, name: a, endpoint: 'unix:///run/kms.sock', timeout: 1s", String::new()),
+            (
+                "apiVersion: v2, name: 'a:b', endpoint: 'http://x', timeout: 0s, cachesize: 5",
+                format!(
+                    "[{at}.name: Invalid value: \"a:b\": invalid KMS provider name a:b, must not contain ':', {at}.timeout: \
+                     Invalid value: \"0s\": timeout should be a positive value, {at}.endpoint: Invalid value: \
+                     \"http://x\": unsupported scheme \"http\" for KMS provider, only unix is supported, {at}.cachesize: \
+                     Invalid value: 5: cachesize is not supported in v2]"
+                ),
+            ),
+            (
+                "apiVersion: v2",
+                format!(
+                    "[{at}.name: Required value: name is a mandatory field for a provider, {at}.endpoint: Invalid value: \
+                     \"\": endpoint is a mandatory field for a kms]"
+                ),
+            ),
+            (
+                "name: a, endpoint: 'unix:///x'",
+                format!(
+                    "{at}.apiVersion: Forbidden: KMSv1 is deprecated and not supported by this server. Use KMSv2 instead"
+                ),
+            ),
+        ] {
+            let got = match read(kms(text).as_bytes(), &KUBERNETES, NONE) {
+                Ok(_) => String::new(),
+                Err(Wrong::Content(why) | Wrong::Form(why)) => why,
+            };
+            assert_eq!(got, want, "{text}");
+        }
+        let one = "{kms: {apiVersion: v2, name: a, endpoint: 'unix:///x'}}";
+        let twice = format!("{head} [{{resources: [secrets], providers: [{one}, {one}]}}]");
+        let Err(Wrong::Content(why)) = read(twice.as_bytes(), &KUBERNETES, NONE) else { panic!("a twice") };
+        assert!(why.ends_with("duplicate KMS provider name a, names must be unique"), "{why}");
+    }
+
     #[test]
     fn the_file_is_checked() {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:";
@@ -233,7 +380,7 @@ mod tests {
         let good = format!(
             "{head} [{{resources: [secrets], providers: [{{aescbc: {{{key}}}}}, {{identity: {{}}}}]}}]"
         );
-        assert_eq!(read(good.as_bytes(), &KUBERNETES).unwrap().len(), 1);
+        assert_eq!(read(good.as_bytes(), &KUBERNETES, NONE).unwrap().len(), 1);
         for (text, want) in [
             (format!("{head} []"), "resources: Required value: at least one resources is required"),
             (
@@ -269,10 +416,10 @@ mod tests {
                  and '*.' in the same resource list is not allowed as they will be masked",
             ),
         ] {
-            let wrong = read(text.as_bytes(), &KUBERNETES).unwrap_err();
+            let wrong = read(text.as_bytes(), &KUBERNETES, NONE).unwrap_err();
             assert_eq!(wrong, Wrong::Content(want.to_owned()), "{text}");
         }
         let other = b"apiVersion: v1\nkind: ConfigMap";
-        assert!(matches!(read(other, &KUBERNETES), Err(Wrong::Form(_))));
+        assert!(matches!(read(other, &KUBERNETES, NONE), Err(Wrong::Form(_))));
     }
 }

@@ -9,6 +9,7 @@
 //! Knows no files: bin reads them, and reads them again.
 
 pub mod config;
+mod kms;
 mod provider;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 use engine::{Opened, Seal, SealError};
 
+pub use self::kms::KeyService;
+use self::kms::Wrapping;
 use self::provider::Key;
 use crate::types::schema::registry::Registry;
 use crate::values::naming::Naming;
@@ -67,6 +70,27 @@ impl Secrecy {
             Some((group.to_owned(), resource.group.clone()))
         });
         Secrecy { rules: ArcSwap::from_pointee(rules), groups: groups.collect(), mark: config::mark(naming) }
+    }
+
+    /// Asks the key services how they are, and for seeds where there are others to be used. Blocks.
+    ///
+    /// # Errors
+    /// What one of them says, or that it was not reached.
+    pub fn refresh(&self) -> Result<(), String> {
+        refresh(&self.rules.load())
+    }
+
+    /// That each key service was well when it was asked last.
+    ///
+    /// # Errors
+    /// What one of them says, or that it was not reached.
+    pub fn health(&self) -> Result<(), String> {
+        services(&self.rules.load()).try_for_each(|service| service.health())
+    }
+
+    /// Whether there are key services.
+    pub fn has_services(&self) -> bool {
+        services(&self.rules.load()).next().is_some()
     }
 
     /// Takes other rules from now on.
@@ -123,6 +147,21 @@ impl Secrecy {
     }
 }
 
+fn services(rules: &[Rule]) -> impl Iterator<Item = &Wrapping> {
+    rules.iter().flat_map(|rule| &rule.providers).filter_map(|provider| match provider {
+        Provider::Identity => None,
+        Provider::Keys(keys) => keys.first()?.service(),
+    })
+}
+
+/// Asks the key services of rules how they are. Blocks.
+///
+/// # Errors
+/// What the first that is not well says; the others are asked all the same.
+pub fn refresh(rules: &[Rule]) -> Result<(), String> {
+    services(rules).map(Wrapping::refresh).fold(Ok(()), Result::and)
+}
+
 /// Whether a name of a rule is that of a resource: `secrets`, `deployments.apps`, `*.apps`, `*.` or `*.*`.
 fn names(name: &str, group: &str, plural: &str) -> bool {
     match name.split_once('.') {
@@ -147,8 +186,7 @@ impl Seal for Secrecy {
 
     fn open(&self, key: &[u8], stored: &[u8]) -> Result<Option<Opened>, SealError> {
         let value = self.opened(key, stored)?;
-        let is_current =
-            || self.writing(&self.rules.load(), key).is_some_and(|with| with.is_named_by(stored));
+        let is_current = || self.writing(&self.rules.load(), key).is_some_and(|with| with.is_current(stored));
         Ok(value.map(|value| Opened { value, outdated: !is_current() }))
     }
 }
@@ -160,7 +198,7 @@ mod tests {
 
     fn rules(text: &str) -> Vec<Rule> {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: ";
-        config::read(format!("{head}{text}").as_bytes(), &KUBERNETES).unwrap()
+        config::read(format!("{head}{text}").as_bytes(), &KUBERNETES, &|_, _| panic!("no service")).unwrap()
     }
 
     const OLD: &str = "{aescbc: {keys: [{name: old, secret: MDEyMzQ1Njc4OWFiY2RlZg==}]}}";

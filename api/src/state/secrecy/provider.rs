@@ -5,6 +5,7 @@
 //! aesgcm     <word>:enc:aesgcm:v1:<key>:     nonce, 12 bytes | encrypted value | tag, 16 bytes
 //! aescbc     <word>:enc:aescbc:v1:<key>:     vector, 16 bytes | encrypted value with its padding (PKCS #7)
 //! secretbox  <word>:enc:secretbox:v1:<key>:  nonce, 24 bytes | tag, 16 bytes | encrypted value
+//! kms        <word>:enc:kms:v2:<service>:    a message with the encrypted value, see `kms.rs`
 //! identity   the value
 //! ```
 //!
@@ -19,6 +20,8 @@ use aws_lc_rs::cipher::{
 use aws_lc_rs::iv::FixedLength;
 use crypto_secretbox::{AeadInPlace, KeyInit, XSalsa20Poly1305};
 use engine::SealError;
+
+use super::kms::Wrapping;
 
 /// Length of the vector of CBC.
 const VECTOR_BYTES: usize = 16;
@@ -70,6 +73,7 @@ enum Cipher {
     /// Boxed, as it is forty times as large as the others.
     Cbc(Box<(PaddedBlockEncryptingKey, PaddedBlockDecryptingKey)>),
     Box(Box<XSalsa20Poly1305>),
+    Wrapped(Wrapping),
 }
 
 impl std::fmt::Debug for Key {
@@ -114,6 +118,26 @@ impl Key {
         Some(Key { head, cipher })
     }
 
+    /// The keys that a service wraps, of values that begin with `mark`.
+    pub fn of_service(mark: &str, wrapping: Wrapping) -> Key {
+        let head = format!("{mark}kms:v2:{}:", wrapping.name()).into_bytes().into();
+        Key { head, cipher: Cipher::Wrapped(wrapping) }
+    }
+
+    /// The service that wraps it, if one does.
+    pub fn service(&self) -> Option<&Wrapping> {
+        match &self.cipher {
+            Cipher::Wrapped(wrapping) => Some(wrapping),
+            _ => None,
+        }
+    }
+
+    /// Whether a stored value was sealed as one would be now.
+    pub fn is_current(&self, stored: &[u8]) -> bool {
+        let rest = stored.strip_prefix(&*self.head);
+        rest.is_some_and(|rest| self.service().is_none_or(|service| service.is_current(rest)))
+    }
+
     /// What is stored in place of a value at a place.
     pub fn seal(&self, place: &[u8], value: &[u8]) -> Result<Vec<u8>, SealError> {
         let unsealed = |_| failed("the value cannot be encrypted");
@@ -153,6 +177,7 @@ impl Key {
                     .map_err(|_| failed("the value cannot be encrypted"))?;
                 sealed[tag_at..tag_at + BOX_TAG_BYTES].copy_from_slice(&tag);
             }
+            Cipher::Wrapped(wrapping) => return wrapping.seal(&self.head, place, value),
         }
         Ok(sealed)
     }
@@ -192,6 +217,7 @@ impl Key {
                     .map_err(|_| unopened())?;
                 Ok(text)
             }
+            Cipher::Wrapped(wrapping) => wrapping.open(place, rest),
         }
     }
 }

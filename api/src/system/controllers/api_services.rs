@@ -29,6 +29,7 @@ use super::{EVENTS_MAX, Ending, Trouble};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::state::extension::{Extension, Told, identify};
+use crate::types::discovery::Swagger;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::values::json::{self, Object, Value};
 use crate::values::status::Status;
@@ -326,7 +327,14 @@ async fn ask(api: &Context, extension: &Extension) -> Result<Told, String> {
             Ok((code, body)) if code.is_success() => {
                 let list = json::parse(&body).ok();
                 let resources = list.filter(|list| list.str_at(&["kind"]) == "APIResourceList");
-                return Ok(Told { resources, openapi: openapi(&endpoint, headers).await });
+                let openapi = openapi(&endpoint, headers.clone()).await;
+                // The hash of the one says whether the other may have changed.
+                let known = openapi.as_deref().and_then(|openapi| extension.swagger_of(openapi));
+                let swagger = match known {
+                    Some(known) => Some(known),
+                    None => swagger(&endpoint, headers).await.map(Arc::new),
+                };
+                return Ok(Told { resources, openapi, swagger });
             }
             Ok((code, _)) => why = format!("bad status from {url}: {}", code.as_u16()),
             Err(outgoing::Failure::Timeout) => {
@@ -354,6 +362,16 @@ async fn openapi(endpoint: &Remote, headers: HeaderMap) -> Option<String> {
     let url = index.at(&["paths", &version])?.str_at(&["serverRelativeURL"]).to_owned();
     let is_its = url.split('?').next() == Some(&*format!("/openapi/v3/{version}"));
     (is_its && url.is_ascii()).then_some(url)
+}
+
+/// What a server's OpenAPI document of v2 says of its version, if it has one.
+async fn swagger(endpoint: &Remote, headers: HeaderMap) -> Option<Swagger> {
+    let prefix = endpoint.url().path().trim_end_matches('/').to_owned();
+    let document = endpoint.to("/openapi/v2").ok()?;
+    let (code, body) = outgoing::get(&document, headers, ANSWERED_WITHIN).await.ok()?;
+    let read = move || Swagger::read(&json::parse(&body).ok()?, &prefix);
+    // Some megabytes of text: other tasks go on meanwhile.
+    if code.is_success() { tokio::task::spawn_blocking(read).await.ok()? } else { None }
 }
 
 /// Writes the condition Available, where it says something else than before.

@@ -106,7 +106,9 @@ fn wanted(api: &Context) -> Vec<Wanted> {
         object: service(naming, address, settings),
         decides: &["spec.ports", "spec.type"],
     }];
-    if let Some(advertised) = settings.advertised.filter(|_| settings.has_endpoints) {
+    // At a loopback address others do not reach the server, and endpoints may not have one.
+    let is_published = |advertised: &SocketAddr| settings.has_endpoints && !advertised.ip().is_loopback();
+    if let Some(advertised) = settings.advertised.filter(is_published) {
         all.push(Wanted {
             target: target("", "endpoints"),
             object: endpoints(naming, advertised),

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::documents;
+use super::swagger::Swagger;
 use crate::types::schema::registry::Group;
 use crate::types::schema::versions::compare_versions;
 use crate::values::json::{Object, Value};
@@ -25,6 +26,8 @@ pub struct Foreign {
     pub resources: Option<Value>,
     /// The path and hash of its OpenAPI document, where that server has one.
     pub openapi: Option<String>,
+    /// What its OpenAPI document of v2 says of the version.
+    pub swagger: Option<Arc<Swagger>>,
 }
 
 /// The versions of each foreign group, in order, with the group's priority: the highest that one of them asks for.
@@ -224,7 +227,15 @@ mod tests {
 
     fn foreign(group: &str, version: &str, group_priority: u32, version_priority: u32) -> Foreign {
         let (group, version) = (group.to_owned(), version.to_owned());
-        Foreign { group, version, group_priority, version_priority, resources: None, openapi: None }
+        Foreign {
+            group,
+            version,
+            group_priority,
+            version_priority,
+            resources: None,
+            openapi: None,
+            swagger: None,
+        }
     }
 
     fn text(value: &Value) -> String {

@@ -13,6 +13,7 @@
 pub(crate) mod accept;
 mod documents;
 mod foreign;
+mod swagger;
 
 use std::fmt::Write;
 use std::sync::{Arc, OnceLock};
@@ -25,6 +26,7 @@ use sha2::{Digest, Sha512};
 pub use self::accept::Encoding;
 use self::accept::Form;
 pub use self::foreign::Foreign;
+pub use self::swagger::{Merge, Swagger};
 use crate::types::schema::registry::{Group, Registry};
 use crate::values::json::{self, Value};
 use crate::values::status::Status;

@@ -6,11 +6,14 @@
 //!
 //! Parts are built as trees and only their encoded form is kept, so peak memory is little more than the document.
 
+use std::sync::Arc;
+
 use super::definition::{Definitions, Dialect};
 use super::gnostic::{self, Section, layout};
 use super::operation::PathItem;
 use super::parameter;
 use super::render::Renderer;
+use crate::types::discovery::{Merge, Swagger};
 use crate::types::version;
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
@@ -22,20 +25,27 @@ pub(super) enum Encoding {
     Protobuf,
 }
 
-/// The finished document of `paths` (sorted by path) and all `definitions` that they need.
+/// The finished document of `paths` (sorted by path) and all `definitions` that they need, and of what other servers have.
 pub(super) fn assemble(
     naming: &'static Naming,
-    dialect: Dialect,
-    encoding: Encoding,
+    (dialect, encoding): (Dialect, Encoding),
     paths: &[PathItem],
     definitions: Definitions,
+    swaggers: &[Arc<Swagger>],
 ) -> Vec<u8> {
     let renderer = Renderer { naming, dialect };
     let mut writer = Writer::new(encoding, dialect);
     for item in paths {
         writer.path(&item.path, &renderer.path_item(item));
     }
-    definitions.for_each(|name, schema| writer.definition(name, schema));
+    let mut merge = Merge::new(swaggers);
+    definitions.for_each(|name, schema| {
+        merge.own(name, schema);
+        writer.definition(name, schema);
+    });
+    let (paths, definitions) = merge.finish();
+    paths.iter().for_each(|(path, item)| writer.path(path, item));
+    definitions.iter().for_each(|(name, schema)| writer.definition(name, schema));
     if dialect == Dialect::V2 {
         for shared in parameter::shared() {
             writer.parameter(&shared.name, &renderer.parameter(shared));

@@ -42,7 +42,7 @@ use self::definition::{Definitions, Dialect, Kinds};
 use self::document::Encoding;
 use self::operation::{Content as Answer, Media, PathItem, plain_path};
 use crate::types::discovery::accept::Clause;
-use crate::types::discovery::{Foreign, quoted, sha512_hex};
+use crate::types::discovery::{Foreign, Swagger, quoted, sha512_hex};
 use crate::types::schema::registry::{Registry, Version};
 use crate::values::json::{self, Object, Value};
 
@@ -67,6 +67,8 @@ pub struct OpenApi {
     index: OnceLock<Bytes>,
     /// Documents of other servers: where each is, by path below `/openapi/v3/`.
     foreign: BTreeMap<String, String>,
+    /// What other servers have in v2.
+    swaggers: Vec<Arc<Swagger>>,
 }
 
 /// One document in the forms that were needed so far.
@@ -144,15 +146,18 @@ impl OpenApi {
             v3,
             index: OnceLock::new(),
             foreign: BTreeMap::new(),
+            swaggers: Vec::new(),
         }
     }
 
-    /// The same documents, beside those that other servers have. The index names them; they are answered by these servers.
+    /// The same documents, beside those that other servers have. The index names those of v3, which are answered by these
+    /// servers; what they have in v2 is part of the one document.
     pub fn beside(&self, foreign: &[Foreign]) -> Self {
         let urls = foreign.iter().filter_map(|Foreign { group, version, openapi, .. }| {
             Some((format!("apis/{group}/{version}"), openapi.clone()?))
         });
-        OpenApi { foreign: urls.collect(), ..self.with(self.registry.clone()) }
+        let swaggers = foreign.iter().filter_map(|one| one.swagger.clone()).collect();
+        OpenApi { foreign: urls.collect(), swaggers, ..self.with(self.registry.clone()) }
     }
 
     /// The documents of another registry; those of versions that both registries share are kept as they are.
@@ -162,7 +167,8 @@ impl OpenApi {
             .filter(|other| self.v3.contains_key(other.0))
             .map(|other| other.0.to_owned())
             .collect();
-        let mut next = Self { foreign: self.foreign.clone(), ..Self::new(registry, &others) };
+        let (foreign, swaggers) = (self.foreign.clone(), self.swaggers.clone());
+        let mut next = Self { foreign, swaggers, ..Self::new(registry, &others) };
         for (path, document) in &mut next.v3 {
             if let Some(known) = self.v3.get(path)
                 && known.subject.is_same(&document.subject)
@@ -301,7 +307,8 @@ impl OpenApi {
         }
         let mut paths = Vec::new();
         self.paths(subject, &mut definitions, &mut paths);
-        document::assemble(naming, dialect, encoding, &paths, definitions)
+        let swaggers = if dialect == Dialect::V2 { &self.swaggers[..] } else { &[] };
+        document::assemble(naming, (dialect, encoding), &paths, definitions, swaggers)
     }
 
     /// Adds the paths of `subject`, sorted.

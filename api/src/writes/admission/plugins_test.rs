@@ -18,7 +18,7 @@ impl Files for NoFiles {
 async fn server(enable: &str, config: &str) -> Server {
     let enable: Vec<String> = enable.split_whitespace().map(str::to_owned).collect();
     let config = format!("kind: AdmissionConfiguration\nplugins: [{config}]");
-    let wishes = Wishes { enable: &enable, disable: &[], config: Some(config.as_bytes()) };
+    let wishes = Wishes { enable: &enable, disable: &[], config: Some(config.as_bytes()), scheme: "" };
     let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     given(&server, "/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
@@ -373,7 +373,7 @@ fn a_configuration_that_means_nothing_is_refused() {
         let config =
             format!("kind: AdmissionConfiguration\nplugins: [{{name: {plugin}, configuration: {config}}}]");
         let enable = [plugin.to_owned()];
-        let wishes = Wishes { enable: &enable, disable: &[], config: Some(config.as_bytes()) };
+        let wishes = Wishes { enable: &enable, disable: &[], config: Some(config.as_bytes()), scheme: "" };
         let got = Settings::parse(&wishes, &NoFiles).unwrap_err();
         assert_eq!(
             got,

@@ -15,7 +15,7 @@ impl Files for NoFiles {
 async fn server(plugin: &str, config: &str) -> Server {
     let (enable, disable) = ([plugin.to_owned()], ["ServiceAccount".to_owned()]);
     let config = format!("kind: AdmissionConfiguration\nplugins: [{config}]");
-    let wishes = Wishes { enable: &enable, disable: &disable, config: Some(config.as_bytes()) };
+    let wishes = Wishes { enable: &enable, disable: &disable, config: Some(config.as_bytes()), scheme: "" };
     let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server

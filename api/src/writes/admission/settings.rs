@@ -65,6 +65,8 @@ pub struct Wishes<'w> {
     pub disable: &'w [String],
     /// The configuration of plugins.
     pub config: Option<&'w [u8]>,
+    /// Where kinds are looked up, as an error about an unknown one names it.
+    pub scheme: &'w str,
 }
 
 impl Settings {
@@ -75,7 +77,7 @@ impl Settings {
     pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, String> {
         check_names(wishes)?;
         let configured = match wishes.config {
-            Some(text) => configurations(text, files)
+            Some(text) => configurations(text, files, wishes.scheme)
                 .map_err(|why| format!("failed to apply admission: failed to read plugin config: {why}"))?,
             None => Vec::new(),
         };
@@ -181,7 +183,7 @@ const UNVERSIONED: [(&str, &str); 2] =
     [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
 
 /// The configuration of each plugin in an AdmissionConfiguration; a `path` names a file with it.
-fn configurations(text: &[u8], files: &dyn Files) -> Result<Vec<(String, Value)>, String> {
+fn configurations(text: &[u8], files: &dyn Files, scheme: &str) -> Result<Vec<(String, Value)>, String> {
     let config = yaml::parse(text).map_err(|error| error.to_string())?.value;
     let kind = config.str_at(&["kind"]);
     if kind != "AdmissionConfiguration" {
@@ -191,7 +193,18 @@ fn configurations(text: &[u8], files: &dyn Files) -> Result<Vec<(String, Value)>
                 .map(|(_, plugin)| ((*plugin).to_owned(), config.clone()))
                 .collect());
         }
-        return Err(format!("no kind \"AdmissionConfiguration\" but {kind:?}"));
+        let version = config.str_at(&["apiVersion"]);
+        let text = || String::from_utf8_lossy(text).trim_end().to_owned();
+        return Err(match (kind, version) {
+            ("", _) => format!("Object 'Kind' is missing in '{}'", text()),
+            (_, "") => format!("Object 'apiVersion' is missing in '{}'", text()),
+            _ => format!(
+                "no kind {} is registered for version {} in scheme {}",
+                go_quote(kind),
+                go_quote(version),
+                go_quote(scheme)
+            ),
+        });
     }
     let mut unknown = unknown_fields(&config, "", &["apiVersion", "kind", "plugins"]);
     let plugins = config.get("plugins").and_then(Value::as_array).unwrap_or_default();
@@ -249,7 +262,7 @@ mod tests {
         let of = |enable: &str, disable: &str| {
             let (enable, disable) = (names(enable), names(disable));
             let settings =
-                Settings::parse(&Wishes { enable: &enable, disable: &disable, config: None }, &Paths);
+                Settings::parse(&Wishes { enable: &enable, disable: &disable, ..Wishes::default() }, &Paths);
             settings.map(|settings| settings.names().collect::<Vec<_>>())
         };
         let default: Vec<_> = Settings::default().names().collect();
@@ -290,9 +303,14 @@ mod tests {
                 "imagePolicy: {}",
                 Ok("ImagePolicyWebhook={\"imagePolicy\":{}} PodNodeSelector={\"imagePolicy\":{}}"),
             ),
-            ("kind: Other", Err("no kind \"AdmissionConfiguration\" but \"Other\"")),
+            ("a: 1", Err("Object 'Kind' is missing in 'a: 1'")),
+            ("kind: Other", Err("Object 'apiVersion' is missing in 'kind: Other'")),
+            (
+                "kind: Other\napiVersion: v1",
+                Err("no kind \"Other\" is registered for version \"v1\" in scheme \"s.go:1\""),
+            ),
         ] {
-            let got = configurations(text.as_bytes(), &Paths).map(|found| {
+            let got = configurations(text.as_bytes(), &Paths, "s.go:1").map(|found| {
                 let shown =
                     found.iter().map(|(name, value)| format!("{name}={}", crate::testing::text(value)));
                 shown.collect::<Vec<_>>().join(" ")

@@ -95,6 +95,7 @@ impl Server {
             fairness: Default::default(),
             extensions: Default::default(),
             nodes: crate::state::connect::Nodes::new(crate::state::connect::Settings::default()).unwrap(),
+            secrecy: None,
         };
         let api = Arc::new(Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap());
         api.lifecycle().advance(Stage::Serving);

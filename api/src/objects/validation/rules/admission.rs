@@ -1,7 +1,6 @@
 //! Rules for admission webhooks, admission policies and their bindings.
 
 use auth::go;
-use hashbrown::HashSet;
 
 use super::super::path::Path;
 use super::super::{Validator, names};
@@ -457,12 +456,6 @@ pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
 pub(super) fn parameter_reference(validator: &mut Validator, path: &Path, reference: View) {
     let name = reference.text("name");
     match (name.is_empty(), reference.has("selector")) {
-        (false, both) => {
-            validator.refuse(&path.child("name"), name, names::path_segment(name));
-            for member in ["name", "selector"].into_iter().filter(|_| both) {
-                validator.forbidden(path.child(member), "name and selector are mutually exclusive");
-            }
-        }
         (true, false) => validator.required(path, "one of name or selector must be specified"),
         (true, true) => {}
         (false, has_both) => {

@@ -82,9 +82,22 @@ impl From<&ScanError> for YamlError {
                 };
                 YamlError::Syntax { line: line.saturating_sub(1), what }
             }
-            None => YamlError::Syntax { line, what: what.to_owned() },
+            None => YamlError::Syntax { line, what: said_of_scanning(what).to_owned() },
         }
     }
+}
+
+/// What the reference server says where characters make no token.
+fn said_of_scanning(what: &str) -> &str {
+    let is_tab = what.starts_with("tabs disallowed") || what == "tab cannot be used as indentation";
+    if is_tab || what.starts_with("unexpected character") {
+        return "found character that cannot start any token";
+    }
+    if what.starts_with("simple key expect") {
+        return "could not find expected ':'";
+    }
+    let rest = what.strip_prefix("while scanning ").and_then(|rest| rest.split_once(", "));
+    rest.map_or(what, |(_, what)| what)
 }
 
 /// A tab that indents a line of a plain scalar. The parser says where the scalar begins, the reference server where the

@@ -169,8 +169,12 @@ plugins:
     - {resource: services, matchContains: [services.loadbalancers]}
 "#;
     let disable = ["ServiceAccount".to_owned(), "Priority".to_owned()];
-    let wishes =
-        crate::writes::admission::Wishes { enable: &[], disable: &disable, config: Some(config.as_bytes()) };
+    let wishes = crate::writes::admission::Wishes {
+        enable: &[],
+        disable: &disable,
+        config: Some(config.as_bytes()),
+        scheme: "",
+    };
     let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     let pod = |class: &str| {

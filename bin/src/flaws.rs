@@ -1,0 +1,148 @@
+//! What is wrong with the flags, told together: an operator who mends one mistake should not meet the next one at the
+//! following start.
+//!
+//! Looks at values alone, not at the files they name, in the order in which kube-apiserver looks at them. What is checked
+//! here is checked again where it is used.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+
+use anyhow::bail;
+use api::types::enablement::Enablement;
+use api::types::schema::registry::Registry;
+
+use crate::flags::Flags;
+use crate::{audit, etcd, host};
+
+/// What is wrong, in order and each once.
+#[derive(Debug, Default)]
+pub struct Flaws(Vec<String>);
+
+impl Flaws {
+    /// Takes what a check says.
+    pub fn take<V, E: Display>(&mut self, checked: Result<V, E>) {
+        if let Err(why) = checked {
+            self.push(format!("{why:#}"));
+        }
+    }
+
+    /// Takes one more.
+    pub fn push(&mut self, why: String) {
+        if !self.0.contains(&why) {
+            self.0.push(why);
+        }
+    }
+
+    /// That nothing is wrong.
+    ///
+    /// # Errors
+    /// What is, on one line: several things are in brackets.
+    pub fn none(self) -> anyhow::Result<()> {
+        match &self.0[..] {
+            [] => Ok(()),
+            [one] => bail!("{one}"),
+            several => bail!("[{}]", several.join(", ")),
+        }
+    }
+}
+
+/// Checks the flags that kube-apiserver checks together.
+///
+/// # Errors
+/// All that is wrong with them.
+pub fn check(flags: &Flags) -> anyhow::Result<()> {
+    let mut flaws = Flaws::default();
+    flags.fairness.check(&mut flaws);
+    flags.edge.check(&mut flaws);
+    if flags.secrecy.encryption_provider_config.is_none() {
+        flaws.take(flags.secrecy.encryption(flags.naming));
+    }
+    flaws.take(etcd::check_storage(&flags.etcd));
+    let is_shared = flags.fairness.enable_priority_and_fairness;
+    flaws.take(crate::config::check_flow_control(is_shared, &flags.runtime_config, flags.naming));
+    flaws.take(crate::config::port(flags.secure_port));
+    audit::check(&flags.audit, &flags.audit_webhook, &mut flaws);
+    flaws.take(Enablement::parse(&flags.runtime_config.join(","), &Registry::new(flags.naming)));
+    flaws.take(crate::config::check_hidden_metrics(flags.metrics.show_hidden_metrics_for_version.as_deref()));
+    flaws.take(flags.metrics.allowed());
+    let networks = &flags.service_cluster_ip_range.0;
+    flaws.take(api::state::allocation::Ranges::check_networks(networks).map_err(anyhow::Error::msg));
+    flaws.take(flags.node_port_of_own_service());
+    if let Some(first) = networks.first()
+        && flags.own_service.settings().is_ok_and(|own| own.has_endpoints)
+        && let Some(public) = public_address(flags)
+        && !first.is_of_family(public)
+    {
+        flaws.push(format!("service IP family \"{first}\" must match public address family \"{public}\""));
+    }
+    flaws.none()
+}
+
+/// The address under which the server tells others to find it, as far as it is known before it listens.
+fn public_address(flags: &Flags) -> Option<IpAddr> {
+    let bound = std::net::SocketAddr::new(flags.bind_address, 0);
+    let configured = flags.advertise_address.filter(|address| !address.is_unspecified());
+    host::advertised_address(bound, configured).map(|address| address.ip())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+    use crate::flags;
+
+    #[test]
+    fn all_that_is_wrong_is_told_once_and_in_order() {
+        for (arguments, want) in [
+            ("", ""),
+            (
+                "--max-requests-inflight=-1 --max-mutating-requests-inflight=-1 --goaway-chance=1",
+                "[--max-requests-inflight can not be negative value, --max-mutating-requests-inflight can not be negative \
+                 value, --goaway-chance can not be less than 0 or greater than 0.02]",
+            ),
+            (
+                "--strict-transport-security-directives=a,b --cors-allowed-origins=a",
+                "[--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, \
+                 preload. see https://tools.ietf.org/html/rfc6797#section-6.1 for more information, --cors-allowed-origins \
+                 has an invalid regular expression: regular expression does not pin to start/end of host in the origin \
+                 header, help: ",
+            ),
+            (
+                "--runtime-config=api/all=false",
+                "[--runtime-config=api/all=false conflicts with --enable-priority-and-fairness=true, invalid key with only \
+                 api/all=false]",
+            ),
+            (
+                "--audit-log-path=- --audit-log-mode=x --audit-log-version=y --audit-log-format=z",
+                "[invalid audit log mode x, allowed modes are \"batch,blocking,blocking-strict\", invalid group version, \
+                 allowed versions are [\"audit.k8s.io/v1\"], invalid audit log format z, allowed formats are \
+                 \"legacy,json\"]",
+            ),
+            (
+                "--encryption-provider-config-automatic-reload --storage-media-type=x",
+                "[--encryption-provider-config-automatic-reload must be set with --encryption-provider-config, \
+                 --storage-media-type \"x\" invalid, allowed values: application/json, \
+                 application/vnd.kubernetes.protobuf, application/yaml]",
+            ),
+            (
+                "--kubernetes-service-node-port=40000",
+                "kubernetes service port range 30000-32767 doesn't contain 40000",
+            ),
+            (
+                "--service-cluster-ip-range=fd00::/64 --advertise-address=10.1.1.1",
+                "service IP family \"fd00::/64\" must match public address family \"10.1.1.1\"",
+            ),
+            (
+                "--service-cluster-ip-range=fd00::/64 --advertise-address=10.1.1.1 --endpoint-reconciler-type=none",
+                "",
+            ),
+            ("--service-cluster-ip-range=fd00::/64 --advertise-address=fd01::1", ""),
+        ] {
+            let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
+            let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
+            let got = check(&flags).map_or_else(|error| error.to_string(), |()| String::new());
+            assert!(got.starts_with(want) && got.is_empty() == want.is_empty(), "{arguments}: {got}");
+        }
+    }
+}
