@@ -3,11 +3,12 @@
 use hashbrown::HashSet;
 
 use super::super::path::Path;
-use super::super::{Validator, is_same};
+use super::super::{Validator, is_same, names};
 use super::View;
 use super::common::Seen;
 use super::status::conditions;
 use crate::values::field::FieldError;
+use crate::values::json::Value;
 
 /// Most requests, constraints, configurations or selectors of one claim, and alternatives of one request.
 const LIST_MAX: usize = 32;
@@ -145,6 +146,13 @@ fn allocated(validator: &mut Validator, path: &Path, devices: View, claim: View)
     }
 }
 
+/// A name that is empty is no name.
+fn named(validator: &mut Validator, path: &Path, one: View) {
+    if one.text("name").is_empty() && !validator.has_enough() {
+        validator.refuse(&path.child("name"), "", names::label(""));
+    }
+}
+
 /// A request is for one thing exactly, or for the first of some.
 pub(super) fn request(validator: &mut Validator, path: &Path, request: View) {
     match (request.has("exactly"), !request.items("firstAvailable").is_empty()) {
@@ -154,14 +162,19 @@ pub(super) fn request(validator: &mut Validator, path: &Path, request: View) {
         (true, true) => {
             let detail =
                 "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set";
-            validator.invalid(path, request.to_value(), detail);
+            validator.forget(&path.child("exactly"));
+            validator.forget(&path.child("firstAvailable"));
+            validator.invalid(path, Value::Null, detail);
+            return named(validator, path, request);
         }
         _ => {}
     }
+    named(validator, path, request);
     at_most(validator, path, request, "firstAvailable", ALTERNATIVES_MAX);
     let list = path.child("firstAvailable");
     let mut names = Seen::new();
     for (at, one) in request.structs("firstAvailable").enumerate() {
+        named(validator, &list.index(at), one);
         let name = one.text("name");
         if !name.is_empty() && !names.insert(name) && !validator.has_enough() {
             let place = list.index(at);
@@ -221,19 +234,30 @@ pub(super) fn configuration(validator: &mut Validator, path: &Path, configuratio
 
 /// Devices of a node, or of some, or of all.
 pub(super) fn slice(validator: &mut Validator, path: &Path, spec: View) {
-    let places = [
-        !spec.text("nodeName").is_empty(),
-        spec.has("nodeSelector"),
-        spec.is_true("allNodes"),
-        spec.is_true("perDeviceNodeSelection"),
-    ];
+    let mut places = Vec::new();
+    if spec.has("nodeName") && spec.text("nodeName").is_empty() {
+        let detail = "must be either unset or set to a non-empty string";
+        validator.invalid(path.child("nodeName"), "", detail);
+    }
+    for name in ["nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection"] {
+        match spec.flag(name) {
+            Some(false) => {
+                validator.invalid(path.child(name), false, "must be either unset or set to true");
+            }
+            Some(true) => places.push(format!("`{name}`")),
+            None if spec.child(name).is_there() || !spec.text(name).is_empty() => {
+                places.push(format!("`{name}`"));
+            }
+            None => {}
+        }
+    }
     const NAMES: &str = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`";
-    match places.into_iter().filter(|is_set| *is_set).count() {
+    match places.len() {
         0 => validator.required(path, &format!("exactly one of {NAMES} is required")),
         1 => {}
         _ => {
             let detail = format!("exactly one of {NAMES} is required, but multiple fields are set");
-            validator.errors.push(super::common::invalid_without_value(path, detail));
+            validator.invalid(path, format!("{{{}}}", places.join(", ")), detail);
         }
     }
     at_most(validator, path, spec, "devices", DEVICES_MAX);
@@ -244,6 +268,7 @@ pub(super) fn slice(validator: &mut Validator, path: &Path, spec: View) {
             return;
         }
         let place = list.index(at);
+        named(validator, &place, device);
         let name = device.text("name");
         if !name.is_empty() && !names.insert(name) {
             validator.duplicate(place.child("name"), name);
