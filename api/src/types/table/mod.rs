@@ -40,7 +40,7 @@ use jiff::Timestamp;
 
 use self::alike::{Inputs, Mask};
 use self::cell::{Cell, CellError};
-use self::jsonpath::{JsonPath, JsonPathError};
+use self::jsonpath::JsonPath;
 pub use self::partial::{ListMeta, MetaVersion, PartialWriter, metadata_range, metadata_start};
 use self::reads::Reads;
 pub use self::writer::TableWriter;
@@ -209,29 +209,17 @@ static DEFAULT_COLUMNS: [Column; 2] = [
     },
 ];
 
-/// Formats of the built-in resources, by the address of their columns and the naming profile; both are static, so the
-/// map is bounded by the program.
-#[derive(Debug, thiserror::Error)]
-pub enum FormatError {
-    /// That of a built-in type; a slip in the schema, which the tests find.
-    #[error(transparent)]
-    Cell(#[from] CellError),
-    /// That of a type made at run time.
-    #[error(transparent)]
-    Path(#[from] JsonPathError),
-}
-
 impl TableFormat {
     /// The format of a resource, made at the first call and kept in its table.
     ///
     /// # Errors
     /// A column's text is not understood.
-    pub fn for_resource(resource: &ResourceTable, naming: &'static Naming) -> Result<Arc<Self>, FormatError> {
+    pub fn for_resource(resource: &ResourceTable, naming: &'static Naming) -> Result<Arc<Self>, CellError> {
         resource.format.get_or_try(|| {
             if resource.message.custom {
                 let columns: Vec<PrinterColumn<'_>> =
                     resource.columns.iter().map(PrinterColumn::of).collect();
-                return Ok(Self::for_custom(&columns)?);
+                return Ok(Self::for_custom(&columns));
             }
             let columns = if resource.columns.is_empty() { &DEFAULT_COLUMNS } else { &*resource.columns };
             let format = Self::for_columns(columns, naming)?;
@@ -268,11 +256,9 @@ impl TableFormat {
         Ok(format.finish())
     }
 
-    /// The format of a custom resource: its name, then the declared columns, or the age if none are declared.
-    ///
-    /// # Errors
-    /// A column's path is not in the grammar of [`jsonpath`].
-    pub fn for_custom(columns: &[PrinterColumn]) -> Result<Self, JsonPathError> {
+    /// The format of a custom resource: its name, then the declared columns, or the age if none are declared. A column
+    /// whose path is not in the grammar of [`jsonpath`] ends the columns.
+    pub fn for_custom(columns: &[PrinterColumn]) -> Self {
         let name = PrinterColumn {
             name: "Name",
             kind: "string",
@@ -292,7 +278,7 @@ impl TableFormat {
         let declared = if columns.is_empty() { &[age][..] } else { columns };
         let mut format = Self::empty();
         for column in [name].iter().chain(declared) {
-            let path = JsonPath::parse(column.json_path)?;
+            let Ok(path) = JsonPath::parse(column.json_path) else { break };
             format.reads.path(path.leading_names(), false);
             let mut reads = Reads::default();
             reads.path(path.leading_names(), false);
@@ -300,7 +286,7 @@ impl TableFormat {
             let (kind, source) = (ColumnKind::of(column.kind), Source::Path(path));
             format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
         }
-        Ok(format.finish())
+        format.finish()
     }
 
     fn empty() -> Self {

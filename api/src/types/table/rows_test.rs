@@ -176,7 +176,7 @@ fn custom_resources_show_their_printer_columns() {
     ];
     let object = r#"{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"w","creationTimestamp":"2026-01-10T11:30:00Z","annotations":{"example.com/a":"v"}},"spec":{"text":"t","count":3,"half":2.5,"on":true,"since":"2026-01-10T11:00:00Z","map":{"b":2,"a":1},"null":null,"large":1234567.5,"huge":1e21,"long":9223372036854775807,"empty":""},"status":{"conditions":[{"type":"Other","status":"x"},{"type":"Ready","status":"True"}]}}"#;
     let row = |columns: &[PrinterColumn]| {
-        let format = Arc::new(TableFormat::for_custom(columns).unwrap());
+        let format = Arc::new(TableFormat::for_custom(columns));
         let mut out = Vec::new();
         let mut writer = format.writer(MetaVersion::V1, &CLUSTER, IncludeObject::None, now());
         writer.row(object.as_bytes(), b"", &mut out).unwrap();
@@ -187,7 +187,10 @@ fn custom_resources_show_their_printer_columns() {
         r#"{"cells":["w","t","3","{\"a\":1,\"b\":2}",3,2,2.5,true,null,null,"\u003cno value\u003e",null,"1.2345675e+06",-9223372036854775808,9223372036854776000,"\u003cunknown\u003e","60m","\u003cinvalid\u003e","True","v"],"object":null}"#
     );
     assert_eq!(row(&[]), r#"{"cells":["w","30m"],"object":null}"#);
-    assert!(TableFormat::for_custom(&[column("Bad", "string", ".a[")]).is_err());
+    // A path that cannot be read ends the columns.
+    let good = column("Good", "string", ".spec.text");
+    let columns = [good, column("Bad", "string", ".a["), good];
+    assert_eq!(row(&columns), r#"{"cells":["w","t"],"object":null}"#);
 }
 
 #[test]
