@@ -169,7 +169,9 @@ async fn generation_counts_changes_of_the_spec() {
         ("PATCH $apps/deployments/d", r#"{"spec":{"replicas":2}}"#, 2),
         ("PATCH $apps/deployments/d", r#"{"metadata":{"generation":40}}"#, 2),
         ("PATCH $apps/deployments/d/status", r#"{"status":{"replicas":1},"spec":{"replicas":7}}"#, 2),
+        ("PATCH $apps/deployments/d/status", r#"{"metadata":{"annotations":{"x":"y"}}}"#, 2),
         ("PATCH $apps/deployments/d/scale", r#"{"spec":{"replicas":5}}"#, 3),
+        ("PATCH $apps/deployments/d", r#"{"metadata":{"annotations":{"x":"z"}}}"#, 4),
     ] {
         let reply = fixture.ask(request, body).await;
         assert_eq!(reply.status, 200, "{request}: {}", reply.text());

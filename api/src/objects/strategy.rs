@@ -197,8 +197,8 @@ pub fn prepare_update(resource: &Resource, endpoint: Endpoint, new: &mut Object,
     restore_system_metadata(new, old);
     let counted = &resource.table.generation_on;
     let is_custom = resource.table.message.custom;
-    // A binding completes the specification, as a default does: the generation stays.
-    if is_custom || !counted.is_empty() && endpoint != Endpoint::Binding {
+    // A binding completes the specification, as a default does, and a status is none: the generation stays.
+    if is_custom || !counted.is_empty() && !matches!(endpoint, Endpoint::Binding | Endpoint::Status) {
         let before =
             old.get("metadata").and_then(|metadata| metadata.get("generation")).and_then(Value::as_i64);
         let changed = if is_custom {
