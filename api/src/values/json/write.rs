@@ -145,23 +145,36 @@ fn is_plain(bytes: &[u8]) -> bool {
             .into_iter()
             .flatten()
             .all(|chunk| !any_special(chunk)),
-        _ => !any_special(bytes),
+        _ => !bytes.iter().fold(false, |found, &byte| found | SPECIAL[usize::from(byte)]),
     }
 }
 
-/// Whether a byte may need an escape or begin a sequence that does. Free of branches, so that the check is vectorized.
+/// Whether a byte may need an escape or begins a sequence that does.
+const fn is_special(byte: u8) -> bool {
+    (byte < 0x20)
+        | (byte == b'"')
+        | (byte == b'\\')
+        | (byte == b'<')
+        | (byte == b'>')
+        | (byte == b'&')
+        | (byte == 0xe2)
+}
+
+/// [`is_special`] of each byte, for texts that are too short for a step of many bytes.
+static SPECIAL: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        table[byte] = is_special(byte as u8);
+        byte += 1;
+    }
+    table
+};
+
+/// Whether one of the bytes is special. Free of branches, so that the check is vectorized.
 #[inline]
 fn any_special(bytes: &[u8]) -> bool {
-    bytes.iter().fold(false, |found, &byte| {
-        found
-            | (byte < 0x20)
-            | (byte == b'"')
-            | (byte == b'\\')
-            | (byte == b'<')
-            | (byte == b'>')
-            | (byte == b'&')
-            | (byte == 0xe2)
-    })
+    bytes.iter().fold(false, |found, &byte| found | is_special(byte))
 }
 
 /// The shortest digits that read back the same; exponents below 1e-6 and from 1e21 on, as Go and ECMAScript do.
