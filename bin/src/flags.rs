@@ -73,7 +73,7 @@ struct CommandLine {
 }
 
 /// The network of service IPs where none is given.
-const NETWORK: &str = "10.0.0.0/24";
+pub const NETWORK: &str = "10.0.0.0/24";
 
 /// What the command line asks for.
 #[derive(Clone, Debug)]

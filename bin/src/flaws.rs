@@ -11,7 +11,7 @@ use anyhow::bail;
 use api::types::enablement::Enablement;
 use api::types::schema::registry::Registry;
 
-use crate::flags::Flags;
+use crate::flags::{self, Flags};
 use crate::{audit, etcd, host};
 
 /// What is wrong, in order and each once.
@@ -68,7 +68,8 @@ pub fn check(flags: &Flags) -> anyhow::Result<()> {
     let networks = &flags.service_cluster_ip_range.0;
     flaws.take(api::state::allocation::Ranges::check_networks(networks).map_err(anyhow::Error::msg));
     flaws.take(flags.node_port_of_own_service());
-    if let Some(first) = networks.first()
+    // A machine with addresses of one family alone is served with the usual range all the same.
+    if let Some(first) = networks.first().filter(|first| first.to_string() != flags::NETWORK)
         && flags.own_service.settings().is_ok_and(|own| own.has_endpoints)
         && let Some(public) = public_address(flags)
         && !first.is_of_family(public)
@@ -90,7 +91,6 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
-    use crate::flags;
 
     #[test]
     fn all_that_is_wrong_is_told_once_and_in_order() {
@@ -138,6 +138,7 @@ mod tests {
                 "",
             ),
             ("--service-cluster-ip-range=fd00::/64 --advertise-address=fd01::1", ""),
+            ("--advertise-address=fd01::1", ""),
         ] {
             let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
             let flags = flags::parse(words.map(OsString::from)).unwrap().flags();

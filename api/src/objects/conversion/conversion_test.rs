@@ -48,7 +48,13 @@ fn answers_say_success_and_are_to_the_request() {
         ),
         (BETA, r#"{"result":{"status":"Success"},"convertedObjects":[{}]}"#, Ok(1)),
         (V1, "null", Err("no response provided")),
-        (V1, "[]", Err("no response provided")),
+        (
+            V1,
+            "[]",
+            Err(
+                "json: cannot unmarshal array into Go struct field ConversionReview.response of type v1.ConversionResponse",
+            ),
+        ),
         (V1, r#"{"uid":"x","result":{"status":"Success"}}"#, Err(r#"expected response.uid="u", got "x""#)),
         (V1, r#"{"uid":"u"}"#, Err("response.result.status was '', not 'Success'")),
         (V1, r#"{"uid":"u","result":{"status":"Failure","message":"no"}}"#, Err("no")),
