@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 use tests::server::TempDir;
 use tests::{Client, Options, Server};
 
+use crate::support::CERTIFICATE;
+
 /// The key of service account tokens.
 static KEY: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate().unwrap());
 
@@ -381,7 +383,7 @@ async fn no_user_gives_more_permissions_than_it_has() {
             "a certificate without the signer's permission",
             "PATCH",
             format!("{requests}/own/status"),
-            json!({"status": {"certificate": STANDARD.encode("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")}}),
+            json!({"status": {"certificate": CERTIFICATE}}),
             403,
         ),
         (

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, outcome};
+use crate::support::CERTIFICATE;
 
 const STRATEGIC: &str = "Content-Type: application/strategic-merge-patch+json";
 
@@ -113,8 +114,6 @@ async fn a_pod_is_resized_as_a_whole() {
 async fn requests_for_certificates_are_judged_once_and_answered_once() {
     let fixture = Fixture::new("csr").await;
     const PEM: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUlIRk1HNENBUUF3RERFS01BZ0dBMVVFQXd3QllUQlpNQk1HQnlxR1NNNDlBZ0VHQ0NxR1NNNDlBd0VIQTBJQQpCRUw3UzQwRnlQT2pXYkREdldXNGRBbzVwVVdWZnN1Z2ZWb1FoZjZQbGZEWkQ2eWZHdndxZUxXa3A2TWlhOFl6Clh0YzdjVXQzS3pXZnVVWVRiWjFodnUrZ0FEQUtCZ2dxaGtqT1BRUURBZ05IQURCRUFpQXJDN29TQ0lCN2FtYkIKZzBDRTQzSTVOT09JaU5QYU1WOVIveWovZkZEOVVBSWdiNHNPTXU4QzllMlkyQ1FadWtjQk91ZjB2dHJTSlozcgpwck15T1JZSzV3ST0KLS0tLS1FTkQgQ0VSVElGSUNBVEUgUkVRVUVTVC0tLS0tCg==";
-    const CERTIFICATE: &str =
-        "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUIKLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
     let collection = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
     for name in ["a", "b"] {
         let request = json!({"metadata": {"name": format!("{}-{name}", fixture.ns)},

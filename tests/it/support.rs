@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use tests::Server;
 
+/// A certificate that signs itself, in PEM and then base64, as the status of a request for one has it.
+pub const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJjRENDQVJXZ0F3SUJBZ0lVVjltN1lLMHljdGgvOC9zNE4vcnBsNFF3dEE4d0NnWUlLb1pJemowRUF3SXcKRERFS01BZ0dBMVVFQXd3QllUQWdGdzB5TmpFeE1qVXdNekkyTURkYUdBOHlNVEkyTVRFd01UQXpNall3TjFvdwpEREVLTUFnR0ExVUVBd3dCWVRCWk1CTUdCeXFHU000OUFnRUdDQ3FHU000OUF3RUhBMElBQklkRkN3K25ibjA0CnAxRDVIZkpvWHRxaFo0bmplaGhTYVA1cmZhSFpubkZoajZsbG1YeUhBY1BZS1Q3OGwrRFdIRE9aSlZpZVBKLy8KY05lV01XcmJ2bk9qVXpCUk1CMEdBMVVkRGdRV0JCUjZRemhYUnRYd2RiakRWcEl6SEswb2cyUHMxREFmQmdOVgpIU01FR0RBV2dCUjZRemhYUnRYd2RiakRWcEl6SEswb2cyUHMxREFQQmdOVkhSTUJBZjhFQlRBREFRSC9NQW9HCkNDcUdTTTQ5QkFNQ0Ewa0FNRVlDSVFDcUpTamN0R29obDFXZk1OeDJIc2ZXZGIrMUZJMHN0bHVlYUNyZ2NTVjMKcUFJaEFOSUtRZFZHMS9meHV1S2UyZlBBcjRDZzFoN0l2WFhCbnB4NWt6QmpRbHRWCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
+
 /// A server with the `kubernetes` naming profile, and a client from its kubeconfig.
 pub async fn upstream() -> (Server, kube::Client) {
     let server = Server::start_upstream().await;
