@@ -87,7 +87,7 @@ async fn rounds<C: Caller, S: Source<C>>(
         stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
         let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
         let generated_from = match &current {
-            None => stages::identify(&mut new)?,
+            None => stages::identify(intent, &mut new)?,
             Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
         };
         if let Some(old) = &old {

@@ -176,10 +176,14 @@ pub(super) fn convert<C, S: Source<C>>(
 
 /// Gives a new object its time of creation, its identity, and a name if it asks for a generated one; returns what that
 /// was generated from.
-pub(super) fn identify(object: &mut Object) -> Result<Option<String>, Status> {
+pub(super) fn identify(intent: &Intent<'_>, object: &mut Object) -> Result<Option<String>, Status> {
     if !meta(object, "resourceVersion").is_empty() {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(Status::new(Reason::Unknown, why));
+    }
+    // A plugin may have taken it away with the rest of the metadata.
+    if !intent.namespace.is_empty() && meta(object, "namespace").is_empty() {
+        metadata_mut(object).insert("namespace", intent.namespace.into());
     }
     set_meta(object, "creationTimestamp", Some(clock::now().into()));
     let base = generate_name(object).to_owned();

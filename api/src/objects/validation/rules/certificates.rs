@@ -26,7 +26,7 @@ pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
     if name == format!("{}/legacy-unknown", validator.naming.domain) {
         let detail = "the legacy signerName is not allowed via this API version";
         validator.invalid(path.child("signerName"), name, detail);
-    } else {
+    } else if !name.is_empty() {
         signer(validator, &path.child("signerName"), name);
     }
     if let Some(seconds) = spec.int("expirationSeconds").filter(|seconds| *seconds < SECONDS_MIN) {
