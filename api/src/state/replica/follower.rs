@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ApplyError, Refusal, Revision};
 use etcd::rpc::{EVENT_PUT, Event, WatchCreateRequest, WatchResponse};
-use etcd::{Error, Watch, WatchEnd};
+use etcd::{Error, WatchEnd};
 use futures_util::FutureExt;
 
 use super::apply::{Batch, by_revision};
@@ -123,7 +123,10 @@ impl Replica {
                 }
             };
             let (taken, end) = match response {
-                Ok(first) => with_waiting(first, &mut stream),
+                Ok(first) => {
+                    let (all, end) = with_waiting(first, || stream.next().now_or_never());
+                    (Some(all), end)
+                }
                 Err(end) => (None, Some(end)),
             };
             if let Some(response) = taken
@@ -160,26 +163,77 @@ impl Replica {
     }
 }
 
-/// A response and those that wait behind it, as one; and why the stream ended, where it has.
+/// A response and those that wait behind it, as one; and why the stream ended, where it has. `next` returns none where
+/// none waits.
 ///
 /// etcd sends a response for each revision. Applied one by one, they would wait longer and longer while others write, and an
 /// HTTP/2 connection on which many small frames wait is ended.
-fn with_waiting(first: WatchResponse, stream: &mut Watch) -> (Option<WatchResponse>, Option<WatchEnd>) {
-    let mut taken = first;
+fn with_waiting(
+    first: WatchResponse,
+    mut next: impl FnMut() -> Option<Result<WatchResponse, WatchEnd>>,
+) -> (WatchResponse, Option<WatchEnd>) {
     let size = |events: &[Event]| -> usize {
         events.iter().filter_map(|event| event.kv.as_ref()).map(|kv| kv.value.len()).sum()
     };
-    let mut bytes = size(&taken.events);
-    while bytes < APPLIED_BYTES_MAX && taken.events.len() < APPLIED_RECORDS_MAX {
-        match stream.next().now_or_never() {
-            None => return (Some(taken), None),
-            Some(Err(end)) => return (Some(taken), Some(end)),
+    let mut all = first;
+    let mut bytes = size(&all.events);
+    while bytes < APPLIED_BYTES_MAX && all.events.len() < APPLIED_RECORDS_MAX {
+        match next() {
+            None => break,
+            Some(Err(end)) => return (all, Some(end)),
             Some(Ok(more)) => {
                 bytes += size(&more.events);
-                taken.events.extend(more.events);
-                taken.header = more.header;
+                all.events.extend(more.events);
+                all.header = more.header;
             }
         }
     }
-    (Some(taken), None)
+    (all, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use etcd::rpc::KeyValue;
+
+    use super::*;
+
+    fn response(revisions: std::ops::Range<i64>, bytes: usize) -> WatchResponse {
+        let event = |mod_revision| Event {
+            kv: Some(KeyValue { mod_revision, value: vec![b'x'; bytes].into(), ..KeyValue::default() }),
+            ..Event::default()
+        };
+        WatchResponse { events: revisions.map(event).collect(), ..WatchResponse::default() }
+    }
+
+    #[test]
+    fn responses_that_wait_are_taken_together_up_to_what_is_applied_at_once() {
+        // How many single revisions wait, of how many bytes each, whether the stream ended behind them; how many are taken.
+        let large = APPLIED_BYTES_MAX / 2;
+        for (waiting, bytes, ended, taken) in [
+            (0, 1, false, 1),
+            (1000, 1, false, 1001),
+            (1000, 1, true, 1001),
+            (5, large, false, 2),
+            (APPLIED_RECORDS_MAX, 0, false, APPLIED_RECORDS_MAX),
+        ] {
+            let mut at = 1;
+            let next = || {
+                at += 1;
+                match usize::try_from(at - 2).unwrap() {
+                    behind if behind < waiting => Some(Ok(response(at..at + 1, bytes))),
+                    _ if ended => Some(Err(WatchEnd::Compacted(7))),
+                    _ => None,
+                }
+            };
+            let (all, end) = with_waiting(response(1..2, bytes), next);
+            let revisions: Vec<i64> =
+                all.events.iter().map(|e| e.kv.as_ref().unwrap().mod_revision).collect();
+            assert_eq!(
+                revisions,
+                (1..=i64::try_from(taken).unwrap()).collect::<Vec<_>>(),
+                "{waiting} {bytes}"
+            );
+            assert_eq!(end.is_some(), ended, "{waiting} {bytes}");
+        }
+    }
 }
