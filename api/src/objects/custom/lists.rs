@@ -114,32 +114,6 @@ fn refuse_repeated(
 /// What two values have in common that are one: their text, with members in order of names.
 fn identity(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
-    write_sorted(value, &mut out);
+    json::write_sorted(value, &mut out);
     out
-}
-
-fn write_sorted(value: &Value, out: &mut Vec<u8>) {
-    match value {
-        Value::Object(members) => {
-            let mut sorted: Vec<_> = members.iter().collect();
-            sorted.sort_by_key(|(name, _)| *name);
-            out.push(b'{');
-            for (name, value) in sorted {
-                json::write_string(name, out);
-                out.push(b':');
-                write_sorted(value, out);
-                out.push(b',');
-            }
-            out.push(b'}');
-        }
-        Value::Array(items) => {
-            out.push(b'[');
-            for item in items {
-                write_sorted(item, out);
-                out.push(b',');
-            }
-            out.push(b']');
-        }
-        scalar => json::write(scalar, out),
-    }
 }

@@ -265,7 +265,7 @@ fn write_custom_cell(kind: ColumnKind, value: Option<&Value>, row: &Row, out: &m
         (ColumnKind::Text, Value::Float(n)) => write_string(&go_float(*n), out),
         (ColumnKind::Text, Value::Object(_) | Value::Array(_)) => {
             let mut text = Vec::new();
-            write_sorted(value, &mut text);
+            json::write_sorted(value, &mut text);
             write_string(&String::from_utf8_lossy(&text), out);
         }
         (ColumnKind::Text, value) => write_string(&text_of(value), out),
@@ -294,35 +294,4 @@ const DOUBLE_EXACT: u64 = 1 << 53;
 fn whole(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0; // 2^63
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
-}
-
-/// Writes a value with the members of objects in order of their names.
-fn write_sorted(value: &Value, out: &mut Vec<u8>) {
-    match value {
-        Value::Object(members) => {
-            let mut sorted: Vec<_> = members.iter().collect();
-            sorted.sort_by_key(|(name, _)| *name);
-            out.push(b'{');
-            for (at, (name, value)) in sorted.into_iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                json::write_string(name, out);
-                out.push(b':');
-                write_sorted(value, out);
-            }
-            out.push(b'}');
-        }
-        Value::Array(items) => {
-            out.push(b'[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write_sorted(item, out);
-            }
-            out.push(b']');
-        }
-        scalar => json::write(scalar, out),
-    }
 }

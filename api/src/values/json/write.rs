@@ -40,6 +40,37 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
+/// Appends `value` as compact JSON with the members of objects in order of their names.
+pub fn write_sorted(value: &Value, out: &mut Vec<u8>) {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by_key(|(name, _)| *name);
+            out.push(b'{');
+            for (at, (name, value)) in sorted.into_iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_string(name, out);
+                out.push(b':');
+                write_sorted(value, out);
+            }
+            out.push(b'}');
+        }
+        Value::Array(items) => {
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_sorted(item, out);
+            }
+            out.push(b']');
+        }
+        scalar => write(scalar, out),
+    }
+}
+
 /// Appends `value` indented by two spaces a level, without a final newline
 /// (docs/api/encodings.md#json-and-yaml-output).
 pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
