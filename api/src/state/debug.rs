@@ -29,13 +29,10 @@ pub fn respond_to(path: &str) -> Option<Response> {
             "profiles",
             "This server takes no profiles of itself: use perf or a debugger on its process.",
         ),
-        "/debug/flags" | "/debug/flags/" => {
-            page("flags", "v: the level of detail of the log. PUT a number to /debug/flags/v.")
-        }
         // A profile is not turned into names here.
         "/debug/pprof/symbol" => respond_text(StatusCode::OK, "num_symbols: 0\n"),
         _ if path.starts_with("/debug/pprof/") => respond_text(StatusCode::NOT_FOUND, "Unknown profile\n"),
-        _ if path.starts_with("/debug/flags/") => {
+        _ if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
             page("flags", "v: the level of detail of the log. PUT a number to /debug/flags/v.")
         }
         _ => return None,
