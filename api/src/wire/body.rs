@@ -217,18 +217,11 @@ impl Expected<'_> {
 
 /// Why a body does not even say of which type it is; `None` if it does, or says nothing.
 fn untyped(value: &Value) -> Option<String> {
-    let found = |value: &Value| match value {
-        Value::Array(_) => "array",
-        Value::Bool(_) => "bool",
-        Value::Object(_) => "object",
-        Value::String(_) => "string",
-        Value::Null | Value::Int(_) | Value::Float(_) => "number",
-    };
     let object = match value {
         Value::Null => return None,
         Value::Object(object) => object,
         other => {
-            let found = found(other);
+            let found = other.go_kind();
             return Some(format!(
                 "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}"
             ));
@@ -238,7 +231,7 @@ fn untyped(value: &Value) -> Option<String> {
         matches!(*name, "kind" | "apiVersion") && !value.is_null() && value.as_str().is_none()
     };
     if let Some((name, value)) = object.iter().find(is_wrong) {
-        let found = found(value);
+        let found = value.go_kind();
         return Some(format!(
             "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go struct field .{name} of type string"
         ));

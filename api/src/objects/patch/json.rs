@@ -13,7 +13,7 @@ use std::borrow::Cow;
 
 use hashbrown::HashMap;
 
-use super::{Status, Value, go_kind};
+use super::{Status, Value};
 use crate::values::field::go_quote;
 use crate::values::json::{DEPTH_MAX, Object, write};
 use crate::values::status::Reason;
@@ -208,7 +208,7 @@ impl Verb {
 /// 400 in the words of the reference server's decoder.
 fn wrong_type(value: &Value, target: &str, strict_reporting: bool) -> Status {
     let prefix = if strict_reporting { "error decoding patch: " } else { "" };
-    Status::bad_request(format!("{prefix}json: cannot unmarshal {} into Go {target}", go_kind(value)))
+    Status::bad_request(format!("{prefix}json: cannot unmarshal {} into Go {target}", value.go_kind()))
 }
 
 /// The document after all operations, for a PATCH.

@@ -4,7 +4,7 @@
 //! depth bounds the recursion here as well.
 
 use super::members::Members;
-use super::{Status, Value, go_kind};
+use super::{Status, Value};
 use crate::values::json::Object;
 
 /// The error text for anything that is not a patch.
@@ -18,7 +18,7 @@ pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Statu
         Value::Null => Err(Status::bad_request(INVALID)),
         other if strict_reporting => Err(Status::bad_request(format!(
             "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            go_kind(&other)
+            other.go_kind()
         ))),
         Value::Array(_) => Ok(patch),
         _ => Err(Status::bad_request(INVALID)),

@@ -288,18 +288,6 @@ fn unreadable(kind: PatchKind, error: &ParseError, strict_reporting: bool) -> St
     }
 }
 
-/// Go's name for the type of a JSON value.
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::Float(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 /// Sorts the members of an object by name.
 fn sort_members(object: &mut Object) {
     object.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -16,7 +16,7 @@ use hashbrown::HashSet;
 
 use super::lists::{Class, Key, Scalar, bad_type, element_class};
 use super::members::Members;
-use super::{Status, Value, go_kind, go_print, plain_error};
+use super::{Status, Value, go_print, plain_error};
 use crate::types::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
 use crate::values::json::Object;
 
@@ -54,7 +54,7 @@ pub(super) fn check(patch: Value) -> Result<Value, Status> {
         Value::Object(_) | Value::Null => Ok(patch),
         other => Err(Status::bad_request(format!(
             "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            go_kind(&other)
+            other.go_kind()
         ))),
     }
 }

@@ -133,7 +133,7 @@ impl Policy {
         // An empty file is an object without members.
         let value = if value.is_null() { Value::from(Object::new()) } else { value };
         let Some(members) = value.as_object() else {
-            let what = json_type(&value);
+            let what = value.go_kind();
             return Err(format!(
                 "failed decoding: couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go \
                  value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
@@ -410,21 +410,10 @@ impl<'v> Reader<'v> {
 }
 
 fn mismatch(value: &Value, kind: &str, field: &str, wanted: &str) -> String {
-    let what = json_type(value);
+    let what = value.go_kind();
     format!(
         "failed decoding: json: cannot unmarshal {what} into Go struct field {kind}.{field} of type {wanted}"
     )
-}
-
-fn json_type(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-        _ => "number",
-    }
 }
 
 #[cfg(test)]

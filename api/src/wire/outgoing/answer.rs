@@ -37,14 +37,14 @@ impl Review<'_> {
             return Err(unreadable(&format!(
                 "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
                  \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-                go_kind(&answer)
+                answer.go_kind()
             )));
         }
         for member in ["apiVersion", "kind"] {
             if let Some(value) =
                 answer.get(member).filter(|value| !value.is_null() && value.as_str().is_none())
             {
-                let found = go_kind(value);
+                let found = value.go_kind();
                 return Err(unreadable(&format!(
                     "json: cannot unmarshal {found} into Go struct field .{member} of type string"
                 )));
@@ -86,17 +86,6 @@ impl Review<'_> {
         Err(format!(
             "expected webhook response of {group}/{version}, Kind={kind}, got {given_group}/{given_version}, Kind={given}"
         ))
-    }
-}
-
-/// What a value is, in the words of Go's decoder.
-fn go_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Bool(_) => "bool",
-        Value::Int(_) | Value::Float(_) => "number",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-        Value::Null | Value::String(_) => "string",
     }
 }
 

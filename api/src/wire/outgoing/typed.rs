@@ -163,13 +163,9 @@ impl Place<'_> {
     fn wrong(&self, value: &Value, wanted: &str) -> String {
         let is_number = wanted.starts_with("int") || wanted.starts_with("uint");
         let found = match value {
-            Value::Bool(_) => "bool".to_owned(),
             Value::Int(number) if is_number => format!("number {number}"),
             Value::Float(number) if is_number => format!("number {number}"),
-            Value::Int(_) | Value::Float(_) => "number".to_owned(),
-            Value::Array(_) => "array".to_owned(),
-            Value::Object(_) => "object".to_owned(),
-            Value::Null | Value::String(_) => "string".to_owned(),
+            other => other.go_kind().to_owned(),
         };
         let Place { holder, fields, .. } = self;
         format!("json: cannot unmarshal {found} into Go struct field {holder}.{fields} of type {wanted}")
