@@ -56,15 +56,26 @@ pub(super) const STATEFUL_SET: &[Dropped] = &[
 pub(super) fn drop_unused(dropped: &[Dropped], new: &mut Object, old: Option<&Object>) {
     for part in dropped {
         for set in part.sets {
-            let steps = |path: &str| -> Vec<String> {
-                [part.below, path].iter().flat_map(|path| path.split('.')).map(str::to_owned).collect()
-            };
-            let paths: Vec<Vec<String>> = set.iter().map(|path| steps(path)).collect();
-            let is_used = |object: &Object| paths.iter().any(|path| has(object, path));
+            let paths = || set.iter().map(|path| Steps(part.below, path));
+            let is_used = |object: &Object| paths().any(|path| has(object, path));
             if is_used(new) && !old.is_some_and(is_used) {
-                paths.iter().for_each(|path| remove(new, path));
+                paths().for_each(|path| remove(new, path));
             }
         }
+    }
+}
+
+/// The steps that are left of a path: those to the part, and those within it, of which there is one at least.
+#[derive(Clone, Copy)]
+struct Steps(&'static str, &'static str);
+
+impl Steps {
+    /// The first step, and those behind it, if there are any.
+    fn split(self) -> (&'static str, Option<Steps>) {
+        let Steps(to_part, within) = self;
+        let (head, tail) = if to_part.is_empty() { (within, "") } else { (to_part, within) };
+        let (first, left) = head.split_once('.').unwrap_or((head, ""));
+        (first, (!left.is_empty() || !tail.is_empty()).then_some(Steps(left, tail)))
     }
 }
 
@@ -86,16 +97,11 @@ enum Way {
     Vanishing,
 }
 
-fn has(object: &Object, path: &[impl AsRef<str>]) -> bool {
-    let Some((first, rest)) = path.split_first() else { return false };
-    let (name, way) = step(first.as_ref());
-    if name.is_empty() {
-        return has(object, rest);
-    }
+fn has(object: &Object, path: Steps) -> bool {
+    let (first, rest) = path.split();
+    let (name, way) = step(first);
     let Some(value) = object.get(name).filter(|value| !value.is_null()) else { return false };
-    if rest.is_empty() {
-        return true;
-    }
+    let Some(rest) = rest else { return true };
     let below = |value: &Value| value.as_object().is_some_and(|object| has(object, rest));
     match way {
         Way::Elements => value.as_array().unwrap_or_default().iter().any(below),
@@ -104,16 +110,13 @@ fn has(object: &Object, path: &[impl AsRef<str>]) -> bool {
     }
 }
 
-fn remove(object: &mut Object, path: &[impl AsRef<str>]) {
-    let Some((first, rest)) = path.split_first() else { return };
-    let (name, way) = step(first.as_ref());
-    if name.is_empty() {
-        return remove(object, rest);
-    }
-    if rest.is_empty() {
+fn remove(object: &mut Object, path: Steps) {
+    let (first, rest) = path.split();
+    let (name, way) = step(first);
+    let Some(rest) = rest else {
         object.remove(name);
         return;
-    }
+    };
     let below = |value: &mut Value| {
         if let Some(object) = value.as_object_mut().filter(|object| has(object, rest)) {
             remove(object, rest);
@@ -145,10 +148,13 @@ mod tests {
 
     #[test]
     fn fields_are_dropped_unless_they_are_used_already() {
-        const DROPPED: &[Dropped] = &[Dropped {
-            below: "spec",
-            sets: &[&["one"], &["items[].hook?.signal", "more[].hook?.signal"], &["map{}.kinds"]],
-        }];
+        const DROPPED: &[Dropped] = &[
+            Dropped {
+                below: "spec",
+                sets: &[&["one"], &["items[].hook?.signal", "more[].hook?.signal"], &["map{}.kinds"]],
+            },
+            Dropped { below: "", sets: &[&["whole"], &["top.member"]] },
+        ];
         for (new, old, want) in [
             (r#"{"spec":{"one":1,"two":2}}"#, None, r#"{"spec":{"two":2}}"#),
             (r#"{"spec":{"one":1,"two":2}}"#, Some(r#"{"spec":{"two":1}}"#), r#"{"spec":{"two":2}}"#),
@@ -165,6 +171,7 @@ mod tests {
             ),
             (r#"{"spec":{"map":{"a":{"kinds":[1],"b":2}}}}"#, None, r#"{"spec":{"map":{"a":{"b":2}}}}"#),
             (r#"{"spec":null}"#, None, r#"{"spec":null}"#),
+            (r#"{"whole":1,"top":{"member":1,"a":2}}"#, None, r#"{"top":{"a":2}}"#),
             (r#"{"spec":{"items":[{"hook":{}}]}}"#, None, r#"{"spec":{"items":[{"hook":{}}]}}"#),
         ] {
             let mut object = testing::object(new);

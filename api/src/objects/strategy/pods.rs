@@ -74,6 +74,10 @@ fn raise_grace_period(pod: &mut Object) {
 /// Selectors of spread constraints and of affinity terms get a requirement for each of the pod's own labels that their
 /// keys name.
 fn select_by_label_keys(pod: &mut Object) {
+    let selects = |member: &&str| object::at(pod, member).is_some_and(|value| !value.is_null());
+    if !["spec.topologySpreadConstraints", "spec.affinity"].iter().any(selects) {
+        return;
+    }
     let labels = object::at(pod, "metadata.labels").and_then(Value::as_object).cloned().unwrap_or_default();
     let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
     let constraints = spec.get_mut("topologySpreadConstraints").and_then(Value::as_array_mut);
