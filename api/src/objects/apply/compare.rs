@@ -18,7 +18,8 @@ use crate::types::schema::table::{Kind, ListType, Message, Unknown};
 use crate::values::field::{Element, FieldSet, Node};
 use crate::values::json::{Object, Value};
 
-static NULL: Value = Value::Null;
+/// The value of a repeated element, which is owned as one.
+pub(super) static NULL: Value = Value::Null;
 
 /// The difference of two versions of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -139,7 +140,7 @@ impl<'t> Found<'t> {
 }
 
 /// Whether two values are equal, regardless of the order of members and of a zero fraction in numbers.
-fn is_same(a: &Value, b: &Value) -> bool {
+pub(super) fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
             let same = |((a, old), (b, new)): ((&str, &Value), (&str, &Value))| a == b && is_same(old, new);
@@ -229,7 +230,8 @@ fn differing<'t>(
     }
 }
 
-fn is_empty(object: Option<&Object>) -> bool {
+/// Whether it has no members.
+pub(super) fn is_empty(object: Option<&Object>) -> bool {
     object.is_none_or(Object::is_empty)
 }
 
@@ -297,7 +299,11 @@ fn zip<'t, K: Copy + Ord>(
 
 /// The elements of a list by their steps, ascending; equal steps keep the order of the list. Elements without a step
 /// are left out: they cannot be owned.
-fn indexed<'t>(item: &Kind, list: &ListType, values: &'t [Value]) -> Vec<(Element<'t>, &'t Value)> {
+pub(super) fn indexed<'t>(
+    item: &Kind,
+    list: &ListType,
+    values: &'t [Value],
+) -> Vec<(Element<'t>, &'t Value)> {
     let mut items: Vec<_> = values
         .iter()
         .filter_map(|value| item_element(item, list, value).ok().map(|element| (element, value)))
@@ -309,7 +315,7 @@ fn indexed<'t>(item: &Kind, list: &ListType, values: &'t [Value]) -> Vec<(Elemen
 }
 
 /// Splits off the first run of equal steps of `items`.
-fn take_run<'s, 't>(items: &mut &'s [(Element<'t>, &'t Value)]) -> &'s [(Element<'t>, &'t Value)] {
+pub(super) fn take_run<'s, 't>(items: &mut &'s [(Element<'t>, &'t Value)]) -> &'s [(Element<'t>, &'t Value)] {
     let len =
         items.first().map_or(0, |(first, _)| items.iter().take_while(|(other, _)| other == first).count());
     let (run, rest) = items.split_at(len);

@@ -10,6 +10,7 @@
 //! stores and clocks stay outside. Each set is of one version and is compared in that version (`versions`); `reset`
 //! defines the fields that an endpoint does not own.
 
+mod brought;
 mod check;
 mod collect;
 mod compare;

@@ -81,6 +81,11 @@ impl Reset {
         &self.skipped
     }
 
+    /// Whether the endpoint owns whatever is not skipped.
+    pub fn owns_all(&self) -> bool {
+        self.only.is_none()
+    }
+
     /// Filters a comparison that skipped [`Reset::skipped`].
     pub fn filter<'t>(&self, comparison: Comparison<'t>) -> Comparison<'t> {
         match self.only {

@@ -9,6 +9,7 @@
 //!
 //! An existing object without managed fields is not tracked; a new object always is.
 
+use super::brought;
 use super::compare::{Comparison, compare};
 use super::managed::{Entry, Managed, Manager, Operation, Requested};
 use super::reconcile::reconcile;
@@ -53,7 +54,18 @@ pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new:
             Requested::These(managed) => managed,
             Requested::Nothing | Requested::Reset => Managed::default(),
         };
-        follow(versions, writer, reset, base, &nothing, new)
+        let message = versions.message();
+        let text = if base.is_empty() && reset.owns_all() {
+            brought::text(message, &nothing, new, reset.skipped())
+        } else {
+            None
+        };
+        match text {
+            Some(text) => {
+                owned_by_one(writer.manager(Operation::Update, versions.own.api_version), writer, &text)
+            }
+            None => follow(versions, writer, reset, base, &nothing, new),
+        }
     };
     put_managed_fields(new, value);
 }
@@ -86,6 +98,16 @@ pub fn put_managed_fields(object: &mut Object, value: Option<Value>) {
     if let Some(value) = value {
         crate::values::object::metadata_mut(object).insert("managedFields", value);
     }
+}
+
+/// The managed fields of an object of which one manager brought all.
+fn owned_by_one(manager: Manager<'_>, writer: &Writer<'_>, text: &str) -> Option<Value> {
+    let mut managed = Managed::default();
+    let entry = Entry::of_text(manager, writer.now.into(), text);
+    if !entry.is_empty() {
+        managed.put(entry);
+    }
+    managed.into_value()
 }
 
 fn follow<'t>(

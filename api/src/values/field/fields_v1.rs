@@ -89,13 +89,17 @@ impl<'t> FieldSet<'t> {
     }
 }
 
-fn write_step(element: &Element<'_>, out: &mut Vec<u8>) {
+/// Appends the step to the member called `name`.
+pub fn write_field(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"f:");
+    json::write_escaped(name, out);
+    out.push(b'"');
+}
+
+/// Appends a step.
+pub fn write_step(element: &Element<'_>, out: &mut Vec<u8>) {
     match element {
-        Element::Field(name) => {
-            out.extend_from_slice(b"\"f:");
-            json::write_escaped(name, out);
-            out.push(b'"');
-        }
+        Element::Field(name) => write_field(name, out),
         Element::Key(keys) => {
             let mut inner = Vec::with_capacity(64);
             inner.push(b'{');
