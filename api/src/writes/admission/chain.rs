@@ -1,7 +1,7 @@
 //! The plugins of a server in their order, and the two points at which a write meets them.
 
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
@@ -49,7 +49,7 @@ impl Timers {
     fn record(
         &self,
         (point, operation, refused): (Point, Operation, bool),
-        began: Instant,
+        took: Duration,
         find: impl FnOnce([&str; 3]) -> Option<Arc<Histogram>>,
     ) {
         let of_operation = Operation::ALL.iter().position(|known| *known == operation).unwrap_or_default();
@@ -59,8 +59,24 @@ impl Timers {
             find([operation.as_str(), if refused { "true" } else { "false" }, kind])
         });
         if let Some(histogram) = histogram {
-            histogram.record(micros(began.elapsed()));
+            histogram.record(micros(took));
         }
+    }
+}
+
+/// The times of plugins one after the other: the end of one is the beginning of the next, so that the clock is read
+/// once a plugin.
+struct Laps(Instant);
+
+impl Laps {
+    fn begin() -> Laps {
+        Laps(Instant::now())
+    }
+
+    /// The time since the last one.
+    fn next(&mut self) -> Duration {
+        let now = Instant::now();
+        now.duration_since(std::mem::replace(&mut self.0, now))
     }
 }
 
@@ -119,34 +135,39 @@ impl Asked<'_> {
         record: &mut Record<'_, &mut Object>,
         review: &mut Review,
     ) -> Result<(), Status> {
+        let mut laps = Laps::begin();
         for link in &self.plugins {
-            let (began, operation) = (Instant::now(), record.operation);
-            let step = link.plugin.mutate(record, review);
-            self.decided(link, (Point::Mutating, operation), began, step).await?;
+            let operation = record.operation;
+            let decision = match link.plugin.mutate(record, review) {
+                Step::Pass => continue,
+                Step::Done(decision) => decision,
+                Step::Wait(decision) => decision.await,
+            };
+            self.decided(link, (Point::Mutating, operation), &mut laps, decision)?;
         }
         Ok(())
     }
 
-    /// The decision of a plugin, which is timed if it had a part.
-    async fn decided(
+    /// The decision of a plugin that had a part, which is timed.
+    fn decided(
         &self,
         link: &Link,
         (point, operation): (Point, Operation),
-        began: Instant,
-        step: Step<'_>,
+        laps: &mut Laps,
+        decision: Result<(), Status>,
     ) -> Result<(), Status> {
-        if matches!(step, Step::Pass) {
-            return Ok(());
-        }
-        let decision = step.decision().await;
-        link.timers.record((point, operation, decision.is_err()), began, |[operation, rejected, kind]| {
-            self.chain.metrics.plugins.of(&[link.name, operation, rejected, kind])
-        });
+        link.timers.record(
+            (point, operation, decision.is_err()),
+            laps.next(),
+            |[operation, rejected, kind]| {
+                self.chain.metrics.plugins.of(&[link.name, operation, rejected, kind])
+            },
+        );
         decision
     }
 
     fn took(&self, what: (Point, Operation, bool), began: Instant) {
-        self.chain.steps.record(what, began, |labels| self.chain.metrics.admission.of(&labels));
+        self.chain.steps.record(what, began.elapsed(), |labels| self.chain.metrics.admission.of(&labels));
     }
 
     /// The validating point, likewise.
@@ -159,10 +180,14 @@ impl Asked<'_> {
         let began = Instant::now();
         let mut review = Review::default();
         let mut outcome = Ok(());
+        let mut laps = Laps::begin();
         for link in &self.plugins {
-            let began = Instant::now();
-            let step = link.plugin.validate(&record, &mut review);
-            outcome = self.decided(link, (Point::Validating, record.operation), began, step).await;
+            let decision = match link.plugin.validate(&record, &mut review) {
+                Step::Pass => continue,
+                Step::Done(decision) => decision,
+                Step::Wait(decision) => decision.await,
+            };
+            outcome = self.decided(link, (Point::Validating, record.operation), &mut laps, decision);
             if outcome.is_err() {
                 break;
             }

@@ -47,15 +47,6 @@ impl<'p> Step<'p> {
     pub fn wait(answer: impl Future<Output = Result<(), Status>> + Send + 'p) -> Step<'p> {
         Step::Wait(Box::pin(answer))
     }
-
-    /// The decision.
-    pub(super) async fn decision(self) -> Result<(), Status> {
-        match self {
-            Step::Pass => Ok(()),
-            Step::Done(decision) => decision,
-            Step::Wait(answer) => answer.await,
-        }
-    }
 }
 
 impl From<Result<(), Status>> for Step<'_> {
