@@ -159,7 +159,11 @@ impl Client {
         response.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    async fn try_open(
+    /// The same where there may be no answer.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or broke off.
+    pub async fn try_open(
         &self,
         method: &str,
         path: &str,

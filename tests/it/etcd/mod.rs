@@ -5,6 +5,7 @@ mod cluster;
 mod moving;
 mod recorded;
 mod register;
+mod rounds;
 
 use std::time::{Duration, Instant};
 

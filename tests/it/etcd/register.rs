@@ -15,22 +15,79 @@ use super::{MAPS, map, version};
 use crate::support::Random;
 
 const WRITERS: usize = 64;
-const KEYS: u64 = 4;
+pub(super) const KEYS: u64 = 4;
 const TIME: Duration = Duration::from_secs(6);
 
 /// One operation that was answered.
 #[derive(Clone, Copy, Debug)]
-struct Operation {
-    key: u64,
+pub(super) struct Operation {
+    pub(super) key: u64,
     begun: Instant,
     ended: Instant,
     /// The version written or seen.
-    version: u64,
+    pub(super) version: u64,
     /// The value written or seen.
-    value: u64,
-    writes: bool,
+    pub(super) value: u64,
+    pub(super) writes: bool,
     /// The version that a write replaced.
     replaced: u64,
+}
+
+/// A list that was answered.
+#[derive(Clone, Debug)]
+pub(super) struct List {
+    begun: Instant,
+    ended: Instant,
+    /// Of the list itself.
+    version: u64,
+    /// Version and value of each register.
+    registers: Vec<(u64, u64)>,
+}
+
+/// What clients of a round were answered.
+#[derive(Default)]
+pub(super) struct History {
+    pub(super) operations: Vec<Operation>,
+    pub(super) lists: Vec<List>,
+}
+
+impl History {
+    /// What is wrong with it: with single registers, and with lists as states of all of them at one version.
+    pub(super) fn check(&self) -> Vec<String> {
+        let mut all = self.operations.clone();
+        for list in &self.lists {
+            // A list reads each register.
+            all.extend(list.registers.iter().zip(0..).map(|(&(version, value), key)| Operation {
+                key,
+                begun: list.begun,
+                ended: list.ended,
+                version,
+                value,
+                writes: false,
+                replaced: 0,
+            }));
+        }
+        let mut wrong = check(&all);
+        for list in &self.lists {
+            for (&(version, _), key) in list.registers.iter().zip(0..) {
+                if version > list.version {
+                    wrong.push(format!("register {key} is newer than its list: {list:?}"));
+                }
+                let torn = |operation: &&Operation| {
+                    operation.key == key && operation.version > version && operation.version <= list.version
+                };
+                if let Some(missed) = all.iter().find(torn) {
+                    wrong.push(format!("{list:?} misses {missed:?}"));
+                }
+            }
+            let known = self.lists.iter().filter(|other| other.ended < list.begun).map(|other| other.version);
+            let written = self.operations.iter().filter(|one| one.ended < list.begun).map(|one| one.version);
+            if known.chain(written).max() > Some(list.version) {
+                wrong.push(format!("a newer version was known before {list:?}"));
+            }
+        }
+        wrong
+    }
 }
 
 /// What is wrong with a history; nothing: it is linearizable as far as versions tell.
@@ -101,6 +158,39 @@ fn the_checker_finds_planted_faults() {
     }
 }
 
+#[test]
+fn the_checker_finds_planted_faults_of_lists() {
+    let start = Instant::now();
+    let at = |ms| start + Duration::from_millis(ms);
+    let write = |ms, key, version, replaced| Operation {
+        key,
+        begun: at(ms),
+        ended: at(ms + 1),
+        version,
+        value: version,
+        writes: true,
+        replaced,
+    };
+    let list = |ms, version, registers: [u64; 2]| List {
+        begun: at(ms),
+        ended: at(ms + 1),
+        version,
+        registers: registers.into_iter().map(|version| (version, version)).collect(),
+    };
+    let operations = || vec![write(0, 0, 5, 1), write(2, 1, 6, 2), write(4, 0, 7, 5)];
+    let good = History { operations: operations(), lists: vec![list(1, 5, [5, 2]), list(6, 7, [7, 6])] };
+    assert_eq!(good.check(), Vec::<String>::new());
+    for (fault, faulty) in [
+        ("a list is of no single state", list(3, 7, [5, 6])),
+        ("a list is older than a write before it", list(6, 6, [5, 6])),
+        ("an item is newer than its list", list(6, 6, [7, 6])),
+        ("a list goes back behind another list", list(8, 5, [7, 6])),
+    ] {
+        let history = History { operations: operations(), lists: vec![list(6, 7, [7, 6]), faulty] };
+        assert!(!history.check().is_empty(), "{fault}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn registers_are_linearizable_on_three_servers_while_one_is_killed() {
     let Some(etcd) = Etcd::start(3).await else { return };
@@ -112,7 +202,7 @@ async fn registers_are_linearizable_on_three_servers_while_one_is_killed() {
         let made = servers[0].client().post(MAPS, &map(&format!("r{key}"), "0")).await;
         assert_eq!(made.status, 201, "{}", made.text());
     }
-    let history = Arc::new(Mutex::new(Vec::new()));
+    let history = Arc::new(Mutex::new(History::default()));
     let until = Instant::now() + TIME;
     let mut writers = Vec::new();
     for writer in 0..WRITERS {
@@ -126,23 +216,29 @@ async fn registers_are_linearizable_on_three_servers_while_one_is_killed() {
         writer.await.unwrap();
     }
     let history = history.lock();
-    let writes = history.iter().filter(|operation| operation.writes).count();
-    let wrong = check(&history);
+    let writes = history.operations.iter().filter(|operation| operation.writes).count();
+    let wrong = history.check();
     assert!(
         wrong.is_empty(),
         "{} faults in {} operations: {:#?}",
         wrong.len(),
-        history.len(),
+        history.operations.len(),
         &wrong[..wrong.len().min(5)]
     );
-    assert!(writes > 50, "{writes} writes of {} operations", history.len());
+    assert!(writes > 50, "{writes} writes of {} operations", history.operations.len());
 }
 
 /// Reads and writes registers on one server until the time is over. `seed` is another for each writer.
-async fn exercise(client: tests::Client, seed: u64, until: Instant, history: Arc<Mutex<Vec<Operation>>>) {
+pub(super) async fn exercise(client: tests::Client, seed: u64, until: Instant, history: Arc<Mutex<History>>) {
     let mut random = Random(seed);
     let mut count = 0_u64;
     while Instant::now() < until {
+        if random.below(4) == 0 {
+            let begun = Instant::now();
+            if let Some(list) = list(&client, begun).await {
+                history.lock().lists.push(list);
+            }
+        }
         let key = random.below(KEYS);
         let path = format!("{MAPS}/r{key}");
         let begun = Instant::now();
@@ -152,8 +248,6 @@ async fn exercise(client: tests::Client, seed: u64, until: Instant, history: Arc
         };
         let ended = Instant::now();
         let mut object: Value = read.json();
-        let number =
-            |object: &Value| object["data"]["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0);
         let seen = version(&object);
         let operation = Operation {
             key,
@@ -164,7 +258,7 @@ async fn exercise(client: tests::Client, seed: u64, until: Instant, history: Arc
             writes: false,
             replaced: 0,
         };
-        history.lock().push(operation);
+        history.lock().operations.push(operation);
         count += 1;
         let value = seed * 1_000_000 + count;
         object["data"]["v"] = value.to_string().into();
@@ -177,7 +271,7 @@ async fn exercise(client: tests::Client, seed: u64, until: Instant, history: Arc
         if reply.status == 200 {
             let ended = Instant::now();
             let version = version(&reply.json());
-            history.lock().push(Operation {
+            history.lock().operations.push(Operation {
                 key,
                 begun,
                 ended,
@@ -190,108 +284,42 @@ async fn exercise(client: tests::Client, seed: u64, until: Instant, history: Arc
     }
 }
 
-/// What goes wrong in a round.
-#[derive(Clone, Copy, Debug)]
-enum Fault {
-    Nothing,
-    /// A server is killed and started again.
-    KillServer,
-    /// A member is killed and started again.
-    KillMember,
-    /// A member stands still for a while.
-    StopMember,
-    /// What a member says and hears comes late.
-    Delay,
-    /// Connections of a member break off, again and again.
-    Drop,
-    /// etcd forgets its history.
-    Compact,
+/// What a register holds.
+pub(super) fn number(object: &Value) -> u64 {
+    object["data"]["v"].as_str().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-const FAULTS: [Fault; 7] = [
-    Fault::Nothing,
-    Fault::KillServer,
-    Fault::KillMember,
-    Fault::StopMember,
-    Fault::Delay,
-    Fault::Drop,
-    Fault::Compact,
-];
+/// A list of all registers; `None` where the server does not answer it.
+pub(super) async fn list(client: &tests::Client, begun: Instant) -> Option<List> {
+    let reply = client.try_get(MAPS).await.filter(|reply| reply.status == 200)?;
+    let ended = Instant::now();
+    let list = reply.json();
+    let of = |key: u64| {
+        let name = format!("r{key}");
+        let item = list["items"].as_array()?.iter().find(|item| item["metadata"]["name"] == *name)?;
+        Some((version(item), number(item)))
+    };
+    let registers: Option<Vec<_>> = (0..KEYS).map(of).collect();
+    let registers = registers.expect("a list has all registers");
+    Some(List { begun, ended, version: version(&list), registers })
+}
 
-/// One round of each fault, in an order that the seed says; more with `ETCD_ROUNDS`.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn registers_are_linearizable_whatever_goes_wrong() {
-    let number =
-        |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
-    let (rounds, seed) = (number("ETCD_ROUNDS", FAULTS.len() as u64), number("ETCD_SEED", 1));
-    let Some(mut etcd) = Etcd::start(3).await else { return };
-    let proxies = etcd.proxies().await;
-    let urls: Vec<&str> = proxies.iter().map(|proxy| proxy.url.as_str()).collect();
-    let flags = vec![format!("--etcd-servers={}", urls.join(",")), "--controllers=".to_owned()];
-    let mut servers = Vec::new();
-    for _ in 0..3 {
-        servers
-            .push(tests::Server::start(tests::Options { flags: flags.clone(), ..Default::default() }).await);
+impl List {
+    /// The newest version of a register.
+    pub(super) fn newest(&self) -> u64 {
+        self.registers.iter().map(|(version, _)| *version).max().unwrap_or(0)
     }
-    for key in 0..KEYS {
-        let made = servers[0].client().post(MAPS, &map(&format!("r{key}"), "0")).await;
-        assert_eq!(made.status, 201, "{}", made.text());
+}
+
+impl History {
+    /// Writes of the first register, by version and value, one after the other.
+    pub(super) fn of_writes(writes: &[(u64, u64)]) -> History {
+        let mut replaced = 0;
+        let operations = writes.iter().map(|&(version, value)| {
+            let now = Instant::now();
+            let before = std::mem::replace(&mut replaced, version);
+            Operation { key: 0, begun: now, ended: now, version, value, writes: true, replaced: before }
+        });
+        History { operations: operations.collect(), lists: Vec::new() }
     }
-    let (mut random, mut operations) = (Random(seed), 0);
-    for round in 0..rounds {
-        let fault = FAULTS[(round % FAULTS.len() as u64) as usize];
-        let history = Arc::new(Mutex::new(Vec::new()));
-        let until = Instant::now() + Duration::from_secs(3);
-        let exercises: Vec<_> = (0..16)
-            .map(|writer| {
-                let client = servers[writer % servers.len()].client().another();
-                tokio::spawn(exercise(client, round * 100 + writer as u64 + 1, until, history.clone()))
-            })
-            .collect();
-        tokio::time::sleep(Duration::from_millis(500 + random.below(500))).await;
-        let victim = random.below(3) as usize;
-        let lasts = Duration::from_millis(200 + random.below(1300));
-        match fault {
-            Fault::Nothing => {}
-            Fault::KillServer => {
-                servers[victim].kill();
-                servers[victim].restart().await;
-            }
-            Fault::KillMember => {
-                etcd.kill(victim);
-                tokio::time::sleep(lasts).await;
-                etcd.restart(victim);
-            }
-            Fault::StopMember => {
-                etcd.pause_one(victim, true);
-                tokio::time::sleep(lasts).await;
-                etcd.pause_one(victim, false);
-            }
-            Fault::Delay => {
-                proxies[victim].delay(random.below(400));
-                tokio::time::sleep(lasts).await;
-                proxies[victim].delay(0);
-            }
-            Fault::Drop => {
-                for _ in 0..5 {
-                    proxies[victim].cut();
-                    tokio::time::sleep(lasts / 5).await;
-                }
-            }
-            Fault::Compact => {
-                let now = etcd.put("/unrelated", Vec::new()).await;
-                etcd.client().compact(now).await.expect("etcd compacts");
-            }
-        }
-        for exercise in exercises {
-            exercise.await.unwrap();
-        }
-        etcd.answers().await;
-        let history = history.lock();
-        let wrong = check(&history);
-        assert!(wrong.is_empty(), "round {round}, {fault:?}: {:#?}", &wrong[..wrong.len().min(5)]);
-        operations += history.len();
-        eprintln!("round {round}: {fault:?}, {} operations", history.len());
-    }
-    assert!(operations > 0, "nothing was written");
 }

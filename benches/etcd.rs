@@ -1,0 +1,238 @@
+//! Benchmark of a server on one etcd beside one with its own store, in alternation: creates and updates over 1, 16 and 64
+//! connections, lists, a list of one item beside a round trip of etcd, watch latency, memory, and starts with many pods, where
+//! the copy is there (warm) and where it is made (cold). Skipped without an etcd binary. `BENCH_PODS` says how many pods.
+
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use benches::cluster::{CONFIG_MAPS, PODS, create, fill_config_maps, fill_pods};
+use benches::load::{self, Connection, Outcome};
+use benches::{Runtime, data, process, report, scale};
+use etcd::rpc::RangeRequest;
+use etcd::{Client, Config, Endpoint};
+use tests::{Options, Server, TempDir};
+
+/// Measurements of each kind; the median of them is shown.
+const ROUNDS: usize = 5;
+
+/// An etcd of one member; it ends with this value.
+struct Etcd {
+    child: Child,
+    url: String,
+    _directory: TempDir,
+}
+
+impl Etcd {
+    fn start() -> Option<Etcd> {
+        let port = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map(|at| at.port());
+        let (client, peer) = (port().ok()?, port().ok()?);
+        let (url, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
+        let directory = TempDir::new();
+        let child = Command::new("etcd")
+            .arg(format!("--data-dir={}", directory.path().join("data").display()))
+            .args(["--name=m", "--quota-backend-bytes=8589934592"])
+            .args([format!("--listen-client-urls={url}"), format!("--advertise-client-urls={url}")])
+            .args([format!("--listen-peer-urls={peer}"), format!("--initial-advertise-peer-urls={peer}")])
+            .arg(format!("--initial-cluster=m={peer}"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Some(Etcd { child: child.ok()?, url, _directory: directory })
+    }
+
+    fn client(&self) -> Client {
+        let endpoint = Endpoint::parse(&self.url).expect("it is a URL");
+        Client::new(Config { endpoints: vec![endpoint], tls: None, deadline: Duration::from_secs(60) })
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The two servers, by name.
+struct Pair([(&'static str, Server); 2]);
+
+fn main() {
+    let runtime = Runtime::new();
+    let Some(etcd) = Etcd::start() else { return eprintln!("skipped: etcd not found") };
+    let flags = vec![format!("--etcd-servers={}", etcd.url)];
+    let own = runtime.run(Server::start(Options::default()));
+    let on_etcd = runtime.run(Server::start(Options { flags, ..Options::default() }));
+    let mut pair = Pair([("own store", own), ("etcd", on_etcd)]);
+    writes(&runtime, &pair);
+    lists(&runtime, &pair, &etcd);
+    watches(&runtime, &pair);
+    starts(&runtime, &mut pair);
+}
+
+fn median<T: Copy + PartialOrd>(mut all: Vec<T>) -> T {
+    all.sort_by(|a, b| a.partial_cmp(b).expect("numbers have an order"));
+    all[all.len() / 2]
+}
+
+/// Rate, latency and the server's processor time of each write.
+fn writes(runtime: &Runtime, pair: &Pair) {
+    report::row("write", &["per second", "p50", "p99", "server CPU"]);
+    for connections in [1, 16, 64] {
+        let count = scale(if connections == 1 { 500 } else { 3000 }, 20);
+        for (what, status) in [("create", 201), ("update", 200)] {
+            let mut found: [Vec<(f64, f64, f64, f64)>; 2] = [Vec::new(), Vec::new()];
+            for round in 0..scale(ROUNDS, 1) {
+                for ((_, server), found) in pair.0.iter().zip(&mut found) {
+                    let name = |at| format!("c{connections}-{round}-{at:06}");
+                    let requests: Vec<Vec<u8>> = (0..count)
+                        .map(|at| match what {
+                            "create" => load::request("POST", CONFIG_MAPS, &data::config_map(&name(at))),
+                            _ => {
+                                let body = data::config_map(&name(at)).replace("\"data\":{", "\"data\":{\"more\":\"1\",");
+                                load::request("PUT", &format!("{CONFIG_MAPS}/{}", name(at)), &body)
+                            }
+                        })
+                        .collect();
+                    let mut clients = runtime.run(load::connect(server.client(), connections));
+                    let before = process::cpu_time(server.pid());
+                    let outcome: Outcome = runtime.run(load::run(&mut clients, &requests, status));
+                    let spent = (process::cpu_time(server.pid()) - before).as_secs_f64() * 1e6 / count as f64;
+                    let of = |share| outcome.quantile(share).as_secs_f64();
+                    found.push((outcome.rate(), of(0.5), of(0.99), spent));
+                }
+            }
+            let cpu = found.each_ref().map(|all| median(all.iter().map(|one| one.3).collect()));
+            for ((name, _), all) in pair.0.iter().zip(&found) {
+                let pick = |part: fn(&(f64, f64, f64, f64)) -> f64| median(all.iter().map(part).collect());
+                let each = pick(|one| one.3);
+                report::row(
+                    &format!("{what}, {connections} connections, {name}"),
+                    &[
+                        &format!("{:.0}", pick(|one| one.0)),
+                        &report::time(Duration::from_secs_f64(pick(|one| one.1))),
+                        &report::time(Duration::from_secs_f64(pick(|one| one.2))),
+                        &format!("{each:.0} µs, {:.2} of own", each / cpu[0]),
+                    ],
+                );
+            }
+        }
+    }
+}
+
+/// Lists of many pods, and of one, beside a round trip of etcd.
+fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd) {
+    let pods = scale(5000, 50);
+    for (_, server) in &pair.0 {
+        let requests = benches::cluster::pod_creates("listed", pods);
+        runtime.run(create(server, &requests));
+    }
+    report::row("list", &["time", "server CPU", "of own"]);
+    for (what, path, count) in [
+        ("all", PODS.to_owned(), scale(20, 2)),
+        ("one item", format!("{PODS}?fieldSelector=metadata.name=listed-000007"), scale(500, 10)),
+    ] {
+        let mut found: [Vec<(f64, f64)>; 2] = [Vec::new(), Vec::new()];
+        for _ in 0..scale(ROUNDS, 1) {
+            for ((_, server), found) in pair.0.iter().zip(&mut found) {
+                let requests = vec![load::get(&path, &[]); count];
+                let mut clients = runtime.run(load::connect(server.client(), 1));
+                let before = process::cpu_time(server.pid());
+                let outcome = runtime.run(load::run(&mut clients, &requests, 200));
+                let spent = (process::cpu_time(server.pid()) - before).as_secs_f64() / count as f64;
+                found.push((outcome.quantile(0.5).as_secs_f64(), spent));
+            }
+        }
+        let own = median(found[0].iter().map(|one| one.1).collect::<Vec<_>>());
+        for ((name, _), all) in pair.0.iter().zip(&found) {
+            let time = median(all.iter().map(|one| one.0).collect());
+            let cpu = median(all.iter().map(|one| one.1).collect());
+            report::row(
+                &format!("{what}, {name}"),
+                &[
+                    &report::time(Duration::from_secs_f64(time)),
+                    &report::time(Duration::from_secs_f64(cpu)),
+                    &report::percent(cpu, own),
+                ],
+            );
+        }
+    }
+    let client = etcd.client();
+    let trips = runtime.run(async {
+        let mut trips = Vec::new();
+        for _ in 0..scale(500, 10) {
+            let sent = Instant::now();
+            let request = RangeRequest { key: "\0".into(), limit: 1, ..RangeRequest::default() };
+            client.range(&request).await.expect("etcd answers");
+            trips.push(sent.elapsed());
+        }
+        trips
+    });
+    report::row("round trip of etcd", &[&report::time(median(trips))]);
+}
+
+/// Time from the request of a write to its event at another connection.
+fn watches(runtime: &Runtime, pair: &Pair) {
+    report::row("watch", &["p50", "p99"]);
+    for (name, server) in &pair.0 {
+        let mut times = runtime.run(async {
+            let watch = Connection::open(server.client()).await;
+            let path = format!("{CONFIG_MAPS}?watch=true&resourceVersion=0&labelSelector=none=such");
+            // Nothing matches until labels do: the stream begins empty.
+            let mut stream = watch.follow(&load::get(&path, &[])).await;
+            let mut writer = Connection::open(server.client()).await;
+            let mut times = Vec::new();
+            for at in 0..scale(300, 5) {
+                let body = data::config_map(&format!("seen-{at}"));
+                let body = body.replace(r#""app":"bench""#, r#""app":"bench","none":"such""#);
+                let request = load::request("POST", CONFIG_MAPS, &body);
+                let sent = Instant::now();
+                let (_, ()) = futures_util::join!(
+                    async {
+                        stream.lines(1).await;
+                        times.push(sent.elapsed());
+                    },
+                    async {
+                        writer.expect(201, &request).await;
+                    }
+                );
+            }
+            times
+        });
+        times.sort_unstable();
+        let of = |share| report::time(report::quantile(&times, share));
+        report::row(name, &[&of(0.5), &of(0.99)]);
+    }
+}
+
+/// Memory with many pods, and starts on them.
+fn starts(runtime: &Runtime, pair: &mut Pair) {
+    let wanted = std::env::var("BENCH_PODS").ok().and_then(|text| text.parse().ok());
+    let pods = wanted.unwrap_or(scale(50_000, 100));
+    report::row(&format!("start, {pods} pods"), &["ready after", "VmRSS", "RssAnon"]);
+    for (name, server) in &mut pair.0 {
+        fill_pods(runtime, server, pods);
+        fill_config_maps(runtime, server, 1);
+        let show = |what: &str, server: &Server, took: Option<Duration>| {
+            let memory = process::memory(server.pid());
+            let took = took.map(report::time).unwrap_or_default();
+            report::row(
+                &format!("{what}, {name}"),
+                &[&took, &report::mib(memory.resident), &report::mib(memory.anonymous)],
+            );
+        };
+        show("after making them", server, None);
+        server.terminate();
+        let began = Instant::now();
+        runtime.run(server.restart());
+        show("warm", server, Some(began.elapsed()));
+        if *name == "etcd" {
+            server.terminate();
+            std::fs::remove_dir_all(server.data_dir().join("etcd-copy")).expect("the copy is there");
+            let began = Instant::now();
+            runtime.run(server.restart());
+            show("cold", server, Some(began.elapsed()));
+        }
+    }
+}

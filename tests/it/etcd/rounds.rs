@@ -1,0 +1,389 @@
+//! Rounds in which something goes wrong while registers are written, read, listed and watched on three servers and three members.
+//!
+//! After each round the history is checked (`register.rs`), and what watches saw of it: nothing twice, nothing out of order, nothing
+//! left out, wherever they went on. A watcher goes to the next server when its stream ends, and begins again where it is told 410.
+//! `ETCD_ROUNDS` says how many rounds, `ETCD_SEED` in which way, `ETCD_ROUND_MS` how long each is written.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tests::client::Watch;
+use tests::{Client, Options, PATIENCE, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::cluster::Etcd;
+use super::register::{History, KEYS, exercise, list, number};
+use super::{MAPS, map, version};
+use crate::support::Random;
+
+/// Clients of a round.
+const CLIENTS: usize = 16;
+
+/// What goes wrong in a round.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    Nothing,
+    /// A server is killed and started again.
+    KillServer,
+    /// A server stands still for a while.
+    StopServer,
+    /// A member is killed and started again.
+    KillMember,
+    /// A member stands still for a while.
+    StopMember,
+    /// What a member says and hears comes late.
+    Delay,
+    /// Connections of a member break off, again and again.
+    Drop,
+    /// etcd forgets its history while it is written.
+    Compact,
+    /// etcd takes no writes: its alarm of no space is raised, and taken back.
+    Full,
+}
+
+const FAULTS: [Fault; 9] = [
+    Fault::Nothing,
+    Fault::KillServer,
+    Fault::StopServer,
+    Fault::KillMember,
+    Fault::StopMember,
+    Fault::Delay,
+    Fault::Drop,
+    Fault::Compact,
+    Fault::Full,
+];
+
+/// What a watcher has been told, in its order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Told {
+    /// A register's state.
+    State { key: u64, version: u64, value: u64 },
+    /// Everything up to this version was told.
+    Bookmark(u64),
+    /// The watch began again: states of this version follow, what was between may be left out.
+    Begun,
+}
+
+#[derive(Default)]
+struct Watcher {
+    told: Vec<Told>,
+    /// The newest version told: the watch goes on from there.
+    at: u64,
+    resumed: u64,
+    begun_again: u64,
+}
+
+/// What is wrong with what a watcher was told of `history`, starting behind `from`.
+fn check_watch(told: &[Told], history: &History, from: u64) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut seen = BTreeMap::new();
+    // Versions up to which events may be missing because the watch began again.
+    let mut excused: Vec<(u64, u64)> = Vec::new();
+    let (mut at, mut begins) = (from, false);
+    for one in told {
+        match *one {
+            Told::Begun => begins = true,
+            // The bookmark that ends the initial states.
+            Told::Bookmark(version) if begins => {
+                excused.push((at, version));
+                (at, begins) = (version, false);
+            }
+            Told::Bookmark(version) if version < at => wrong.push(format!("{one:?} after {at}")),
+            Told::Bookmark(version) => at = version,
+            Told::State { version, value, .. } if begins => {
+                seen.insert(version, value);
+            }
+            Told::State { version, value, .. } => {
+                if version <= at {
+                    wrong.push(format!("{one:?} after {at}"));
+                }
+                at = at.max(version);
+                seen.insert(version, value);
+            }
+        }
+    }
+    for write in history.operations.iter().filter(|one| one.writes && one.version > from) {
+        let is_excused = excused.iter().any(|(after, to)| (*after..=*to).contains(&write.version));
+        match seen.get(&write.version) {
+            None if is_excused => {}
+            None => wrong.push(format!("a watch was not told of {write:?}")),
+            Some(value) if *value != write.value => {
+                wrong.push(format!("a watch was told {value}: {write:?}"));
+            }
+            Some(_) => {}
+        }
+    }
+    wrong
+}
+
+#[test]
+fn the_checker_of_watches_finds_planted_faults() {
+    let state = |version| Told::State { key: 0, version, value: version };
+    let history = History::of_writes(&[(5, 5), (6, 6), (9, 9)]);
+    for good in [
+        vec![state(5), state(6), Told::Bookmark(7), state(9)],
+        vec![state(5), Told::Begun, state(6), Told::Bookmark(8), state(9)],
+        vec![Told::Begun, state(9), Told::Bookmark(9)],
+    ] {
+        assert_eq!(check_watch(&good, &history, 4), Vec::<String>::new(), "{good:?}");
+    }
+    for (fault, told) in [
+        ("an event is left out", vec![state(5), state(9)]),
+        ("an event comes twice", vec![state(5), state(6), state(6), state(9)]),
+        ("events change places", vec![state(6), state(5), state(9)]),
+        ("an event comes after its bookmark", vec![state(5), Told::Bookmark(6), state(6), state(9)]),
+        ("a bookmark goes back", vec![state(5), state(6), state(9), Told::Bookmark(8)]),
+        ("another value is told", vec![state(5), Told::State { key: 0, version: 6, value: 1 }, state(9)]),
+        ("an event after a new beginning is lost", vec![Told::Begun, state(6), Told::Bookmark(7)]),
+    ] {
+        assert!(!check_watch(&told, &history, 4).is_empty(), "{fault}");
+    }
+}
+
+/// Watches the registers, at one server after the other, until it is aborted.
+async fn follow(first: usize, clients: Arc<Mutex<Vec<Client>>>, watcher: Arc<Mutex<Watcher>>) {
+    let mut attempt = first;
+    loop {
+        let client = {
+            let clients = clients.lock();
+            clients[attempt % clients.len()].another()
+        };
+        attempt += 1;
+        let at = watcher.lock().at;
+        let from = match at {
+            0 => "sendInitialEvents=true&resourceVersionMatch=NotOlderThan".to_owned(),
+            at => format!("resourceVersion={at}"),
+        };
+        let path = format!("{MAPS}?watch=true&allowWatchBookmarks=true&{from}");
+        let opened = tokio::time::timeout(PATIENCE, client.try_open("GET", &path, &[], b"")).await;
+        let opened = opened.ok().and_then(Result::ok);
+        if opened.as_ref().is_some_and(|response| response.status() == 410) {
+            let mut watcher = watcher.lock();
+            watcher.at = 0;
+            watcher.begun_again += 1;
+        } else if let Some(response) = opened.filter(|response| response.status() == 200) {
+            if at == 0 {
+                watcher.lock().told.push(Told::Begun);
+            }
+            let mut watch = Watch::new(response);
+            while let Some(event) = watch.next().await {
+                if !note(&mut watcher.lock(), &event) {
+                    break;
+                }
+            }
+            watcher.lock().resumed += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Notes an event; false where the stream is of no use any more.
+fn note(watcher: &mut Watcher, event: &Value) -> bool {
+    let object = &event["object"];
+    match event["type"].as_str() {
+        Some("ADDED" | "MODIFIED") => {
+            let name = object["metadata"]["name"].as_str().unwrap_or_default();
+            let Some(key) = name.strip_prefix('r').and_then(|key| key.parse().ok()) else { return true };
+            let begins = watcher.told.iter().rev().find(|told| !matches!(told, Told::State { .. }));
+            let begins = begins == Some(&Told::Begun) && watcher.at == 0;
+            let version = version(object);
+            watcher.told.push(Told::State { key, version, value: number(object) });
+            if !begins {
+                watcher.at = version;
+            }
+            true
+        }
+        Some("BOOKMARK") => {
+            watcher.at = version(object);
+            watcher.told.push(Told::Bookmark(watcher.at));
+            true
+        }
+        _ => {
+            let is_gone = object["code"] == 410 || event["code"] == 410;
+            if is_gone {
+                watcher.at = 0;
+                watcher.begun_again += 1;
+            }
+            assert!(is_gone || object["code"].as_u64().is_some_and(|code| code >= 429), "{event}");
+            false
+        }
+    }
+}
+
+/// Raises etcd's alarm of no space, or takes it back, through its JSON gateway.
+async fn no_space(url: &str, raised: bool) {
+    let host = url.trim_start_matches("http://");
+    let action = if raised { "ACTIVATE" } else { "DEACTIVATE" };
+    let body = format!("{{\"action\":\"{action}\",\"memberID\":\"1\",\"alarm\":\"NOSPACE\"}}");
+    let request = format!(
+        "POST /v3/maintenance/alarm HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = tokio::net::TcpStream::connect(host).await.expect("the member listens");
+    stream.write_all(request.as_bytes()).await.expect("the member reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("the member answers");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+fn pause(server: &Server, paused: bool) {
+    let signal = if paused { Signal::STOP } else { Signal::CONT };
+    let pid = Pid::from_raw(server.pid().cast_signed()).expect("a child has a pid");
+    kill_process(pid, signal).expect("the signal can be sent");
+}
+
+/// One round of each fault, in an order that the seed says; more with `ETCD_ROUNDS`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn registers_are_linearizable_whatever_goes_wrong() {
+    let setting =
+        |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    let (rounds, seed) = (setting("ETCD_ROUNDS", FAULTS.len() as u64), setting("ETCD_SEED", 1));
+    let lasting = Duration::from_millis(setting("ETCD_ROUND_MS", 1500));
+    let Some(mut etcd) = Etcd::start(3).await else { return };
+    let proxies = etcd.proxies().await;
+    let urls: Vec<&str> = proxies.iter().map(|proxy| proxy.url.as_str()).collect();
+    let flags = vec![format!("--etcd-servers={}", urls.join(",")), "--controllers=".to_owned()];
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        servers.push(Server::start(Options { flags: flags.clone(), ..Default::default() }).await);
+    }
+    for key in 0..KEYS {
+        let made = servers[0].client().post(MAPS, &map(&format!("r{key}"), "0")).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let clients = Arc::new(Mutex::new(servers.iter().map(|server| server.client().another()).collect()));
+    let watchers: Vec<Arc<Mutex<Watcher>>> = (0..3).map(|_| Arc::default()).collect();
+    let following: Vec<_> = watchers
+        .iter()
+        .enumerate()
+        .map(|(at, watcher)| tokio::spawn(follow(at, clients.clone(), watcher.clone())))
+        .collect();
+    let mut newest = settled(&servers).await;
+    reach(&watchers, newest).await;
+    watchers.iter().for_each(|watcher| watcher.lock().told.clear());
+    let (mut random, mut operations) = (Random(seed), 0);
+    for round in 0..rounds {
+        let fault = FAULTS[(round % FAULTS.len() as u64) as usize];
+        let history = Arc::new(Mutex::new(History::default()));
+        let until = Instant::now() + lasting;
+        let exercises: Vec<_> = (0..CLIENTS)
+            .map(|writer| {
+                let client = servers[writer % servers.len()].client().another();
+                tokio::spawn(exercise(client, round * 100 + writer as u64 + 1, until, history.clone()))
+            })
+            .collect();
+        tokio::time::sleep(lasting / 8 + Duration::from_millis(random.below(200))).await;
+        let victim = random.below(3) as usize;
+        let lasts = Duration::from_millis(100 + random.below(lasting.as_millis() as u64));
+        match fault {
+            Fault::Nothing => {}
+            Fault::KillServer => {
+                servers[victim].kill();
+                servers[victim].restart().await;
+                clients.lock()[victim] = servers[victim].client().another();
+            }
+            Fault::StopServer => {
+                pause(&servers[victim], true);
+                tokio::time::sleep(lasts).await;
+                pause(&servers[victim], false);
+            }
+            Fault::KillMember => {
+                etcd.kill(victim);
+                tokio::time::sleep(lasts).await;
+                etcd.restart(victim);
+            }
+            Fault::StopMember => {
+                etcd.pause_one(victim, true);
+                tokio::time::sleep(lasts).await;
+                etcd.pause_one(victim, false);
+            }
+            Fault::Delay => {
+                proxies[victim].delay(random.below(400));
+                tokio::time::sleep(lasts).await;
+                proxies[victim].delay(0);
+            }
+            Fault::Drop => {
+                for _ in 0..5 {
+                    proxies[victim].cut();
+                    tokio::time::sleep(lasts / 5).await;
+                }
+            }
+            Fault::Compact => {
+                // Connections break off at the same time, so that some stream has not had what is forgotten.
+                proxies[victim].cut();
+                for _ in 0..5 {
+                    let now = etcd.put("/unrelated", Vec::new()).await;
+                    etcd.client().compact(now).await.expect("etcd compacts");
+                    tokio::time::sleep(lasts / 5).await;
+                }
+            }
+            Fault::Full => {
+                let url = etcd.urls().split(',').nth(victim).expect("there are three").to_owned();
+                no_space(&url, true).await;
+                tokio::time::sleep(lasts).await;
+                no_space(&url, false).await;
+            }
+        }
+        for exercise in exercises {
+            exercise.await.unwrap();
+        }
+        etcd.answers().await;
+        let from = newest;
+        newest = settled(&servers).await;
+        reach(&watchers, newest).await;
+        let history = history.lock();
+        let mut wrong = history.check();
+        let (mut events, mut resumed, mut begun_again) = (0, 0, 0);
+        for watcher in &watchers {
+            let mut watcher = watcher.lock();
+            let told = std::mem::take(&mut watcher.told);
+            wrong.extend(check_watch(&told, &history, from));
+            events += told.len();
+            resumed += std::mem::take(&mut watcher.resumed);
+            begun_again += std::mem::take(&mut watcher.begun_again);
+        }
+        let told = &wrong[..wrong.len().min(5)];
+        assert!(wrong.is_empty(), "round {round}, {fault:?}, {} faults: {told:#?}", wrong.len());
+        operations += history.operations.len();
+        eprintln!(
+            "round {round}: {fault:?}, {} operations, {} lists, {events} events, {resumed} resumed, {begun_again} begun again",
+            history.operations.len(),
+            history.lists.len()
+        );
+    }
+    following.iter().for_each(tokio::task::JoinHandle::abort);
+    assert!(operations > 0, "nothing was written");
+}
+
+/// The newest version of a register, once each server answers a list.
+async fn settled(servers: &[Server]) -> u64 {
+    let until = Instant::now() + 2 * PATIENCE;
+    let mut newest = 0;
+    for server in servers {
+        let client = server.client().another();
+        loop {
+            if let Some(list) = list(&client, Instant::now()).await {
+                newest = newest.max(list.newest());
+                break;
+            }
+            assert!(Instant::now() < until, "{}", server.log());
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+    newest
+}
+
+/// Waits until each watcher was told of `version`.
+async fn reach(watchers: &[Arc<Mutex<Watcher>>], version: u64) {
+    let until = Instant::now() + 2 * PATIENCE;
+    for watcher in watchers {
+        while watcher.lock().at < version {
+            assert!(Instant::now() < until, "a watch is at {}, not at {version}", watcher.lock().at);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
