@@ -25,7 +25,9 @@ struct Etcd {
 
 impl Etcd {
     fn start() -> Option<Etcd> {
-        let port = || TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map(|at| at.port());
+        let port = || {
+            TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).map(|at| at.port())
+        };
         let (client, peer) = (port().ok()?, port().ok()?);
         let (url, peer) = (format!("http://127.0.0.1:{client}"), format!("http://127.0.0.1:{peer}"));
         let directory = TempDir::new();
@@ -90,7 +92,8 @@ fn writes(runtime: &Runtime, pair: &Pair) {
                         .map(|at| match what {
                             "create" => load::request("POST", CONFIG_MAPS, &data::config_map(&name(at))),
                             _ => {
-                                let body = data::config_map(&name(at)).replace("\"data\":{", "\"data\":{\"more\":\"1\",");
+                                let body = data::config_map(&name(at))
+                                    .replace("\"data\":{", "\"data\":{\"more\":\"1\",");
                                 load::request("PUT", &format!("{CONFIG_MAPS}/{}", name(at)), &body)
                             }
                         })
