@@ -398,7 +398,7 @@ fn api_of(
         log_files: config.serves_log_files.then(|| Arc::new(log_files::Directory::default()) as _),
         tracer,
         extensions: config.extensions.settings.clone(),
-        nodes: config.nodes.clone(),
+        nodes: config.nodes.nodes.clone(),
         secrecy: config.secrecy.clone(),
         own_service: OwnService {
             advertised: host::advertised_address(address, config.advertise_address),
@@ -407,7 +407,7 @@ fn api_of(
         },
         collects_garbage: config.collects_garbage,
         admission: config.admission.clone(),
-        auditor: config.audit.as_ref().map(audit::auditor).transpose()?,
+        auditor: config.audit.as_ref().map(|config| audit::auditor(config, &metrics)).transpose()?,
         metrics,
     };
     let api = Api::assemble(parts, config.authorization.modules(&nodes))?;

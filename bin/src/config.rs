@@ -31,7 +31,7 @@ use crate::extension::ExtensionConfig;
 use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, NamedFiles, Profile};
 use crate::issuers::opening;
-use crate::nodes;
+use crate::nodes::NodeConfig;
 use crate::pki::Name;
 use crate::signing::SigningConfig;
 use crate::traces::TracingConfig;
@@ -95,7 +95,7 @@ pub struct Config {
     /// Whether files of logs are served.
     pub serves_log_files: bool,
     /// How nodes, pods and services are reached.
-    pub nodes: api::state::connect::Nodes,
+    pub nodes: NodeConfig,
     /// Families of metrics that are not shown.
     pub disabled_metrics: BTreeSet<String>,
     /// Labels of metrics that have some values alone.
@@ -206,7 +206,7 @@ impl Config {
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
         let etcd = EtcdConfig::from_flags(&flags.etcd)?;
         let extensions = ExtensionConfig::from_flags(flags.extension, &authentication)?;
-        let nodes = nodes::of_flags(flags.nodes)?;
+        let nodes = NodeConfig::from_flags(flags.nodes)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }

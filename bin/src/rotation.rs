@@ -43,6 +43,7 @@ pub async fn follow(config: &Config, credentials: &Credentials, followed: &Follo
         credentials.follow(followed.api.metrics()),
         follow_authorities(config, credentials, followed),
         follow_keys(config, credentials, followed),
+        config.nodes.follow(followed.api.metrics()),
         issuers
     );
 }

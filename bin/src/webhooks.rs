@@ -15,6 +15,7 @@ use bytes::Bytes;
 use http::Uri;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
+use tokio::time::Instant;
 
 use crate::flags::Profile;
 use crate::issuers::opening;
@@ -22,6 +23,9 @@ use crate::kubeconfig::{self, Settings, Source};
 
 /// Attempts for one review, while the other server is overloaded or broken.
 const ATTEMPTS: u32 = 5;
+
+/// How soon a pause between two attempts ends once they are given up.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time before the second attempt; each further one waits half as long again.
 const FIRST_DELAY: Duration = Duration::from_millis(500);
@@ -234,7 +238,7 @@ fn access(path: &Path) -> anyhow::Result<Settings> {
 }
 
 impl Remote {
-    /// Posts a document, several times while the other server is overloaded or broken, unless it is given up. The second
+    /// Posts a document, several times after failures that `retries` says may pass, unless it is given up. The second
     /// attempt is after `delay`, each further one after half as long again.
     ///
     /// # Errors
@@ -243,6 +247,7 @@ impl Remote {
         &self,
         body: Bytes,
         mut delay: Duration,
+        retries: impl Fn(&Failure) -> bool,
         is_given_up: impl Fn() -> bool,
     ) -> Result<outgoing::Answer, Failure> {
         let Remote { source, agent, timeout, .. } = self;
@@ -262,11 +267,17 @@ impl Remote {
                 attempt += 1;
                 continue;
             }
-            if attempt == ATTEMPTS || !failure.is_passing() || is_given_up() {
+            if attempt == ATTEMPTS || !retries(&failure) {
                 return Err(failure);
             }
             attempt += 1;
-            tokio::time::sleep(delay).await;
+            let next = Instant::now() + delay;
+            while Instant::now() < next {
+                if is_given_up() {
+                    return Err(failure);
+                }
+                tokio::time::sleep_until(next.min(Instant::now() + LOOK_INTERVAL)).await;
+            }
             delay = delay.mul_f32(1.5);
         }
     }
@@ -276,7 +287,7 @@ impl Reviewer for Remote {
     fn review(&self, review: Vec<u8>) -> Fetched {
         let remote = self.clone();
         Box::pin(async move {
-            let answer = remote.send(review.into(), remote.pause, || false).await;
+            let answer = remote.send(review.into(), remote.pause, Failure::is_passing, || false).await;
             answer
                 .map(|answer| answer.body.to_vec())
                 .map_err(|failure| FetchError::Failed(failure.to_string()))

@@ -129,3 +129,21 @@ fn headings_are_unique_across_the_pages_of_the_api() {
         }
     }
 }
+
+/// The page of flags has a row for each flag of the reference server, and none besides; what each row says is held against
+/// the server by a test beside the flags.
+#[test]
+fn the_page_of_flags_has_every_flag() {
+    let Some(path) = crate::support::reference("facts/flags.json") else { return };
+    let facts: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let named = |flag: &serde_json::Value| flag["name"].as_str().expect("a flag has a name").to_owned();
+    let mut flags: Vec<String> =
+        facts["flags"].as_array().expect("there is a list").iter().map(named).collect();
+    flags.sort();
+    let page = fs::read_to_string(root().join("docs/flags.md")).unwrap();
+    let row = |line: &str| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name.to_owned());
+    let mut rows: Vec<String> = page.lines().filter_map(row).collect();
+    rows.sort();
+    assert!(flags.len() > 100, "{}", flags.len());
+    assert_eq!(rows, flags);
+}

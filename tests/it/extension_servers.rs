@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
@@ -15,7 +15,7 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
@@ -36,6 +36,9 @@ const HONEST: u8 = 0;
 const SLOW: u8 = 1;
 const LYING: u8 = 2;
 
+/// The name of HTTP/2 in the TLS handshake.
+const HTTP_2: &[u8] = b"h2";
+
 /// How long a slow server takes: longer than this one waits for what it says of itself.
 const DELAY: Duration = Duration::from_secs(30);
 
@@ -46,6 +49,7 @@ struct Extension {
     port: u16,
     certificate: String,
     mode: Arc<AtomicU8>,
+    connections: Arc<AtomicUsize>,
     tasks: JoinHandle<()>,
 }
 
@@ -57,33 +61,49 @@ impl Drop for Extension {
 
 impl Extension {
     async fn start() -> Extension {
+        Extension::speaking(&[]).await
+    }
+
+    /// The same with protocols that it offers in the TLS handshake.
+    async fn speaking(protocols: &[&[u8]]) -> Extension {
         let key = KeyPair::generate().unwrap();
         let made =
             CertificateParams::new(["small.default.svc".to_owned()]).unwrap().self_signed(&key).unwrap();
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
-        let config = ServerConfig::builder()
+        let mut config = ServerConfig::builder()
             .with_no_client_auth()
             .with_single_cert(vec![made.der().clone()], key)
             .unwrap();
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         let mode = Arc::new(AtomicU8::new(HONEST));
         let shown = mode.clone();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let counted = connections.clone();
         let tasks = tokio::spawn(async move {
-            let mut connections = tokio::task::JoinSet::new();
+            let mut open = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                counted.fetch_add(1, Ordering::Relaxed);
                 let (acceptor, mode) = (acceptor.clone(), shown.clone());
-                connections.spawn(async move {
+                open.spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let service = service_fn(|request| answer(request, mode.load(Ordering::Relaxed)));
                     // A client that goes away is no failure of a test.
-                    let server = hyper::server::conn::http1::Builder::new();
-                    let _ = server.serve_connection(TokioIo::new(stream), service).await;
+                    let is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP_2);
+                    let stream = TokioIo::new(stream);
+                    if is_http2 {
+                        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                        let _ = server.serve_connection(stream, service).await;
+                    } else {
+                        let server = hyper::server::conn::http1::Builder::new();
+                        let _ = server.serve_connection(stream, service).await;
+                    }
                 });
             }
         });
-        Extension { port, certificate: made.pem(), mode, tasks }
+        Extension { port, certificate: made.pem(), mode, connections, tasks }
     }
 
     /// Registers it, and waits until it is available.
@@ -272,4 +292,32 @@ async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
         assert!(page.lines().any(|shown| shown.starts_with(&line)), "{line} is not in\n{page}");
     }
     stuck.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_share_connections_and_watches_hold_up_no_others() {
+    for (protocols, watches, connections_max) in [(&[][..], 8, 12), (&[HTTP_2][..], 250, 6)] {
+        let server = Server::start_upstream().await;
+        let client = server.client();
+        let extension = Extension::speaking(protocols).await;
+        extension.register(client).await;
+        let before = extension.connections.load(Ordering::Relaxed);
+        for _ in 0..100 {
+            assert_eq!(client.get(THINGS).await.status, 200);
+        }
+        let mut open = Vec::new();
+        for _ in 0..watches {
+            let mut watch = client.watch(&format!("{THINGS}?watch=1")).await;
+            assert_eq!(watch.expect().await.1, "a", "{protocols:?}");
+            open.push(watch);
+        }
+        assert_eq!(client.get(THINGS).await.status, 200);
+        // The checks of the server have connections of their own.
+        let made = extension.connections.load(Ordering::Relaxed) - before;
+        assert!(made <= connections_max, "{made} connections for {watches} watches, {protocols:?}");
+        // What was kept ended with the server, and is passed over by the request that finds it.
+        drop(open);
+        drop(extension);
+        assert_eq!(client.get(THINGS).await.status, 503);
+    }
 }

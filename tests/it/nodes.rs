@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::agent::{Agent, Keys};
 use crate::kubectl::{Kubectl, finish};
 
-const PODS: &str = "/api/v1/namespaces/default/pods";
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
 
 /// A server that knows the keys of agents.
 async fn server(keys: &Keys) -> Server {
@@ -36,7 +36,7 @@ async fn server(keys: &Keys) -> Server {
 }
 
 /// A node at a port of this machine.
-async fn node(client: &Client, name: &str, port: u16) {
+pub async fn node(client: &Client, name: &str, port: u16) {
     let node = json!({"metadata": {"name": name}, "status": {
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": port}}}});
@@ -45,7 +45,7 @@ async fn node(client: &Client, name: &str, port: u16) {
 }
 
 /// A running pod on a node.
-async fn pod(client: &Client, name: &str, node: &str, containers: &[&str]) {
+pub async fn pod(client: &Client, name: &str, node: &str, containers: &[&str]) {
     let containers: Vec<Value> = containers.iter().map(|name| json!({"name": name, "image": "i"})).collect();
     let pod = json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": containers}});
     let made = client.post(PODS, &pod).await;
@@ -55,7 +55,7 @@ async fn pod(client: &Client, name: &str, node: &str, containers: &[&str]) {
 }
 
 /// A server with an agent, and a pod `p` on its node `n`.
-async fn cluster() -> (Server, Agent, Keys) {
+pub async fn cluster() -> (Server, Agent, Keys) {
     let keys = Keys::new();
     let agent = Agent::start(&keys).await;
     let server = server(&keys).await;
@@ -64,7 +64,7 @@ async fn cluster() -> (Server, Agent, Keys) {
     (server, agent, keys)
 }
 
-async fn message(client: &Client, path: &str) -> (u16, String) {
+pub async fn message(client: &Client, path: &str) -> (u16, String) {
     let reply = client.get(path).await;
     (reply.status, reply.json()["message"].as_str().unwrap_or_default().to_owned())
 }
@@ -140,7 +140,7 @@ async fn logs_are_what_the_agent_says() {
     assert_eq!((code, why), (500, format!("Get \"https://127.0.0.1:{port}{asked}\": {dial}")));
 }
 
-async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < PATIENCE, "{what}");
@@ -148,92 +148,8 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_logs_execs_attaches_and_copies() {
-    let (server, agent, _keys) = cluster().await;
-    let Some(kubectl) = Kubectl::find(&server).await else { return };
-    assert_eq!(kubectl.ok("logs p --tail=3").await, "/containerLogs/default/p/c?tailLines=3\n");
-    for variables in [&[][..], &[("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", "false")]] {
-        let run = async |arguments: &str, stdin: &str| {
-            let mut command = kubectl.command(arguments);
-            command.envs(variables.iter().copied());
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-            let ran =
-                finish(command, stdin).await.unwrap_or_else(|| panic!("kubectl {arguments} does not end"));
-            (ran.code, ran.out, ran.err)
-        };
-        let ok = |out: &str| (Some(0), out.to_owned(), String::new());
-        assert_eq!(run("exec p -- echo hello", "").await, ok("hello\n"), "{variables:?}");
-        assert_eq!(run("exec -i p -- cat", "to be echoed").await, ok("to be echoed"), "{variables:?}");
-        let long: String = "0123456789abcdef\n".repeat(60_000);
-        assert_eq!(run("exec -i p -- cat", &long).await, ok(&long), "{variables:?}");
-        let (code, out, err) = run("exec p -- sh -c 'echo out; echo err >&2; exit 3'", "").await;
-        assert_eq!((code, out.as_str()), (Some(3), "out\n"), "{variables:?} {err}");
-        assert_eq!(err, "err\ncommand terminated with exit code 3\n", "{variables:?}");
-        let (code, _, err) = run("exec p -- no-such-command", "").await;
-        assert!(code != Some(0) && err.contains("No such file or directory"), "{variables:?} {err}");
-        let (code, out, _) = run("attach -i p", "some input\n").await;
-        assert_eq!((code, out.as_str()), (Some(0), "attached\nsome input\n"), "{variables:?}");
-    }
-    assert_eq!(agent.seen.upgrade.lock()["headers"]["upgrade"], "SPDY/3.1");
-    let directory = tests::server::TempDir::new();
-    let (from, back) = (directory.path().join("from"), directory.path().join("back"));
-    let content: String = "some content\n".repeat(100_000);
-    std::fs::write(&from, &content).unwrap();
-    kubectl.ok(&format!("cp {} p:/copied", from.display())).await;
-    assert_eq!(std::fs::read_to_string(agent.seen.root.path().join("copied")).unwrap(), content);
-    let root = agent.seen.root.path().file_name().unwrap().to_str().unwrap().to_owned();
-    let ran = kubectl.run(&format!("cp p:copied {}", back.display()), "").await;
-    assert_eq!(ran.code, Some(0), "{} {root}", ran.err);
-    assert_eq!(std::fs::read_to_string(&back).unwrap(), content);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kubectl_forwards_ports_and_proxies() {
-    let (server, agent, _keys) = cluster().await;
-    let Some(kubectl) = Kubectl::find(&server).await else { return };
-    let echo = echo().await;
-    for variables in [&[][..], &[("KUBECTL_PORT_FORWARD_WEBSOCKETS", "false")]] {
-        let mut command = kubectl.command(&format!("port-forward p :{echo}"));
-        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let said = tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
-        // Forwarding from 127.0.0.1:40001 -> 40002
-        let port: u16 =
-            said.split([':', ' ']).rev().nth(2).unwrap().parse().unwrap_or_else(|_| panic!("{said}"));
-        let mut connections = Vec::new();
-        for number in 0..10_u8 {
-            connections.push(tokio::spawn(async move {
-                let mut connection = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
-                let sent = vec![number; 200_000];
-                let (mut reader, mut writer) = connection.split();
-                let mut heard = Vec::new();
-                let (sending, reading) = tokio::join!(
-                    async {
-                        writer.write_all(&sent).await?;
-                        writer.shutdown().await
-                    },
-                    reader.read_to_end(&mut heard)
-                );
-                sending.unwrap();
-                reading.unwrap();
-                assert!(heard == sent, "{number}: {} bytes", heard.len());
-            }));
-        }
-        for connection in connections {
-            tokio::time::timeout(PATIENCE, connection).await.unwrap().unwrap();
-        }
-        assert_eq!(agent.seen.upgrade.lock()["url"], "/portForward/default/p", "{variables:?}");
-        child.kill().await.unwrap();
-        until("connections end with kubectl", || agent.seen.open.load(SeqCst) == 0).await;
-    }
-    let said = kubectl.ok("get --raw /api/v1/nodes/n/proxy/stats/summary").await;
-    assert_eq!(said, r#"{"node":{"nodeName":"n"}}"#);
-}
-
 /// A port of this machine that sends everything back.
-async fn echo() -> u16 {
+pub async fn echo() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     tokio::spawn(async move {
@@ -334,7 +250,7 @@ async fn proxies_pass_requests_and_lead_links_back() {
 }
 
 /// The head of an answer.
-async fn head_of<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>) -> String {
+pub async fn head_of<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>) -> String {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         let read = tokio::time::timeout(PATIENCE, stream.read_line(&mut head)).await.expect("an answer");
@@ -344,7 +260,7 @@ async fn head_of<S: tokio::io::AsyncRead + Unpin>(stream: &mut BufReader<S>) -> 
 }
 
 /// A client's request for a WebSocket.
-fn websocket(path: &str, protocol: &str) -> String {
+pub fn websocket(path: &str, protocol: &str) -> String {
     format!(
         "GET {path} HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
          sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-protocol: {protocol}\r\n\r\n"
@@ -352,7 +268,7 @@ fn websocket(path: &str, protocol: &str) -> String {
 }
 
 /// Everything that is said on a connection after `sent`, as text.
-async fn said_after(client: &Client, sent: &[u8]) -> String {
+pub async fn said_after(client: &Client, sent: &[u8]) -> String {
     let mut stream = client.connect().await.unwrap();
     stream.write_all(sent).await.unwrap();
     let mut said = Vec::new();
@@ -361,7 +277,7 @@ async fn said_after(client: &Client, sent: &[u8]) -> String {
 }
 
 /// A node agent that does something else than an agent should, once it was asked.
-async fn liar(answer: &'static [u8], then_waits: bool) -> u16 {
+pub async fn liar(answer: &'static [u8], then_waits: bool) -> u16 {
     let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
     let key = rustls_pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
     let config = ServerConfig::builder()
@@ -496,93 +412,65 @@ async fn agents_that_lie_are_errors_of_their_requests() {
     assert!(code == 500 && why.contains("tls: failed to verify certificate: x509: "), "{code} {why}");
 }
 
-async fn server_with_other_authority() -> Server {
-    server(&Keys::new()).await
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn credentials_for_agents_may_be_replaced() {
+    let keys = Keys::new();
+    let agent = Agent::start(&keys).await;
+    let server = server_with_other_authority().await;
+    let client = server.client();
+    node(client, "n", agent.address.port()).await;
+    pod(client, "p", "n", &["c"]).await;
+    assert_eq!(client.get(&format!("{PODS}/p/log")).await.status, 500);
+    for (name, content) in [
+        ("agent-ca.crt", &keys.authority),
+        ("client.crt", &keys.client_certificate),
+        ("client.key", &keys.client_key),
+    ] {
+        std::fs::write(server.data_dir().join(name), content).unwrap();
+    }
+    let begun = Instant::now();
+    while client.get(&format!("{PODS}/p/log")).await.status != 200 {
+        assert!(begun.elapsed() < PATIENCE, "{}", server.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let page = client.get("/metrics").await.text();
+    let shown = "apiserver_certificate_expiration_timestamp_seconds{certificate=\"kubelet-client\"}";
+    assert!(page.lines().any(|line| line.starts_with(shown)), "{page}");
 }
-
-/// Anonymous memory of a process in bytes.
-fn anonymous_bytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
-}
-
-const LOGS: usize = 200;
-const FORWARDS: usize = 50;
-
-/// Most anonymous memory that all of them together may add to the server: four connections' buffers each, generously.
-const ADDED_BYTES_MAX: u64 = 96 * 1024 * 1024;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_streams_at_once_cost_their_buffers() {
-    let (server, agent, _keys) = cluster().await;
+async fn agents_that_do_not_answer_are_given_up() {
+    let server = Server::start_upstream().await;
     let client = server.client();
-    let echo = echo().await;
-    let before = anonymous_bytes(server.pid());
-    let mut logs = Vec::new();
-    for _ in 0..LOGS {
-        let response = client.another().open("GET", &format!("{PODS}/p/log?follow=true"), &[], b"").await;
-        assert_eq!(response.status(), 200);
-        logs.push(response.into_body());
-    }
-    let mut forwards = Vec::new();
-    for _ in 0..FORWARDS {
+    let port = liar(b"", true).await;
+    node(client, "slow", port).await;
+    pod(client, "p", "slow", &["c"]).await;
+    let exec = format!("{PODS}/p/exec?command=x&stdout=1");
+    let spdy = format!(
+        "POST {exec} HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
+         x-stream-protocol-version: v4.channel.k8s.io\r\n\r\n"
+    );
+    let spdy = async {
         let mut stream = BufReader::new(client.connect().await.unwrap());
-        let request = format!(
-            "POST {PODS}/p/portforward HTTP/1.1\r\nhost: h\r\nconnection: Upgrade\r\nupgrade: SPDY/3.1\r\n\
-             x-stream-protocol-version: portforward.k8s.io\r\n\r\n"
-        );
-        stream.write_all(request.as_bytes()).await.unwrap();
-        assert!(head_of(&mut stream).await.starts_with("HTTP/1.1 101 "));
-        stream.write_all(&opened(1, "error", echo, true)).await.unwrap();
-        stream.write_all(&opened(3, "data", echo, false)).await.unwrap();
-        // More than all buffers hold, and the client does not read what comes back.
-        let data = [&[0, 0, 0, 3, 0, 0, 0x40, 0][..], &[b'x'; 0x4000]].concat();
-        let sending = tokio::spawn(async move {
-            for _ in 0..1000 {
-                if stream.write_all(&data).await.is_err() {
-                    break;
-                }
-            }
-            stream
-        });
-        forwards.push(sending);
-    }
-    until("all are open", || agent.seen.open.load(SeqCst) == LOGS + FORWARDS).await;
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let added = anonymous_bytes(server.pid()).saturating_sub(before);
-    assert!(added < ADDED_BYTES_MAX, "{added} bytes for {LOGS} logs and {FORWARDS} ports");
-    // The server answers others meanwhile, and what the streams said is all there.
-    assert_eq!(client.get("/readyz").await.status, 200);
-    for body in &mut logs {
-        let mut heard = String::new();
-        while !heard.contains("line 9\n") {
-            let frame = tokio::time::timeout(PATIENCE, body.frame()).await.unwrap().unwrap().unwrap();
-            heard.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
-        }
-    }
-    drop(logs);
-    forwards.iter().for_each(tokio::task::JoinHandle::abort);
-    drop(forwards);
-    until("all are closed", || agent.seen.open.load(SeqCst) == 0).await;
+        stream.write_all(spdy.as_bytes()).await.unwrap();
+        head_of(&mut stream).await
+    };
+    let websocket = websocket(&exec, "v5.channel.k8s.io");
+    let (log_client, other) = (client.another(), client.another());
+    let log_path = format!("{PODS}/p/log");
+    let log = message(&log_client, &log_path);
+    let said = said_after(client, websocket.as_bytes());
+    let others = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        other.get("/readyz").await.status
+    };
+    let ((code, why), head, said, others) = tokio::join!(log, spdy, said, others);
+    assert_eq!(others, 200);
+    assert!(code == 500 && why.contains("deadline exceeded"), "{code} {why}");
+    assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+    assert!(said.contains("InternalError"), "{said}");
 }
 
-/// A frame that opens a stream of a forwarded port, with headers in a stored block.
-fn opened(stream: u32, kind: &str, port: u16, is_first: bool) -> Vec<u8> {
-    let port = port.to_string();
-    let headers = [("streamtype", kind), ("port", port.as_str()), ("requestid", "0")];
-    let mut block = (headers.len() as u32).to_be_bytes().to_vec();
-    for text in headers.iter().flat_map(|(name, value)| [name, value]) {
-        block.extend_from_slice(&(text.len() as u32).to_be_bytes());
-        block.extend_from_slice(text.as_bytes());
-    }
-    let mut payload = stream.to_be_bytes().to_vec();
-    payload.extend_from_slice(&[0; 6]);
-    payload.extend_from_slice(if is_first { &[0x78, 0x01] } else { &[] });
-    payload.push(0);
-    payload.extend_from_slice(&(block.len() as u16).to_le_bytes());
-    payload.extend_from_slice(&(!(block.len() as u16)).to_le_bytes());
-    payload.extend_from_slice(&block);
-    payload.extend_from_slice(&[0, 0, 0, 0xff, 0xff]);
-    [&[0x80, 3, 0, 1][..], &(payload.len() as u32).to_be_bytes(), &payload].concat()
+async fn server_with_other_authority() -> Server {
+    server(&Keys::new()).await
 }

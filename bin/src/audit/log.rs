@@ -9,11 +9,15 @@ use api::state::audit::{Encoder, Format, Sink};
 use api::values::json::Object;
 use parking_lot::Mutex;
 
+use super::Losses;
 use super::batch::Queue;
 use super::file::{self, RotatingFile, Rotation};
 use super::settings::{Given, Mode};
 use crate::files;
 use crate::flags::AuditFlags;
+
+/// The log as metrics name it.
+pub const PLUGIN: &str = "log";
 
 /// How events get into the log.
 #[derive(Clone, Debug)]
@@ -53,7 +57,7 @@ impl LogConfig {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn open(&self) -> anyhow::Result<Log> {
+    pub fn open(&self, losses: Losses) -> anyhow::Result<Log> {
         let LogConfig { path, mode, encoder, rotation } = self;
         let mut target =
             open(path, *rotation).with_context(|| format!("--audit-log-path {}", path.display()))?;
@@ -62,7 +66,7 @@ impl LogConfig {
             Mode::Batch(batching) => {
                 let write = move |lines: Vec<Vec<u8>>| {
                     if let Err(error) = target.write(&lines.concat()) {
-                        tracing::error!(%error, "audit events lost");
+                        losses.note(PLUGIN, lines.len(), &error);
                     }
                 };
                 Out::Queued(Queue::start(*batching, write)?)

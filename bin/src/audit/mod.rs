@@ -20,6 +20,7 @@ use std::sync::Arc;
 use anyhow::anyhow;
 use api::state::audit::{Auditor, Policy, Sink};
 use api::values::json::Object;
+use api::wire::metrics::Metrics;
 
 use self::log::LogConfig;
 use self::settings::Mode;
@@ -79,32 +80,65 @@ pub fn check(log: &AuditFlags, webhook: &AuditWebhookFlags, flaws: &mut Flaws) {
     }
 }
 
-/// Opens the log, and gets ready to call the webhook. Must be called within the runtime of the server.
+/// Counts events that are lost, and says why.
+#[derive(Clone)]
+pub struct Losses(Arc<Metrics>);
+
+impl Losses {
+    /// So many events are lost. `plugin` is what lost them, as metrics name it.
+    fn note(&self, plugin: &'static str, count: usize, error: &io::Error) {
+        self.0.audit.errors.add(&[plugin], count as u64);
+        tracing::error!(%error, plugin, count, "audit events lost");
+    }
+}
+
+/// Opens the log, and gets ready to call the webhook. Must be called within the runtime of the server. What is lost is
+/// counted in `metrics`.
 ///
 /// # Errors
 /// The log cannot be opened.
-pub fn auditor(config: &AuditConfig) -> anyhow::Result<Auditor> {
-    let mut sinks: Vec<(Box<dyn Sink>, bool)> = Vec::new();
+pub fn auditor(config: &AuditConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Auditor> {
+    let losses = Losses(metrics.clone());
+    let mut sinks: Vec<Named> = Vec::new();
+    let mut add = |sink: Box<dyn Sink>, mode: Mode, name: &'static str| {
+        // What has no room in a queue is lost before it gets to the log or the webhook.
+        let plugin = if matches!(mode, Mode::Batch(_)) { BUFFERED } else { name };
+        sinks.push(Named { sink, plugin, is_strict: mode == Mode::BlockingStrict });
+    };
     if let Some(log) = &config.log {
-        sinks.push((Box::new(log.open()?), log.mode == Mode::BlockingStrict));
+        add(Box::new(log.open(losses.clone())?), log.mode, log::PLUGIN);
     }
     if let Some(webhook) = &config.webhook {
-        sinks.push((Box::new(webhook.open()?), webhook.mode == Mode::BlockingStrict));
+        add(Box::new(webhook.open(losses.clone())?), webhook.mode, webhook::PLUGIN);
     }
-    let strict = sinks.iter().any(|(_, strict)| *strict);
-    Ok(Auditor { policy: config.policy.clone(), sink: Arc::new(Sinks(sinks)), strict })
+    let strict = sinks.iter().any(|sink| sink.is_strict);
+    Ok(Auditor { policy: config.policy.clone(), sink: Arc::new(Sinks { sinks, losses }), strict })
 }
 
-/// All sinks, and whether the loss of an event in one of them counts.
-struct Sinks(Vec<(Box<dyn Sink>, bool)>);
+/// The queue of a log or a webhook, as metrics name it.
+const BUFFERED: &str = "buffered";
+
+/// A sink, its name, and whether the loss of an event in it refuses the request.
+struct Named {
+    sink: Box<dyn Sink>,
+    plugin: &'static str,
+    is_strict: bool,
+}
+
+/// All sinks.
+struct Sinks {
+    sinks: Vec<Named>,
+    losses: Losses,
+}
 
 impl Sink for Sinks {
     fn record(&self, event: &Object) -> io::Result<()> {
         let mut outcome = Ok(());
-        for (sink, strict) in &self.0 {
+        for Named { sink, plugin, is_strict } in &self.sinks {
             match sink.record(event) {
-                Err(error) if *strict => outcome = outcome.and(Err(error)),
-                Err(error) => tracing::error!(%error, "audit event lost"),
+                // The caller counts it.
+                Err(error) if *is_strict => outcome = outcome.and(Err(error)),
+                Err(error) => self.losses.note(plugin, 1, &error),
                 Ok(()) => {}
             }
         }
@@ -112,7 +146,7 @@ impl Sink for Sinks {
     }
 
     fn close(&self) {
-        self.0.iter().for_each(|(sink, _)| sink.close());
+        self.sinks.iter().for_each(|named| named.sink.close());
     }
 }
 
@@ -155,7 +189,7 @@ mod tests {
             ["", " --audit-log-mode=blocking-strict", " --audit-log-mode=batch"].into_iter().enumerate()
         {
             let config = config(&dir, &format!("{arguments}{mode}")).unwrap().unwrap();
-            let auditor = auditor(&config).unwrap();
+            let auditor = auditor(&config, &Arc::default()).unwrap();
             assert_eq!(auditor.strict, mode.ends_with("strict"));
             auditor.sink.record(&event()).unwrap();
             auditor.sink.close();

@@ -11,13 +11,18 @@ use std::time::Duration;
 use anyhow::Context;
 use api::state::audit::{Encoder, Format, Sink};
 use api::values::json::Object;
+use api::wire::outgoing::Failure;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
+use super::Losses;
 use super::batch::Queue;
 use super::settings::{Given, Mode, Truncation};
 use crate::flags::{AuditWebhookFlags, Profile};
 use crate::webhooks::Remote;
+
+/// The webhook as metrics name it.
+pub const PLUGIN: &str = "webhook";
 
 /// What comes before and after the events of a request.
 const HEAD: &[u8] = br#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#;
@@ -77,7 +82,7 @@ impl WebhookConfig {
     ///
     /// # Errors
     /// There is no thread for batches.
-    pub fn open(&self) -> anyhow::Result<Webhook> {
+    pub fn open(&self, losses: Losses) -> anyhow::Result<Webhook> {
         let truncation = self.truncation;
         let sender = Sender {
             remote: self.remote.clone(),
@@ -85,6 +90,8 @@ impl WebhookConfig {
             bytes_max: truncation.map_or(usize::MAX, |truncation| truncation.batch_bytes_max),
             runtime: Handle::current(),
             is_closing: Arc::default(),
+            // A request that waits is not held up by a server that is gone; what waits in a queue has time.
+            retries: if matches!(self.mode, Mode::Batch(_)) { |_| true } else { Failure::is_passing },
         };
         let event_bytes_max = truncation.map(|truncation| truncation.event_bytes_max);
         let encoder = Encoder { format: Format::Item, event_bytes_max };
@@ -93,9 +100,7 @@ impl WebhookConfig {
             Mode::Blocking | Mode::BlockingStrict => Out::Direct(Box::new(sender)),
             Mode::Batch(batching) => {
                 let send = move |events: Vec<Vec<u8>>| {
-                    if let Err(error) = sender.send(&events) {
-                        tracing::error!(%error, "audit events lost");
-                    }
+                    sender.send(&events, |count, error| losses.note(PLUGIN, count, error));
                 };
                 Out::Queued(Queue::start(batching, send)?)
             }
@@ -125,7 +130,11 @@ impl Sink for Webhook {
         let too_long = || io::Error::other("the event is too long");
         let event = self.encoder.encode(event).ok_or_else(too_long)?;
         match &self.out {
-            Out::Direct(sender) => tokio::task::block_in_place(|| sender.send(&[event])),
+            Out::Direct(sender) => tokio::task::block_in_place(|| {
+                let mut outcome = Ok(());
+                sender.send(&[event], |_, error| outcome = Err(io::Error::other(error.to_string())));
+                outcome
+            }),
             Out::Queued(queue) => queue.push(event),
         }
     }
@@ -148,22 +157,25 @@ struct Sender {
     runtime: Handle,
     /// Whether nothing is tried again any more.
     is_closing: Arc<AtomicBool>,
+    /// Whether a list is sent again after a failure.
+    retries: fn(&Failure) -> bool,
 }
 
 impl Sender {
-    /// Sends events, in as many requests as their length asks for, and waits for the answers.
-    fn send(&self, events: &[Vec<u8>]) -> io::Result<()> {
+    /// Sends events, in as many requests as their length asks for, and waits for the answers. Is told how many are lost at
+    /// a time, and why.
+    fn send(&self, events: &[Vec<u8>], mut lost: impl FnMut(usize, &io::Error)) {
         let mut rest = events;
-        let mut outcome = Ok(());
         while !rest.is_empty() {
             let (list, others) = rest.split_at(fitting(rest, self.bytes_max));
             let body = list_of(list);
             let is_given_up = || self.is_closing.load(Ordering::Relaxed);
-            let sent = self.runtime.block_on(self.remote.send(body, self.backoff, is_given_up));
-            outcome = outcome.and(sent.map(drop).map_err(|failure| io::Error::other(failure.to_string())));
+            let sent = self.remote.send(body, self.backoff, self.retries, is_given_up);
+            if let Err(failure) = self.runtime.block_on(sent) {
+                lost(list.len(), &io::Error::other(failure.to_string()));
+            }
             rest = others;
         }
-        outcome
     }
 }
 

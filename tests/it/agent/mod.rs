@@ -259,17 +259,19 @@ fn log(container: &str, url: &str, seen: Arc<Seen>, life: watch::Receiver<bool>)
         return text(200, "text/plain", first);
     }
     let open = Open::new(&seen);
-    let lines = futures_util::stream::unfold((0_u64, open, life), |(number, open, mut life)| async move {
-        let is_dead = tokio::select! {
-            () = tokio::time::sleep(Duration::from_millis(20)) => false,
-            _ = life.wait_for(|alive| !alive) => true,
-        };
-        if is_dead {
-            // The connection ends by itself.
-            std::future::pending::<()>().await;
-        }
-        Some((format!("line {number}\n"), (number + 1, open, life)))
-    });
+    let pause = Duration::from_millis(if container == "slow" { 1000 } else { 20 });
+    let lines =
+        futures_util::stream::unfold((0_u64, open, life), move |(number, open, mut life)| async move {
+            let is_dead = tokio::select! {
+                () = tokio::time::sleep(pause) => false,
+                _ = life.wait_for(|alive| !alive) => true,
+            };
+            if is_dead {
+                // The connection ends by itself.
+                std::future::pending::<()>().await;
+            }
+            Some((format!("line {number}\n"), (number + 1, open, life)))
+        });
     let lines = futures_util::stream::iter([first]).chain(lines);
     let body = StreamBody::new(lines.map(|line| Ok(Frame::data(Bytes::from(line)))));
     Response::builder().status(StatusCode::OK).body(body.boxed_unsync()).unwrap()

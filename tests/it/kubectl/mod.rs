@@ -19,7 +19,7 @@ mod manifests;
 mod shown;
 mod workloads;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use tests::server::TempDir;
@@ -29,6 +29,7 @@ use tokio::process::Command;
 
 /// kubectl with its own home directory, so that its cache belongs to one server.
 pub struct Kubectl {
+    program: PathBuf,
     kubeconfig: PathBuf,
     home: TempDir,
 }
@@ -52,13 +53,51 @@ impl Kubectl {
             eprintln!("skipped: kubectl not found");
             return None;
         }
-        Some(Kubectl { kubeconfig: server.kubeconfig(), home: TempDir::new() })
+        Some(Kubectl::of("kubectl".into(), server))
+    }
+
+    fn of(program: PathBuf, server: &Server) -> Kubectl {
+        Kubectl { program, kubeconfig: server.kubeconfig(), home: TempDir::new() }
+    }
+
+    /// kubectl of the oldest and the newest release that are here: beside the installed one as `kubectl.<release>`, or what
+    /// `KUBECTLS` names, separated by colons. With one release alone it is that one, and without any none.
+    pub async fn releases(server: &Server) -> Vec<Kubectl> {
+        let named = std::env::var("KUBECTLS").unwrap_or_default();
+        let mut programs: Vec<PathBuf> =
+            named.split(':').filter(|path| !path.is_empty()).map(PathBuf::from).collect();
+        if programs.is_empty() {
+            programs = beside();
+            if let [oldest, .., newest] = programs.as_slice() {
+                programs = vec![oldest.clone(), newest.clone()];
+            }
+        }
+        if programs.is_empty() {
+            return Kubectl::find(server).await.into_iter().collect();
+        }
+        programs.into_iter().map(|program| Kubectl::of(program, server)).collect()
+    }
+
+    /// The program, for what a failed test says.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
+    /// The words that start a command in a shell.
+    pub fn line(&self, arguments: &str) -> String {
+        format!("{} {arguments}", self.program.display())
     }
 
     /// A command that is not started yet.
     pub fn command(&self, arguments: &str) -> Command {
-        let mut command = Command::new("kubectl");
-        command.args(words(arguments)).env("KUBECONFIG", &self.kubeconfig).env("HOME", self.home.path());
+        let mut command = Command::new(&self.program);
+        command.args(words(arguments));
+        self.prepared(command)
+    }
+
+    /// The same for another program that starts kubectl.
+    pub fn prepared(&self, mut command: Command) -> Command {
+        command.env("KUBECONFIG", &self.kubeconfig).env("HOME", self.home.path());
         command
             .env("KUBECACHEDIR", self.home.path().join("cache"))
             .env_remove("KUBE_EDITOR")
@@ -93,6 +132,23 @@ impl Kubectl {
             assert_eq!(said.trim_end(), *wanted, "kubectl {arguments} ended with {:?}", ran.code);
         }
     }
+}
+
+/// Programs `kubectl.<major>.<minor>` beside the installed one, by release.
+fn beside() -> Vec<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let installed =
+        std::env::split_paths(&path).map(|folder| folder.join("kubectl")).find(|file| file.exists());
+    let folder =
+        installed.and_then(|file| file.canonicalize().ok()).and_then(|file| Some(file.parent()?.to_owned()));
+    let files = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten();
+    let release = |file: &Path| -> Option<(u32, u32)> {
+        let (major, minor) = file.file_name()?.to_str()?.strip_prefix("kubectl.")?.split_once('.')?;
+        Some((major.parse().ok()?, minor.parse().ok()?))
+    };
+    let mut found: Vec<_> = files.filter_map(|file| Some((release(&file.path())?, file.path()))).collect();
+    found.sort();
+    found.into_iter().map(|(_, file)| file).collect()
 }
 
 /// Runs a command with piped input and output; `None` if it does not end.

@@ -12,10 +12,11 @@ use http::header::{
     SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use http_body_util::BodyStream;
+use http_body_util::BodyExt;
+use hyper::body::{Body as _, Incoming};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
 
-use crate::wire::outgoing::{self, Opened};
+use crate::wire::outgoing::{self, Lease, Opened};
 use crate::wire::response::Response;
 use crate::wire::server::{Aborted, Body};
 
@@ -178,21 +179,45 @@ pub fn passed_on(opened: Opened, inflates: bool) -> Response {
         headers.remove(CONTENT_LENGTH);
     }
     let mut response = http::Response::new(if is_empty {
+        connection.give_back();
         Body::empty()
     } else {
-        let chunks = BodyStream::new(body).filter_map(move |frame| async move {
-            match frame {
-                Ok(frame) => frame.into_data().ok().map(Ok),
-                Err(error) if ends_with_connection && outgoing::is_cut(&error) => None,
-                Err(_) => Some(Err(Aborted)),
-            }
-        });
-        let chunks = if inflates { inflated(chunks).boxed() } else { chunks.boxed() };
-        Body::stream(chunks).with(connection)
+        let chunks = chunks(body, connection, ends_with_connection);
+        Body::stream(if inflates { inflated(chunks).boxed() } else { chunks.boxed() })
     });
     *response.status_mut() = head.status;
     *response.headers_mut() = headers;
     response
+}
+
+/// The body of an answer as it comes, after which its connection may be used again.
+fn chunks(
+    body: Incoming,
+    connection: Lease,
+    ends_with_connection: bool,
+) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
+    futures_util::stream::unfold(Some((body, connection)), move |state| async move {
+        let (mut body, connection) = state?;
+        loop {
+            match body.frame().await {
+                None => {
+                    connection.give_back();
+                    return None;
+                }
+                Some(Ok(frame)) => {
+                    let Ok(bytes) = frame.into_data() else { continue };
+                    // A reader that knows the length does not ask whether there is more.
+                    if body.is_end_stream() {
+                        connection.give_back();
+                        return Some((Ok(bytes), None));
+                    }
+                    return Some((Ok(bytes), Some((body, connection))));
+                }
+                Some(Err(error)) if ends_with_connection && outgoing::is_cut(&error) => return None,
+                Some(Err(_)) => return Some((Err(Aborted), None)),
+            }
+        }
+    })
 }
 
 /// Compressed bytes that are inflated at a time: deflate makes at most 1032 bytes of one, so at most 64 KiB of these.

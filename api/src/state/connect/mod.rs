@@ -23,7 +23,10 @@ pub mod target;
 pub mod tunnel;
 pub mod upgrade;
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use arc_swap::ArcSwap;
 
 use crate::wire::outgoing::{Credentials, Identity, Tls};
 
@@ -67,10 +70,32 @@ impl Default for Settings {
 pub struct Nodes {
     address_types: Vec<String>,
     timeout: Duration,
-    agent: Tls,
-    agent_unverified: Tls,
+    /// How agents are called from now on; all copies share it.
+    agents: Arc<ArcSwap<Agents>>,
     /// Pods and services are reached by address, which no certificate can be expected to name.
     service: Tls,
+}
+
+/// How agents know this server, and it them.
+#[derive(Debug)]
+struct Agents {
+    verified: Tls,
+    unverified: Tls,
+}
+
+impl Agents {
+    fn new(certificate: Option<(Vec<u8>, Vec<u8>)>, authorities: Option<&[u8]>) -> Result<Agents, String> {
+        let identity = &Identity { certificate, ..Identity::default() };
+        let unverified =
+            Credentials { identity: Some(identity), is_unverified: true, ..Credentials::default() };
+        let verified = match authorities {
+            Some(authorities) => {
+                Credentials { identity: Some(identity), authorities, ..Credentials::default() }
+            }
+            None => unverified,
+        };
+        Ok(Agents { verified: Tls::new(&verified)?, unverified: Tls::new(&unverified)? })
+    }
 }
 
 impl Nodes {
@@ -80,21 +105,21 @@ impl Nodes {
     /// They cannot be read.
     pub fn new(settings: Settings) -> Result<Nodes, String> {
         let Settings { address_types, certificate, authorities, timeout } = settings;
-        let identity = &Identity { certificate, ..Identity::default() };
-        let unverified =
-            Credentials { identity: Some(identity), is_unverified: true, ..Credentials::default() };
-        let agent = match &authorities {
-            Some(authorities) => {
-                Credentials { identity: Some(identity), authorities, ..Credentials::default() }
-            }
-            None => unverified,
-        };
-        Ok(Nodes {
-            address_types,
-            timeout,
-            agent: Tls::new(&agent)?,
-            agent_unverified: Tls::new(&unverified)?,
-            service: Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?,
-        })
+        let agents = Agents::new(certificate, authorities.as_deref())?;
+        let service = Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
+        Ok(Nodes { address_types, timeout, agents: Arc::new(ArcSwap::from_pointee(agents)), service })
+    }
+
+    /// Calls agents with other certificates from the next connection on.
+    ///
+    /// # Errors
+    /// They cannot be read; what was in use stays.
+    pub fn replace(
+        &self,
+        certificate: Option<(Vec<u8>, Vec<u8>)>,
+        authorities: Option<&[u8]>,
+    ) -> Result<(), String> {
+        self.agents.store(Arc::new(Agents::new(certificate, authorities)?));
+        Ok(())
     }
 }

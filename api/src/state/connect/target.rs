@@ -81,7 +81,8 @@ impl Nodes {
     /// # Errors
     /// 500 for an address that no URL can contain.
     pub fn of_agent(&self, agent: &Agent, target: &str, is_verified: bool) -> Result<Endpoint, Status> {
-        let tls = if is_verified { &self.agent } else { &self.agent_unverified };
+        let agents = self.agents.load();
+        let tls = if is_verified { &agents.verified } else { &agents.unverified };
         let endpoint = Endpoint::at_port(&agent.host, agent.port, target, Some(tls));
         Ok(endpoint.map_err(|why| Status::new(Reason::Unknown, why))?.dialed_within(self.timeout))
     }

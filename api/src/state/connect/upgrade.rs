@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use super::forward::{forwarded_for, passed_on};
 use super::tunnel::relay;
 use crate::values::status::{Reason, Status};
-use crate::wire::outgoing::{self, Connection, Endpoint, Failure, Opened};
+use crate::wire::outgoing::{self, Endpoint, Failure, Lease, Opened};
 use crate::wire::response::Response;
 use crate::wire::server::Shutdown;
 use crate::wire::server::upgrade::Switch;
@@ -71,7 +71,7 @@ pub(super) enum Outcome {
 /// The connection of a target that agreed.
 pub(super) struct Agreed {
     on: OnUpgrade,
-    connection: Connection,
+    connection: Lease,
 }
 
 impl Agreed {

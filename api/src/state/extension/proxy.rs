@@ -60,7 +60,7 @@ pub async fn forward(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Response 
     }
     let mut request = request(&endpoint, forwarded);
     let inflates = accepts(request.headers_mut());
-    match outgoing::open(&endpoint, request).await {
+    match outgoing::open_kept(&endpoint, request).await {
         Ok(opened) => answer(&endpoint, opened, inflates),
         Err(failure) => unreachable(failure.to_string()),
     }

@@ -2,11 +2,13 @@
 //! (docs/api/fairness.md#tables-of-flow-control).
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use http::StatusCode;
 
 use super::Fairness;
-use super::seats::{Manner, Report};
+use super::executing::Runner;
+use super::seats::{Manner, Report, WaiterReport};
 use crate::values::clock;
 use crate::wire::response::{Response, respond_text};
 
@@ -50,7 +52,8 @@ fn levels(reports: &[Report]) -> Vec<Row> {
         "CancelledRequests",
     ])];
     rows.extend(reports.iter().map(|report| {
-        let active = report.queues.iter().filter(|queue| queue.executing > 0 || !queue.waiting.is_empty());
+        // As kube-apiserver counts: queues in which requests wait.
+        let active = report.queues.iter().filter(|queue| !queue.waiting.is_empty());
         vec![
             report.name.clone(),
             active.count().to_string(),
@@ -112,25 +115,51 @@ fn requests(reports: &[Report]) -> Vec<Row> {
         "StartTime",
     ])];
     for report in reports {
+        let runners = |queue: Option<usize>| {
+            let of_queue = report.runners.iter().filter(move |runner| runner.queue == queue);
+            of_queue.map(move |runner| {
+                let Runner { schema, flow, seats, arrived, began, .. } = runner;
+                let began = Some(began.elapsed());
+                request(report, (queue, None), (schema, flow), *seats, (arrived.elapsed(), began))
+            })
+        };
         for (queue, waiting) in report.queues.iter().enumerate() {
             rows.extend(waiting.waiting.iter().enumerate().map(|(at, waiter)| {
-                vec![
-                    report.name.clone(),
-                    waiter.schema.clone(),
-                    queue.to_string(),
-                    at.to_string(),
-                    waiter.flow.clone(),
-                    clock::format_seconds(clock::now_seconds() - waiter.waited.as_secs() as i64),
-                    waiter.seats.to_string(),
-                    "0".to_owned(),
-                    "0s".to_owned(),
-                    "0001-01-01T00:00:00Z".to_owned(),
-                ]
+                let WaiterReport { schema, flow, waited, seats } = waiter;
+                request(report, (Some(queue), Some(at)), (schema, flow), *seats, (*waited, None))
             }));
+            rows.extend(runners(Some(queue)));
         }
+        rows.extend(runners(None));
     }
     rows
 }
+
+/// The row of a request: its place in a queue, if it waits in one, its schema and flow, and how long ago it came and began.
+fn request(
+    report: &Report,
+    (queue, at): (Option<usize>, Option<usize>),
+    (schema, flow): (&str, &str),
+    seats: u32,
+    (arrived, began): (Duration, Option<Duration>),
+) -> Row {
+    let index = |index: Option<usize>| index.map_or("-1".to_owned(), |index| index.to_string());
+    vec![
+        report.name.clone(),
+        schema.to_owned(),
+        index(queue),
+        index(at),
+        flow.to_owned(),
+        clock::ago(arrived),
+        seats.to_string(),
+        "0".to_owned(),
+        "0s".to_owned(),
+        began.map_or(NEVER.to_owned(), clock::ago),
+    ]
+}
+
+/// The time of what did not happen yet.
+const NEVER: &str = "0001-01-01T00:00:00Z";
 
 /// Cells that end with a comma and stand below each other.
 fn aligned(rows: &[Row]) -> String {

@@ -274,7 +274,13 @@ async fn tables_show_levels_queues_and_who_waits() {
     };
     assert_eq!(lines("dump_priority_levels").await[1], "l, 1, false, false, 1, 1, 1, 0, 0, 0");
     assert!(lines("dump_queues").await[1].starts_with("l, 0, 1, 1, 1, "));
-    assert!(lines("dump_requests").await[1].starts_with("l, s, 0, 0, u, "));
+    let requests = lines("dump_requests").await;
+    assert!(
+        requests[1].starts_with("l, s, 0, 0, u, ")
+            && requests[1].ends_with(", 1, 0, 0s, 0001-01-01T00:00:00Z")
+    );
+    assert!(requests[2].starts_with("l, s, 0, -1, u, ") && requests[2].ends_with('Z'), "{requests:?}");
+    assert_eq!(requests.len(), 3);
     assert!(respond(fairness, "/debug/api_priority_and_fairness/").is_none());
     assert!(respond(&Fairness::new(Settings { is_shared: false, ..Settings::default() }), "/x").is_none());
     waiting.abort();

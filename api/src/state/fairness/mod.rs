@@ -12,6 +12,7 @@
 
 mod demand;
 mod dump;
+mod executing;
 mod matching;
 mod meter;
 mod retry_after;
@@ -28,6 +29,7 @@ use http::HeaderValue;
 use parking_lot::Mutex;
 
 use self::demand::{Entitlement, Observed};
+use self::executing::{Listed, Runner};
 use self::matching::Schema;
 use self::meter::{Families, Meter, Running};
 use self::seats::{Entrant, Level, Manner, Queuing, Refused};
@@ -127,7 +129,7 @@ pub struct Turn {
 /// The right to run, until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
-    _seat: Option<(seats::Seat, Running)>,
+    _seat: Option<(seats::Seat, Running, Listed)>,
     counted: Option<Arc<AtomicU32>>,
 }
 
@@ -224,8 +226,12 @@ impl Fairness {
         };
         let permit = match entered {
             Ok(seat) => {
-                let running = meter.runs(seats, began.elapsed());
-                Ok(Permit { _seat: Some((seat, running)), counted: None })
+                let now = Instant::now();
+                let running = meter.runs(seats, now.saturating_duration_since(began));
+                let flow = name.to_owned();
+                let runner = Runner { schema, flow, queue: seat.queue(), seats, arrived: began, began: now };
+                let listed = level.executing().list(runner);
+                Ok(Permit { _seat: Some((seat, running, listed)), counted: None })
             }
             Err(Refused { why, retry_after_s }) => {
                 meter.refused(why, began.elapsed());

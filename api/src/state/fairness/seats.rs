@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::demand::{Demand, Observed};
+use super::executing::{Executing, Runner};
 use super::meter::Load;
 use super::retry_after::RetryAfter;
 
@@ -50,6 +51,7 @@ pub struct Queuing {
 pub struct Level {
     name: String,
     state: Mutex<State>,
+    executing: Arc<Executing>,
 }
 
 #[derive(Debug)]
@@ -163,6 +165,13 @@ pub struct Seat {
     began: Instant,
 }
 
+impl Seat {
+    /// The queue that its request came through.
+    pub(super) fn queue(&self) -> Option<usize> {
+        self.queue
+    }
+}
+
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(level) = self.level.take() {
@@ -193,12 +202,17 @@ impl Level {
             counts: Counts::default(),
         };
         state.make_queues();
-        Level { name: name.to_owned(), state: Mutex::new(state) }
+        Level { name: name.to_owned(), state: Mutex::new(state), executing: Arc::default() }
     }
 
     /// Name of the level.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its requests that run.
+    pub(super) fn executing(&self) -> &Arc<Executing> {
+        &self.executing
     }
 
     /// Changes what it does without a free seat. Requests that wait keep their place.
@@ -335,6 +349,7 @@ impl Level {
             waiting: state.waiting,
             counts: state.counts,
             queues: state.queues.iter().map(Queue::report).collect(),
+            runners: self.executing.all(),
         }
     }
 }
@@ -354,6 +369,8 @@ pub struct Report {
     pub counts: Counts,
     /// Its queues.
     pub queues: Vec<QueueReport>,
+    /// Its requests that run.
+    pub(super) runners: Vec<Runner>,
 }
 
 /// A queue at one moment.

@@ -16,7 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::endpoint::Security;
 use super::error::Ends;
-use super::pool::Live;
+use super::pool::{Live, SHARED_MAX};
 use super::{Endpoint, Failure};
 use crate::wire::keepalive;
 
@@ -27,8 +27,9 @@ const HEADERS_MAX: usize = 256;
 /// For the TLS handshake after the TCP connection: that of the reference server's HTTP client.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most bytes of all answers on a shared connection that are held before their readers take them.
-const CONNECTION_BYTES_MAX: u32 = 1024 * 1024;
+/// Most bytes of all answers on a shared connection that are held before their readers take them: what each of them may
+/// hold, so that those who do not read hold up no others.
+const CONNECTION_BYTES_MAX: u32 = (SHARED_MAX * READ_BYTES_MAX) as u32;
 
 /// When a quiet HTTP/2 connection is probed, and how long the answer may take: as the reference server's HTTP client has it.
 const PROBE_INTERVAL: Duration = Duration::from_secs(30);

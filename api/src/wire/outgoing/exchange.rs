@@ -10,13 +10,13 @@ use bytes::{Bytes, BytesMut};
 use flate2::read::GzDecoder;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use http_body_util::{BodyExt, Empty, Full};
+use hyper::body::{Body, Incoming};
 use tokio::time::Instant;
 
 use super::connect::{Connection, connect, connect_for_many};
 use super::counting::counted;
-use super::pool::{self, Live, Unsent};
+use super::pool::{self, Live, Sent, Unsent};
 use super::{Endpoint, Failure, failed, redirect};
 use crate::wire::traces;
 
@@ -66,7 +66,27 @@ pub struct Opened {
     /// The answer.
     pub response: Response<Incoming>,
     /// To be kept until the answer is read.
-    pub connection: Connection,
+    pub connection: Lease,
+}
+
+/// A connection while an answer is read from it. It ends with this, unless others use it too.
+pub struct Lease(Leased);
+
+enum Leased {
+    /// For this answer alone.
+    Own { _connection: Connection },
+    /// From the pool of an endpoint, or for it.
+    Kept(Box<(Endpoint, Live)>),
+}
+
+impl Lease {
+    /// The answer was read to its end: the connection may be kept for the next call.
+    pub fn give_back(self) {
+        if let Leased::Kept(kept) = self.0 {
+            let (endpoint, live) = *kept;
+            endpoint.pool().keep(&endpoint, live);
+        }
+    }
 }
 
 /// Sends a request whose path and headers are the caller's, and waits for the head of the answer. Without `Host` it is the
@@ -92,6 +112,27 @@ where
     let answered = sender.send_request(request).await;
     counted(endpoint, &method, answered.as_ref().ok().map(Response::status), began);
     let response = answered.map_err(|error| Failure::exchange(&error, connection.ends()))?;
+    Ok(Opened { response, connection: Lease(Leased::Own { _connection: connection }) })
+}
+
+/// The same for a request that is no upgrade: on a connection that was kept, or a new one, which is kept once the answer is
+/// read ([`Lease::give_back`]). The name of the server is the URL's.
+///
+/// # Errors
+/// No connection, or none that lasted until the answer began.
+pub async fn open_kept<B>(endpoint: &Endpoint, request: Request<B>) -> Result<Opened, Failure>
+where
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let mut request = request.map(|body| body.map_err(Into::into).boxed_unsync());
+    traces::propagate(request.headers_mut());
+    request.headers_mut().extend(endpoint.identity().clone());
+    let method = request.method().clone();
+    let (answered, began) = send(endpoint, request).await?;
+    counted(endpoint, &method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
+    let (response, live) = answered?;
+    let connection = Lease(Leased::Kept(Box::new((endpoint.clone(), live))));
     Ok(Opened { response, connection })
 }
 
@@ -172,7 +213,7 @@ async fn exchange(
         .header(USER_AGENT, agent)
         .header(ACCEPT, "application/json, */*")
         .header(ACCEPT_ENCODING, "gzip")
-        .body(Full::new(body))
+        .body(Full::new(body).map_err(Into::into).boxed_unsync())
         .map_err(|error| Failure::Other(error.to_string()))?;
     traces::propagate(request.headers_mut());
     let (answered, began) = send(endpoint, request).await?;
@@ -185,15 +226,16 @@ async fn exchange(
 
 /// Sends a request on a connection that was kept, or on a new one; says when it was sent. A kept one on which nothing could
 /// be written any more is passed over. What was written is not sent again, as the server may have acted on it, but for a
-/// GET, which asks for no act.
+/// GET without a body, which asks for no act.
 async fn send(
     endpoint: &Endpoint,
-    mut request: Request<Full<Bytes>>,
+    mut request: Request<Sent>,
 ) -> Result<(Result<(Response<Incoming>, Live), Failure>, std::time::Instant), Failure> {
     for _ in 0..pool::TRIED_MAX {
         let Some(mut kept) = endpoint.pool().take(endpoint) else { break };
         let began = std::time::Instant::now();
-        let again = (request.method() == Method::GET).then(|| request.clone());
+        let again =
+            (request.method() == Method::GET && request.body().is_end_stream()).then(|| same(&request));
         match (kept.send(endpoint, request).await, again) {
             (Ok(response), _) => return Ok((Ok((response, kept)), began)),
             (Err(Unsent::Request(unsent)), _) => request = *unsent,
@@ -211,6 +253,15 @@ async fn send(
         Err(Unsent::Lost(error)) => Ok((Err(Failure::exchange(&error, live.ends())), began)),
         Err(Unsent::Request(_)) => Err(Failure::Other("EOF".to_owned())),
     }
+}
+
+/// A request without a body once more.
+fn same(request: &Request<Sent>) -> Request<Sent> {
+    let mut same = Request::new(Empty::new().map_err(Into::into).boxed_unsync());
+    *same.method_mut() = request.method().clone();
+    *same.uri_mut() = request.uri().clone();
+    *same.headers_mut() = request.headers().clone();
+    same
 }
 
 async fn read(

@@ -2,11 +2,12 @@
 //!
 //! ```text
 //! Endpoint (URL, address to connect to, credentials) ─► connect ─► TLS ─┬─ post: one answer of bounded length
-//!                                                                       └─ open: an answer as it comes, or an upgrade
+//!                                                                       ├─ open: an answer as it comes, or an upgrade
+//!                                                                       └─ open_kept: an answer as it comes
 //! ```
 //!
 //! `endpoint` says where a server is, `credentials` how it is known and who asks, `connect` makes connections, `exchange`
-//! sends requests on them, `pool` keeps those of posts for the next one. Nothing here knows what is asked.
+//! sends requests on them, `pool` keeps those of posts and of `open_kept` for the next one. Nothing here knows what is asked.
 
 mod answer;
 mod client;
@@ -25,11 +26,10 @@ mod typed;
 
 pub use answer::Review;
 pub use client::{Client, Service};
-pub use connect::Connection;
 pub use counting::count_in;
 pub use credentials::{Credentials, Identity, Tls};
 pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};
-pub use exchange::{ANSWER_BYTES_MAX, Answer, Opened, get, get_at_most, open, post};
+pub use exchange::{ANSWER_BYTES_MAX, Answer, Lease, Opened, get, get_at_most, open, open_kept, post};
 pub use identities::Identities;
 pub use typed::Response;

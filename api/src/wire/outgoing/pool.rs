@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderValue, Request, Response};
-use http_body_util::Full;
+use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
 use parking_lot::Mutex;
@@ -31,11 +31,18 @@ const KEPT_MAX: usize = 16;
 /// Most connections that the process keeps, well below the open files that a process usually may have.
 const KEPT_IN_ALL_MAX: usize = 512;
 
+/// Most calls that share an HTTP/2 connection at the same time: as many as any server is asked to allow (RFC 9113 section 6.5.2).
+/// The next one takes another connection, as watches would otherwise hold up what comes after them.
+pub(super) const SHARED_MAX: usize = 100;
+
 /// How long a connection is kept without a call, as the reference server's HTTP client has it.
 const KEPT_FOR: Duration = Duration::from_secs(90);
 
 /// Most kept connections that a call tries, since each may have ended meanwhile.
 pub(super) const TRIED_MAX: usize = KEPT_MAX;
+
+/// The body of a request, whoever makes it.
+pub(super) type Sent = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 
 /// Connections that are kept.
 static KEPT_IN_ALL: AtomicUsize = AtomicUsize::new(0);
@@ -91,31 +98,43 @@ pub(super) struct Live {
 }
 
 enum Sender {
-    One(http1::SendRequest<Full<Bytes>>),
-    Two(http2::SendRequest<Full<Bytes>>),
+    One(http1::SendRequest<Sent>),
+    Two(http2::SendRequest<Sent>),
 }
 
 /// Why a request has no answer.
 pub(super) enum Unsent {
     /// Nothing of it was written; here it is.
-    Request(Box<Request<Full<Bytes>>>),
+    Request(Box<Request<Sent>>),
     /// The connection ended behind it, or within it.
     Lost(hyper::Error),
 }
 
 impl Live {
-    pub(super) fn one(sender: http1::SendRequest<Full<Bytes>>, connection: Connection) -> Live {
+    pub(super) fn one(sender: http1::SendRequest<Sent>, connection: Connection) -> Live {
         Live { sender: Sender::One(sender), connection: Arc::new(connection) }
     }
 
-    pub(super) fn two(sender: http2::SendRequest<Full<Bytes>>, connection: Connection) -> Live {
+    pub(super) fn two(sender: http2::SendRequest<Sent>, connection: Connection) -> Live {
         Live { sender: Sender::Two(sender), connection: Arc::new(connection) }
     }
 
-    /// The same connection once more, if calls can share it.
+    /// The same connection once more, if calls can share it and it carries fewer than it may.
     fn shared(&self) -> Option<Live> {
         let Sender::Two(sender) = &self.sender else { return None };
+        if self.is_full() {
+            return None;
+        }
         Some(Live { sender: Sender::Two(sender.clone()), connection: self.connection.clone() })
+    }
+
+    /// Whether a shared connection carries as many calls as it may: each holds it, and the pool does.
+    fn is_full(&self) -> bool {
+        Arc::strong_count(&self.connection) > SHARED_MAX
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!(self.sender, Sender::Two(_))
     }
 
     pub(super) fn ends(&self) -> Ends {
@@ -133,7 +152,7 @@ impl Live {
     pub(super) async fn send(
         &mut self,
         endpoint: &Endpoint,
-        mut request: Request<Full<Bytes>>,
+        mut request: Request<Sent>,
     ) -> Result<Response<Incoming>, Unsent> {
         let url = endpoint.url();
         let sent = match &mut self.sender {
@@ -161,7 +180,7 @@ impl Live {
 }
 
 impl Unsent {
-    fn of(mut error: TrySendError<Request<Full<Bytes>>>) -> Unsent {
+    fn of(mut error: TrySendError<Request<Sent>>) -> Unsent {
         match error.take_message() {
             Some(request) => Unsent::Request(Box::new(request)),
             None => Unsent::Lost(error.into_error()),
@@ -176,7 +195,8 @@ impl Pool {
         let mut state = self.0.lock();
         state.prune();
         // The one that was used last is the least likely to be given up by the server.
-        let at = state.kept.iter().rposition(|kept| kept.place == place)?;
+        let is_free = |kept: &Kept| kept.place == place && !(kept.live.is_shared() && kept.live.is_full());
+        let at = state.kept.iter().rposition(is_free)?;
         match state.kept[at].live.shared() {
             Some(shared) => {
                 state.kept[at].used = Instant::now();
@@ -188,7 +208,7 @@ impl Pool {
 
     /// Keeps a connection whose last answer was read to its end.
     pub(super) fn keep(self: &Arc<Self>, endpoint: &Endpoint, live: Live) {
-        if matches!(live.sender, Sender::One(_)) {
+        if !live.is_shared() {
             self.insert(Place::of(endpoint), live);
         }
     }
@@ -203,8 +223,8 @@ impl Pool {
     fn insert(self: &Arc<Self>, place: Place, live: Live) {
         let mut state = self.0.lock();
         state.prune();
-        // Of connections that can be shared one is enough; the calls on the others end with them.
-        let is_there = |kept: &Kept| kept.place == place && matches!(kept.live.sender, Sender::Two(_));
+        // Of connections that can be shared and are not full one is enough; the calls on the others end with them.
+        let is_there = |kept: &Kept| kept.place == place && kept.live.is_shared() && !kept.live.is_full();
         if live.is_closed() || state.kept.len() >= KEPT_MAX || state.kept.iter().any(is_there) {
             return;
         }
@@ -217,7 +237,7 @@ impl Pool {
 }
 
 impl State {
-    /// Ends what was not used for long, and forgets what the other end closed.
+    /// Ends what was not used for long, and forgets what the other end closed. Calls on a shared connection go on.
     fn prune(&mut self) {
         self.kept.retain(|kept| !kept.live.is_closed() && kept.used.elapsed() < KEPT_FOR);
     }

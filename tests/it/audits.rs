@@ -1,0 +1,292 @@
+//! Audit from end to end (docs/api/audit.md): every request is in the log once, large objects are whole, and a webhook that
+//! is gone costs requests nothing but what its mode says.
+//!
+//! `AUDITED_REQUESTS`, `AUDITED_OBJECTS` and `AUDIT_OUTAGE_SECONDS` make the tests as large as a machine allows.
+
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tests::{Client, Options, PATIENCE, Server};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::hook::Hook;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Clients at the same time.
+const CLIENTS: usize = 16;
+
+/// A number from the environment.
+fn count(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).ok().map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
+/// A policy of one level for ConfigMaps, with the events of complete answers alone.
+fn policy(level: &str) -> (&'static str, String) {
+    let text = format!(
+        "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived, ResponseStarted]\n\
+         rules: [{{level: {level}, resources: [{{group: '', resources: [configmaps]}}]}}]\n"
+    );
+    ("policy", text)
+}
+
+/// A server that audits, with these flags besides.
+async fn server(level: &str, files: Vec<(&'static str, String)>, flags: &[&str]) -> Server {
+    let own = [
+        "--audit-policy-file=$dir/policy",
+        "--controllers=",
+        // Every request is to run at once, however slow the machine is.
+        "--enable-priority-and-fairness=false",
+    ];
+    let flags = own.iter().chain(flags).map(|flag| (*flag).to_owned()).collect();
+    let files = files.into_iter().chain([policy(level)]).collect();
+    Server::start(Options { flags, files, ..Options::default() }).await
+}
+
+/// Runs `request` for each number below `end`, several at a time.
+async fn each<F: Future<Output = ()> + Send>(
+    client: &Client,
+    end: usize,
+    request: impl Fn(Client, usize) -> F + Clone + Send + 'static,
+) {
+    let next = Arc::new(AtomicUsize::new(0));
+    let clients = (0..CLIENTS).map(|_| {
+        let (client, next, request) = (client.another(), next.clone(), request.clone());
+        tokio::spawn(async move {
+            loop {
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                if n >= end {
+                    return;
+                }
+                request(client.clone(), n).await;
+            }
+        })
+    });
+    for client in join_all(clients).await {
+        client.unwrap();
+    }
+}
+
+/// The number of a request, from the id that it was sent with.
+fn number(event: &Value) -> Option<usize> {
+    event["auditID"].as_str()?.strip_prefix("request-")?.parse().ok()
+}
+
+/// How often each number below `end` is in the log; `judge` sees each event of them.
+fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8> {
+    let mut seen = vec![0_u8; end];
+    let file = std::fs::File::open(server.data_dir().join("audit.log")).unwrap();
+    for line in BufReader::new(file).lines() {
+        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let Some(n) = number(&event) else { continue };
+        judge(&event, n);
+        seen[n] += 1;
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_request_is_in_the_audit_log_once() {
+    let requests = count("AUDITED_REQUESTS", 20_000);
+    let mut server = server(
+        "Metadata",
+        Vec::new(),
+        &[
+            "--audit-log-path=$dir/audit.log",
+            "--audit-log-mode=batch",
+            "--audit-log-batch-max-wait=1s",
+            "--audit-log-batch-buffer-size=100000",
+        ],
+    )
+    .await;
+    each(server.client(), requests, |client, n| async move {
+        let id = format!("request-{n}");
+        let reply = client.send("GET", &format!("{MAPS}/none-{n}"), &[("audit-id", &id)], b"").await;
+        assert_eq!((reply.status, reply.header_all("audit-id")), (404, vec![id]));
+    })
+    .await;
+    // The end of the process writes what still waits.
+    assert_eq!(server.terminate(), Some(0));
+    let seen = numbers(&server, requests, |event, n| {
+        assert_eq!(event["objectRef"]["name"], format!("none-{n}"), "{event}");
+        assert_eq!(
+            (&event["stage"], &event["responseStatus"]["code"]),
+            (&json!("ResponseComplete"), &json!(404))
+        );
+    });
+    assert!(seen.iter().all(|count| *count == 1), "{:?}", seen.iter().position(|count| *count != 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_of_a_megabyte_are_whole_in_the_log() {
+    const LONG: usize = 1_000_000;
+    let objects = count("AUDITED_OBJECTS", 40);
+    let mut server = server("RequestResponse", Vec::new(), &["--audit-log-path=$dir/audit.log"]).await;
+    each(server.client(), objects, |client, n| async move {
+        let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"k": "x".repeat(LONG)}}).to_string();
+        let id = format!("request-{n}");
+        let headers = [("audit-id", id.as_str()), ("content-type", "application/json")];
+        assert_eq!(client.send("POST", MAPS, &headers, map.as_bytes()).await.status, 201);
+    })
+    .await;
+    assert_eq!(server.terminate(), Some(0));
+    let seen = numbers(&server, objects, |event, n| {
+        for object in ["requestObject", "responseObject"] {
+            assert_eq!(event[object]["metadata"]["name"], format!("m{n}"), "{object} of {n}");
+            assert_eq!(event[object]["data"]["k"].as_str().map(str::len), Some(LONG), "{object} of {n}");
+        }
+    });
+    assert!(seen.iter().all(|count| *count == 1), "{seen:?}");
+}
+
+/// A port that leads to another one, or to nothing.
+struct Gate {
+    port: u16,
+    to: u16,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Gate {
+    async fn open_to(to: u16) -> Gate {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let mut gate = Gate { port: listener.local_addr().unwrap().port(), to, task: None };
+        gate.lead(listener);
+        gate
+    }
+
+    fn lead(&mut self, listener: TcpListener) {
+        let to = self.to;
+        self.task = Some(tokio::spawn(async move {
+            let mut open = JoinSet::new();
+            while let Ok((mut from, _)) = listener.accept().await {
+                open.spawn(async move {
+                    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", to)).await else { return };
+                    let _ = tokio::io::copy_bidirectional(&mut from, &mut stream).await;
+                });
+            }
+        }));
+    }
+
+    /// Ends it with all its connections.
+    async fn close(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+            let _ = task.await;
+        }
+    }
+
+    async fn reopen(&mut self) {
+        let listener = TcpListener::bind(("127.0.0.1", self.port)).await.unwrap();
+        self.lead(listener);
+    }
+}
+
+/// The numbers that a webhook was sent, in order and without those that came twice.
+fn received(hook: &Hook) -> Vec<usize> {
+    let lists = hook.received();
+    let events = lists.iter().filter_map(|list| list["items"].as_array()).flatten();
+    let mut numbers: Vec<usize> = events.filter_map(number).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    numbers
+}
+
+/// Lost events by plugin.
+async fn lost(client: &Client, plugin: &str) -> usize {
+    let page = client.get("/metrics").await.text();
+    let series = format!("apiserver_audit_error_total{{plugin=\"{plugin}\"}} ");
+    page.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |value| value.parse().unwrap())
+}
+
+async fn ask(client: &Client, n: usize) -> u16 {
+    let id = format!("request-{n}");
+    client.send("GET", MAPS, &[("audit-id", &id)], b"").await.status
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
+    const ROOM: usize = 50;
+    let outage = Duration::from_secs(count("AUDIT_OUTAGE_SECONDS", 3) as u64);
+    for (mode, fails, loses) in
+        [("batch", false, BATCH), ("blocking", false, ALL), ("blocking-strict", true, ALL)]
+    {
+        let hook = Hook::start(|_| async { json!({}) }).await;
+        let mut gate = Gate::open_to(hook.port()).await;
+        let kubeconfig = json!({"apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "clusters": [{"name": "c", "cluster": {"server": format!("https://localhost:{}/audit", gate.port),
+                          "certificate-authority-data": hook.ca_bundle()}}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "users": [{"name": "u", "user": {}}]});
+        // The first event is that whose loss refuses a request.
+        let whole = policy("Metadata").1.replace("omitStages: [RequestReceived, ResponseStarted]\n", "");
+        let files = vec![("hook.json", kubeconfig.to_string()), ("all", whole)];
+        let server = server(
+            "Metadata",
+            files,
+            &[
+                "--audit-policy-file=$dir/all",
+                "--audit-webhook-config-file=$dir/hook.json",
+                &format!("--audit-webhook-mode={mode}"),
+                &format!("--audit-webhook-batch-buffer-size={ROOM}"),
+                "--audit-webhook-batch-max-size=10",
+                "--audit-webhook-batch-max-wait=100ms",
+                // Five attempts last 8.1 times as long as this.
+                &format!("--audit-webhook-initial-backoff={}ms", outage.as_millis() / 4),
+            ],
+        )
+        .await;
+        let client = server.client();
+        assert_eq!(ask(client, 0).await, 200);
+        let begun = Instant::now();
+        while received(&hook) != [0] {
+            assert!(begun.elapsed() < PATIENCE, "{mode}: {:?}", hook.received());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        gate.close().await;
+        let begun = Instant::now();
+        let mut asked = 0;
+        while begun.elapsed() < outage {
+            asked += 1;
+            let sent = Instant::now();
+            assert_eq!(ask(client, asked).await, if fails { 500 } else { 200 }, "{mode}");
+            assert!(sent.elapsed() < outage, "{mode}: a request waited for what is gone");
+            tokio::time::sleep(outage / 200).await;
+        }
+        let plugin = match mode {
+            "batch" => "buffered",
+            "blocking" => "webhook",
+            _ => "backend",
+        };
+        let lost = lost(client, plugin).await;
+        // A request has two events, and one if the loss of the first refused it.
+        let events = asked * if fails { 1 } else { 2 };
+        gate.reopen().await;
+        assert_eq!(ask(client, asked + 1).await, 200, "{mode}: it is there again");
+        let kept = loses(events, ROOM);
+        assert!(kept.contains(&(events - lost)), "{mode}: {lost} of {events} are lost, not all but {kept:?}");
+        let begun = Instant::now();
+        // Whether it is the first or the second event of the last request that had no room any more is chance.
+        while received(&hook).len() < 2 + (events - lost) / 2 - 1 || !received(&hook).contains(&(asked + 1)) {
+            assert!(begun.elapsed() < PATIENCE, "{mode}: {:?} of {asked}", received(&hook));
+            if mode == "batch" {
+                // Its own event may have had no room.
+                ask(client, asked + 1).await;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// How many events a mode keeps of those of an outage.
+type Keeps = fn(usize, usize) -> std::ops::RangeInclusive<usize>;
+
+/// The queue's room and the batch that is being sent, and what was taken out of the queue before the outage was noticed.
+const BATCH: Keeps = |events, room| events.min(room)..=events.min(room + 2 * 10);
+
+/// None.
+const ALL: Keeps = |_, _| 0..=0;

@@ -1,0 +1,151 @@
+//! A server that leaves and comes back under load (docs/api/operations.md#shutdown): what was acknowledged stays, a request
+//! that was accepted is answered, and watches find their way back.
+//!
+//! `SHUTDOWN_CLIENTS` is the number of clients of the `kube` crate; some kubectl run beside them.
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::join_all;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use kube::api::{Api, PostParams};
+use kube::runtime::{WatchStreamExt, watcher};
+use serde_json::json;
+use tests::{Options, PATIENCE, Server};
+
+use crate::kubectl::Kubectl;
+use crate::support::kube_client;
+
+/// The namespace of the objects; nothing else writes there.
+const NAMESPACE: &str = "kube-node-lease";
+
+/// One client in so many watches too.
+const WATCHES: usize = 5;
+
+/// kubectl that run one after the other, in so many places.
+const KUBECTLS: usize = 2;
+
+fn map(name: &str) -> ConfigMap {
+    serde_json::from_value(json!({"metadata": {"name": name}})).unwrap()
+}
+
+/// What a client was told: the names that were acknowledged, and what went wrong with requests that were accepted.
+type Told = (Vec<String>, Vec<String>);
+
+/// Creates objects until `is_over`. A connection that is not made is no request.
+async fn create(api: Api<ConfigMap>, client: usize, is_over: Arc<AtomicBool>) -> Told {
+    let (mut acknowledged, mut failed) = (Vec::new(), Vec::new());
+    for n in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = format!("c{client}-{n}");
+        match api.create(&PostParams::default(), &map(&name)).await {
+            Ok(_) => acknowledged.push(name),
+            Err(error) if format!("{error:?}").contains("Connect") => {}
+            Err(error) => failed.push(format!("{name}: {error:?}")),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    (acknowledged, failed)
+}
+
+/// The same with one kubectl after the other.
+async fn create_by_kubectl(kubectl: Kubectl, place: usize, is_over: Arc<AtomicBool>) -> Told {
+    let (mut acknowledged, mut failed) = (Vec::new(), Vec::new());
+    for n in 0.. {
+        if is_over.load(Ordering::Relaxed) {
+            break;
+        }
+        let name = format!("k{place}-{n}");
+        let ran = kubectl.run(&format!("create configmap {name} -n {NAMESPACE}"), "").await;
+        let is_refused = ["connection refused", "was refused", "connection reset by peer"];
+        match ran.code {
+            Some(0) => acknowledged.push(name),
+            // kubectl begins with requests that find out what there is, and says nothing of which one failed.
+            _ if is_refused.iter().any(|why| ran.err.contains(why)) => {}
+            _ => failed.push(format!("{name}: {ran:?}")),
+        }
+    }
+    (acknowledged, failed)
+}
+
+/// Watches until every name of `end` was seen.
+async fn watch(api: Api<ConfigMap>, end: &'static str) -> BTreeSet<String> {
+    let mut seen = BTreeSet::new();
+    let changes = watcher(api, watcher::Config::default()).default_backoff().applied_objects();
+    let mut changes = std::pin::pin!(changes);
+    while let Some(change) = changes.next().await {
+        // A failure is a stream that ended; the watcher begins another one.
+        let Ok(object) = change else { continue };
+        let name = object.name_any();
+        let is_end = name == end;
+        seen.insert(name);
+        if is_end {
+            break;
+        }
+    }
+    seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_a_server_that_leaves_and_comes_back_lose_nothing() {
+    const END: &str = "zz-end";
+    let clients = std::env::var("SHUTDOWN_CLIENTS").map_or(40, |text| text.parse().expect("a number"));
+    // The port is the same after the restart, as a service's is.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let flags = vec![format!("--secure-port={port}"), "--shutdown-delay-duration=300ms".to_owned()];
+    let server = Server::start(Options { flags, ..Options::default() }).await;
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (mut writers, mut watchers) = (Vec::new(), Vec::new());
+    for n in 0..clients {
+        let client = kube_client(&server).await;
+        let api = Api::namespaced(client, NAMESPACE);
+        if n % WATCHES == 0 {
+            watchers.push(tokio::spawn(watch(api.clone(), END)));
+        }
+        writers.push(tokio::spawn(create(api, n, is_over.clone())));
+    }
+    for place in 0..KUBECTLS {
+        if let Some(kubectl) = Kubectl::find(&server).await {
+            writers.push(tokio::spawn(create_by_kubectl(kubectl, place, is_over.clone())));
+        }
+    }
+    let mut server = server;
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let (code, back) = tokio::task::spawn_blocking(move || (server.terminate(), server)).await.unwrap();
+        server = back;
+        assert_eq!(code, Some(0), "{}", server.log());
+        server.restart().await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    is_over.store(true, Ordering::Relaxed);
+    let (mut acknowledged, mut failed) = (BTreeSet::new(), Vec::new());
+    for told in join_all(writers).await {
+        let (names, failures) = told.unwrap();
+        acknowledged.extend(names);
+        failed.extend(failures);
+    }
+    assert!(
+        failed.is_empty(),
+        "{} accepted requests failed: {:#?}",
+        failed.len(),
+        &failed[..failed.len().min(5)]
+    );
+    assert!(acknowledged.len() > clients, "{} requests", acknowledged.len());
+    assert_eq!(server.log().matches("connections_cut=0").count(), 2, "{}", server.log());
+    let last = Api::namespaced(kube_client(&server).await, NAMESPACE);
+    last.create(&PostParams::default(), &map(END)).await.unwrap();
+    for watcher in watchers {
+        let seen = tokio::time::timeout(PATIENCE, watcher).await.expect("watchers see the end").unwrap();
+        let missing: Vec<_> = acknowledged.difference(&seen).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+    eprintln!("{} acknowledged requests of {clients} clients over 2 restarts", acknowledged.len());
+}

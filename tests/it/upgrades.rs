@@ -1,0 +1,134 @@
+//! Versions that come and go (docs/api/operations.md#runtime-config): objects outlive the time in which no version shows
+//! them, and the use of a deprecated version is seen by those who run the server.
+
+use serde_json::{Value, json};
+use tests::{Client, Options, Server};
+
+const CLASSES: &str = "/apis/node.k8s.io/v1/runtimeclasses";
+const ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+const BETA: &str = "/apis/networking.k8s.io/v1beta1/ipaddresses";
+
+/// Whether a group is in each of the documents that tell what is served.
+async fn documents(client: &Client, group: &str) -> Vec<bool> {
+    let groups = client.get("/apis").await.json();
+    let aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let discovery = client.send("GET", "/apis", &[("accept", aggregated)], b"").await.json();
+    let is_named = |list: &Value, name: fn(&Value) -> &Value| {
+        list.as_array().unwrap().iter().any(|one| name(one).as_str() == Some(group))
+    };
+    let index = client.get("/openapi/v3").await.json();
+    let swagger = client.get("/openapi/v2").await.json();
+    vec![
+        is_named(&groups["groups"], |one| &one["name"]),
+        is_named(&discovery["items"], |one| &one["metadata"]["name"]),
+        index["paths"].get(format!("apis/{group}/v1")).is_some(),
+        swagger["paths"].get(format!("/apis/{group}/v1/")).is_some(),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn objects_outlive_their_versions_being_turned_off_and_on() {
+    let mut server = Server::start_upstream().await;
+    let client = server.client().clone();
+    let class = client.post(CLASSES, &json!({"metadata": {"name": "c"}, "handler": "h"})).await.json();
+    let address = json!({"metadata": {"name": "10.1.2.3"},
+        "spec": {"parentRef": {"resource": "services", "namespace": "default", "name": "a"}}});
+    let address = client.post(ADDRESSES, &address).await.json();
+    assert!(
+        class["metadata"]["uid"].is_string() && address["metadata"]["uid"].is_string(),
+        "{class} {address}"
+    );
+    assert_eq!(documents(&client, "node.k8s.io").await, [true; 4]);
+
+    server.restart_with(&["--runtime-config=node.k8s.io/v1=false,networking.k8s.io/v1beta1=true"]).await;
+    let client = server.client().clone();
+    for path in [CLASSES, "/apis/node.k8s.io/v1", "/apis/node.k8s.io", &format!("{CLASSES}/c")] {
+        assert_eq!(client.get(path).await.status, 404, "{path}");
+    }
+    assert_eq!(documents(&client, "node.k8s.io").await, [false; 4]);
+    // The other type has a second version now, which shows and changes the same object.
+    let mut beta = client.get(&format!("{BETA}/10.1.2.3")).await.json();
+    assert_eq!((&beta["apiVersion"], &beta["spec"]), (&json!("networking.k8s.io/v1beta1"), &address["spec"]));
+    beta["metadata"]["labels"] = json!({"changed": "by-beta"});
+    let put = client.put(&format!("{BETA}/10.1.2.3"), &beta).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    assert!(put.header_all("warning").join("").contains("networking.k8s.io/v1beta1"), "{:?}", put.headers);
+    // Whoever owns what is not shown is not collected with it.
+    let owned = json!({"metadata": {"name": "owned", "ownerReferences": [{"apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass", "name": "c", "uid": class["metadata"]["uid"]}]}});
+    let leases = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(client.post(leases, &owned).await.status, 201);
+
+    server.restart_with(&[]).await;
+    let client = server.client().clone();
+    assert_eq!(client.get(&format!("{CLASSES}/c")).await.json(), class, "as it was");
+    assert_eq!(documents(&client, "node.k8s.io").await, [true; 4]);
+    assert_eq!(client.get(BETA).await.status, 404);
+    let stable = client.get(&format!("{ADDRESSES}/10.1.2.3")).await.json();
+    assert_eq!(stable["apiVersion"], "networking.k8s.io/v1");
+    assert_eq!(stable["metadata"]["labels"], json!({"changed": "by-beta"}));
+    assert_eq!(stable["metadata"]["uid"], address["metadata"]["uid"]);
+    assert_eq!(client.get(&format!("{leases}/owned")).await.status, 200);
+}
+
+/// A definition with a version that is deprecated, served or not.
+fn definition(is_served: bool) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"metadata": {"name": "widgets.example.com"}, "spec": {
+    "group": "example.com", "scope": "Namespaced",
+    "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+    "versions": [
+        {"name": "v1", "served": true, "storage": true, "schema": schema},
+        {"name": "v1beta1", "served": is_served, "storage": false, "deprecated": true,
+         "deprecationWarning": "example.com/v1beta1 Widget ends in May", "schema": schema},
+    ]}})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_use_of_a_deprecated_version_is_seen_in_warning_metric_and_audit() {
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
+                  rules: [{level: Metadata, resources: [{group: example.com}]}]\n";
+    let flags = ["--audit-policy-file=$dir/policy", "--audit-log-path=$dir/audit.log"];
+    let server = Server::start(Options {
+        flags: flags.map(str::to_owned).to_vec(),
+        files: vec![("policy", policy.to_owned())],
+        ..Options::default()
+    })
+    .await;
+    let client = server.client();
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(client.post(definitions, &definition(true)).await.status, 201);
+    let path = |version: &str| format!("/apis/example.com/{version}/namespaces/default/widgets");
+    client.until(&path("v1beta1"), |list| list.is_some()).await;
+    let made = client
+        .post(
+            &path("v1beta1"),
+            &json!({"apiVersion": "example.com/v1beta1", "kind": "Widget",
+        "metadata": {"name": "w"}}),
+        )
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.header_all("warning"), ["299 - \"example.com/v1beta1 Widget ends in May\""]);
+    let stable = client.get(&format!("{}/w", path("v1"))).await;
+    assert_eq!((stable.status, stable.header_all("warning")), (200, Vec::new()));
+    let page = client.get("/metrics").await.text();
+    let series = "apiserver_requested_deprecated_apis{group=\"example.com\",removed_release=\"\",\
+                  resource=\"widgets\",subresource=\"\",version=\"v1beta1\"} 1";
+    assert!(page.lines().any(|line| line == series), "{series}");
+    let log = std::fs::read_to_string(server.data_dir().join("audit.log")).unwrap();
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for (verb, version, deprecated) in [("create", "v1beta1", json!("true")), ("get", "v1", Value::Null)] {
+        let mut found = events
+            .iter()
+            .filter(|event| event["verb"] == verb && event["objectRef"]["apiVersion"] == version);
+        let event = found.next().unwrap_or_else(|| panic!("no {verb} in {log}"));
+        assert_eq!(event["annotations"]["k8s.io/deprecated"], deprecated, "{event}");
+    }
+    // What is no longer served is gone under this name, and there under the other one.
+    let mut stored = client.get(&format!("{definitions}/widgets.example.com")).await.json();
+    stored["spec"]["versions"] = definition(false)["spec"]["versions"].clone();
+    let put = client.put(&format!("{definitions}/widgets.example.com"), &stored).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    client.until_gone(&path("v1beta1")).await;
+    assert_eq!(client.get(&format!("{}/w", path("v1"))).await.json()["apiVersion"], "example.com/v1");
+}
