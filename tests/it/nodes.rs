@@ -1,7 +1,6 @@
 //! The way to nodes, over a node agent of these tests (docs/api/nodes.md): logs, commands, forwarded ports and proxies, by
 //! kubectl and by bytes.
 
-use std::process::Stdio;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -11,10 +10,9 @@ use serde_json::{Value, json};
 use tests::server::Options;
 use tests::{Client, PATIENCE, Server};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 
 use crate::agent::{Agent, Keys};
-use crate::kubectl::{Kubectl, finish};
 
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 

@@ -60,7 +60,7 @@ fn inline(certificate: &str, key: &KeyPair) -> String {
 fn as_user(kubectl: &Kubectl, name: &str, user: &str) -> Kubectl {
     let path = kubectl.home.path().join(name);
     kubeconfig(&kubectl.kubeconfig, &path, user);
-    Kubectl { kubeconfig: path, home: tests::server::TempDir::new() }
+    Kubectl { program: "kubectl".into(), kubeconfig: path, home: tests::server::TempDir::new() }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
