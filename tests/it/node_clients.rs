@@ -235,17 +235,18 @@ async fn kubectl_follows_logs_until_the_agent_is_killed() {
         // Others are still there when the agent is not.
         let (child, mut lines) = started(kubectl.command("logs -f p"));
         while line(&mut lines).await != "line 3" {}
-        running.push((child, lines));
+        running.push((child, lines, format!("{} logs", kubectl.program().display())));
         for variables in PROTOCOLS {
             let mut command = kubectl.command("exec p -- sh -c 'echo up; exec sleep 1000'");
             command.envs(variables.iter().copied());
             let (child, mut lines) = started(command);
             assert_eq!(line(&mut lines).await, "up");
-            running.push((child, lines));
+            running.push((child, lines, format!("{} exec {variables:?}", kubectl.program().display())));
         }
     }
     agent.kill();
-    for (child, mut lines) in running {
+    for (child, mut lines, what) in running {
+        eprintln!("waiting for {what}");
         while let Ok(Some(_)) = lines.next_line().await {}
         // Which code that is, is the client's affair: an agent that is gone tells no outcome.
         ended(child).await;

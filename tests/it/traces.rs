@@ -52,7 +52,8 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
             }
             1 => 8,
             2 => {
-                let (field, rest) = bytes.split_at(varint(&mut bytes) as usize);
+                let length = varint(&mut bytes) as usize;
+                let (field, rest) = bytes.split_at(length);
                 found.push((key >> 3, field));
                 bytes = rest;
                 0

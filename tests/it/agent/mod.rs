@@ -16,6 +16,7 @@ pub mod spdy;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -132,6 +133,13 @@ impl Agent {
                     _ = dying.wait_for(|alive| !alive) => return,
                 };
                 let (acceptor, state, mut alive) = (acceptor.clone(), state.clone(), alive.clone());
+                // What took the connection over dies with the agent too.
+                let socket = stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from).unwrap();
+                let mut dying = alive.clone();
+                tokio::spawn(async move {
+                    let _ = dying.wait_for(|alive| !alive).await;
+                    let _ = socket.shutdown(std::net::Shutdown::Both);
+                });
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
                     let life = alive.clone();
