@@ -8,6 +8,7 @@ use crate::objects::custom::definition::Definition;
 use crate::objects::custom::serving::resources;
 use crate::objects::store;
 use crate::testing::{object as tree, object_text};
+use crate::types::schema::share::Pool;
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::KUBERNETES;
 
@@ -153,7 +154,7 @@ const THING: &str = r#"{"kind":"Thing","apiVersion":"g.example/v1","metadata":{"
 #[test]
 fn the_form_of_a_record_is_that_of_its_version() {
     let object = tree(DEFINITION);
-    let made = resources(&Definition::read(&object), &object, &KUBERNETES).unwrap();
+    let made = resources(&Definition::read(&object), &object, &KUBERNETES, &mut Pool::default()).unwrap();
     let payload = store::payload(&made[0], &tree(THING));
     assert!(is_current(&made[0], &payload.attributes) && !is_current(&made[1], &payload.attributes));
 }
@@ -161,7 +162,7 @@ fn the_form_of_a_record_is_that_of_its_version() {
 #[test]
 fn without_a_webhook_conversions_are_known_at_once() {
     let object = tree(DEFINITION);
-    let made = resources(&Definition::read(&object), &object, &KUBERNETES).unwrap();
+    let made = resources(&Definition::read(&object), &object, &KUBERNETES, &mut Pool::default()).unwrap();
     let versions = made[0].versions.as_ref().unwrap();
     let conversions = Conversions::default();
     let converted = conversions.get(versions, tree(THING), "g.example/v2").unwrap();
@@ -175,7 +176,7 @@ fn with_a_webhook_they_are_noted_until_they_are_made() {
     let webhook = r#""scope":"Cluster","conversion":{"strategy":"Webhook","webhook":{"clientConfig":
         {"url":"https://a.example"},"conversionReviewVersions":["v1"]}}"#;
     let object = tree(&DEFINITION.replace(r#""scope":"Cluster""#, webhook));
-    let made = resources(&Definition::read(&object), &object, &KUBERNETES).unwrap();
+    let made = resources(&Definition::read(&object), &object, &KUBERNETES, &mut Pool::default()).unwrap();
     let versions = made[0].versions.as_ref().unwrap();
     let conversions = Conversions::default();
     for _ in 0..2 {

@@ -14,6 +14,7 @@ use super::definition::Definition;
 use super::serving;
 use crate::types::schema::make::MakeError;
 use crate::types::schema::registry::{Priorities, Registry, Resource};
+use crate::types::schema::share::Pool;
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 
@@ -21,6 +22,8 @@ use crate::values::naming::Naming;
 #[derive(Debug, Default)]
 pub struct Established {
     by_name: HashMap<String, Made>,
+    /// What the types have in common.
+    pool: Pool,
 }
 
 /// What was made of a definition.
@@ -55,7 +58,7 @@ impl Established {
         if self.by_name.get(name).is_some_and(|made| made.source == source) {
             return Ok(());
         }
-        let resources = serving::resources(definition, object, naming)?;
+        let resources = serving::resources(definition, object, naming, &mut self.pool)?;
         changes.new.extend(resources.iter().cloned());
         if let Some(before) = self.by_name.insert(name.to_owned(), Made { source, resources }) {
             changes.gone.extend(before.resources);

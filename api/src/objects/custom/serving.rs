@@ -14,6 +14,7 @@ use super::rules::Rules;
 use super::schema::Schema;
 use crate::types::schema::make::{MakeError, ResourceMaker};
 use crate::types::schema::registry::Resource;
+use crate::types::schema::share::Pool;
 use crate::types::schema::table::{ScalePaths, Slot};
 use crate::types::schema::versioned::{self, Versions};
 use crate::values::json::{self, Object, Value};
@@ -37,7 +38,7 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 pub const CONVERSION_SECONDS: i64 = 30;
 
 /// The resources of the served versions of a definition, read from `object`, in its order; none for a definition
-/// without a storage version.
+/// without a storage version. What they have in common with others in the `pool` is shared.
 ///
 /// # Errors
 /// [`MakeError`] for schemas that are not structural, of versions that are served or stored.
@@ -45,8 +46,9 @@ pub fn resources(
     definition: &Definition,
     object: &Object,
     naming: &Naming,
+    pool: &mut Pool,
 ) -> Result<Vec<Arc<Resource>>, MakeError> {
-    let made = made(definition, object, naming)?;
+    let made = made(definition, object, naming, pool)?;
     Ok(made
         .into_iter()
         .filter(|(version, _)| version.served)
@@ -63,7 +65,7 @@ pub fn stored(
     object: &Object,
     naming: &Naming,
 ) -> Result<Option<Arc<Resource>>, MakeError> {
-    let made = made(definition, object, naming)?;
+    let made = made(definition, object, naming, &mut Pool::default())?;
     Ok(made.into_iter().find(|(version, _)| version.storage).map(|(_, resource)| Arc::new(resource)))
 }
 
@@ -72,11 +74,12 @@ fn made<'d>(
     definition: &'d Definition,
     object: &Object,
     naming: &Naming,
+    pool: &mut Pool,
 ) -> Result<Vec<(&'d Version, Resource)>, MakeError> {
     let mut made = Vec::with_capacity(definition.versions.len());
     for version in &definition.versions {
         match maker(definition, object, version) {
-            Ok(maker) => made.push((version, maker.resource(naming))),
+            Ok(maker) => made.push((version, maker.shared(pool).resource(naming))),
             Err(error) if version.served || version.storage => return Err(error),
             // Objects of such a version are read without a schema.
             Err(_) => {}
@@ -203,7 +206,7 @@ mod tests {
 
     fn made(text: &str) -> Result<Vec<Arc<Resource>>, MakeError> {
         let object = object(text);
-        resources(&Definition::read(&object), &object, &KUBERNETES)
+        resources(&Definition::read(&object), &object, &KUBERNETES, &mut Pool::default())
     }
 
     #[test]

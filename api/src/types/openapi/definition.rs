@@ -16,6 +16,7 @@ use std::sync::Arc;
 use super::constraints::constrain;
 use super::custom;
 use crate::types::schema::builtin;
+use crate::types::schema::published::Published;
 use crate::types::schema::registry::{Registry, Resource, Subresource, Version};
 use crate::types::schema::table::{
     Element, Empty, Field, Kind, ListType, Message, Ref, SubresourceTable, Text, Unknown,
@@ -146,8 +147,8 @@ fn list_message(resource: &Resource, naming: &Naming) -> Option<Ref<Message>> {
 enum Source<'a> {
     Message(Ref<Message>),
     Scalar(&'static Scalar),
-    /// The objects of a custom type, with the schema as its author wrote it, as text.
-    Custom(&'a Resource, &'a [u8]),
+    /// The objects of a custom type, with the schema as its author wrote it.
+    Custom(&'a Resource, &'a Published),
     CustomList(&'a Resource),
 }
 
@@ -274,8 +275,7 @@ impl<'a> Definitions<'a> {
                 Source::Message(message) => self.message_schema(message),
                 Source::Scalar(scalar) => scalar.schema(self.dialect),
                 Source::Custom(resource, schema) => {
-                    let schema = json::parse(schema).unwrap_or_default();
-                    custom::object(resource, schema, self.naming, self.dialect)
+                    custom::object(resource, schema.schema(), self.naming, self.dialect)
                 }
                 Source::CustomList(resource) => custom::list(resource, self.naming, self.dialect),
             };

@@ -14,7 +14,7 @@ use super::pattern::Pattern;
 use crate::values::json::Value;
 
 /// Constraints of one value.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Smallest number, and whether it is itself excluded.
     pub min: Option<(f64, bool)>,
@@ -49,7 +49,7 @@ pub struct Limits {
 }
 
 /// Schemas beside the one that gives a value its type. They restrict values and never describe them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Schemas {
     /// All of these hold.
     pub all_of: Vec<Limits>,

@@ -13,7 +13,9 @@ use std::sync::Arc;
 use super::builtin::{self, FIELD};
 use super::compiled::Compiled;
 use super::limits::Limits;
+use super::published::Published;
 use super::registry::{Resource, Storage, subresource};
+use super::share::Pool;
 use super::table::{
     Behavior, Column, Element, Empty, Field, Kind, List, ListType, Map, Message, NameRule, Ref,
     ResourceTable, ScalePaths, Scope, Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text,
@@ -322,7 +324,7 @@ pub struct ResourceMaker {
     has_status: bool,
     scale: Option<ScalePaths>,
     prefix: Option<String>,
-    published: Option<Box<[u8]>>,
+    published: Option<Published>,
 }
 
 impl ResourceMaker {
@@ -437,9 +439,14 @@ impl ResourceMaker {
     /// With this schema in OpenAPI documents, as the author of the type wrote it. Otherwise it follows from the type.
     #[must_use]
     pub fn published(mut self, schema: &Value) -> Self {
-        let mut text = Vec::new();
-        json::write(schema, &mut text);
-        self.published = Some(text.into());
+        self.published = Some(Published::new(schema));
+        self
+    }
+
+    /// With the parts of its objects' type shared with those of other types in the pool.
+    #[must_use]
+    pub fn shared(mut self, pool: &mut Pool) -> Self {
+        pool.share(&mut self.table.message);
         self
     }
 

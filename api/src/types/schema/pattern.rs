@@ -50,6 +50,12 @@ impl Pattern {
     }
 }
 
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builtin;
+use super::published::Published;
 use super::table::{GroupTable, Message, Ref, ResourceTable, Scope, StorageTable, SubresourceTable, Text};
 use super::versioned::Versions;
 use super::versions::compare_versions;
@@ -85,9 +86,9 @@ pub struct Resource {
     pub storage: Option<Storage>,
     /// Sorted by name.
     pub subresources: Vec<Subresource>,
-    /// The schema that is published of its objects, as the author of the type wrote it, as JSON text: it is read
-    /// only when a document is made, and takes a tenth of the room of its tree. `None` where it follows from the type.
-    pub published: Option<Box<[u8]>>,
+    /// The schema that is published of its objects, as the author of the type wrote it; `None` where it follows from the
+    /// type.
+    pub published: Option<Published>,
     /// The versions of a custom type, each of which the server works with in its own form; `None` for other types.
     pub versions: Option<Arc<Versions>>,
 }
