@@ -18,11 +18,13 @@ pub struct Options {
     pub flags: Vec<String>,
     /// Files in the data directory before the first start: name and content.
     pub files: Vec<(&'static str, String)>,
+    /// Environment variables of the process; `$dir` in their values is the data directory.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { naming: "kubernetes", flags: Vec::new(), files: Vec::new() }
+        Options { naming: "kubernetes", flags: Vec::new(), files: Vec::new(), environment: Vec::new() }
     }
 }
 
@@ -153,13 +155,15 @@ pub fn binary() -> &'static Path {
 fn spawn(options: &Options, directory: &Path) -> Child {
     let log = std::fs::File::options().create(true).append(true).open(directory.join("server.log"));
     let log = log.expect("the data directory is writable");
+    let told = |text: &str| text.replace("$dir", &directory.display().to_string());
     Command::new(binary())
+        .envs(options.environment.iter().map(|(name, value)| (name, told(value))))
         .arg(format!("--data-dir={}", directory.display()))
         .arg(format!("--naming={}", options.naming))
         .arg("--secure-port=0")
         // Tests create pods in namespaces whose account the controller may not have made yet.
         .arg("--disable-admission-plugins=ServiceAccount")
-        .args(options.flags.iter().map(|flag| flag.replace("$dir", &directory.display().to_string())))
+        .args(options.flags.iter().map(|flag| told(flag)))
         .stdin(Stdio::null())
         .stdout(log.try_clone().expect("a file handle can be cloned"))
         .stderr(log)

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use crate::go::{duration, quote};
+use crate::go::{self, duration, quote};
 
 static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
@@ -139,14 +139,7 @@ fn check(
         }
         (Value::Object(members), Form::Object(object)) => check_object(members, object, place, unknown),
         _ => {
-            let found = match value {
-                Value::Null => "null",
-                Value::Bool(_) => "bool",
-                Value::Number(_) => "number",
-                Value::String(_) => "string",
-                Value::Array(_) => "array",
-                Value::Object(_) => "object",
-            };
+            let found = go::kind(value);
             Err(format!(
                 "json: cannot unmarshal {found} into Go struct field {}.{} of type {}",
                 within.name,

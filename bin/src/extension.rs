@@ -8,6 +8,7 @@ use api::state::extension::Settings;
 use api::wire::server::ServingCertificate;
 
 use crate::authentication::AuthenticationConfig;
+use crate::authorities::system_authorities;
 use crate::flags::ExtensionFlags;
 use crate::issuers::opening;
 
@@ -42,7 +43,11 @@ impl ExtensionConfig {
         certificate: Option<(PathBuf, PathBuf)>,
         authentication: &AuthenticationConfig,
     ) -> anyhow::Result<Self> {
-        let mut settings = Settings { certificate: None, authentication: told(authentication) };
+        let mut settings = Settings {
+            certificate: None,
+            system: system_authorities(),
+            authentication: told(authentication),
+        };
         if let Some((chain, key)) = &certificate {
             let name = chain.display();
             let open = |path: &PathBuf| std::fs::read(path).map_err(|error| opening(path, &error));

@@ -57,6 +57,21 @@ pub fn advertised_address(bound: SocketAddr, configured: Option<IpAddr>) -> Opti
     configured.or_else(own).map(|ip| SocketAddr::new(ip, bound.port()))
 }
 
+/// Host and port at which readers of the server's documents find it when it listens on `bound`: under `name`, else at the
+/// advertised address. At a loopback address it is reached there alone, unless `configured` says that something before it
+/// passes requests on, and every machine calls that address `localhost`.
+pub fn readers_authority(bound: SocketAddr, configured: Option<IpAddr>, name: Option<&str>) -> String {
+    let ip = bound.ip();
+    let is_localhost = ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST;
+    let name = name.or_else(|| (is_localhost && configured.is_none()).then_some("localhost"));
+    if let Some(name) = name {
+        return format!("{name}:{}", bound.port());
+    }
+    let is_local = ip.is_loopback() && configured.is_none();
+    let advertised = if is_local { None } else { advertised_address(bound, configured) };
+    advertised.unwrap_or(bound).to_string()
+}
+
 /// The names in the serving certificate for clients on this machine, on its network and inside the cluster; `inside`
 /// are the addresses of the last.
 pub fn serving_names(bind: IpAddr, naming: &Naming, inside: &[IpAddr]) -> Vec<Name> {
@@ -112,6 +127,23 @@ pub fn local_address(address: SocketAddr) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn readers_of_documents_are_sent_where_they_reach_the_server() {
+        for (bound, configured, name, wanted) in [
+            ("127.0.0.1:6443", None, None, "localhost:6443"),
+            ("[::1]:6443", None, None, "localhost:6443"),
+            ("127.0.0.2:6443", None, None, "127.0.0.2:6443"),
+            ("127.0.0.1:6443", Some("10.1.1.1"), None, "10.1.1.1:6443"),
+            ("10.0.0.1:6443", None, None, "10.0.0.1:6443"),
+            ("[2001:db8::1]:6443", None, None, "[2001:db8::1]:6443"),
+            ("127.0.0.1:6443", None, Some("api.example.com"), "api.example.com:6443"),
+            ("10.0.0.1:6443", Some("10.1.1.1"), Some("api.example.com"), "api.example.com:6443"),
+        ] {
+            let configured = configured.map(|ip: &str| ip.parse().unwrap());
+            assert_eq!(readers_authority(bound.parse().unwrap(), configured, name), wanted);
+        }
+    }
 
     #[test]
     fn the_server_is_known_by_every_name_clients_use() {

@@ -78,14 +78,8 @@ impl Keys {
     pub fn documents(&self, config: &Config, address: SocketAddr) -> Option<IssuerDocuments> {
         let flags = &config.authentication.tokens;
         let issuer = flags.issuers.first().map(String::as_str).unwrap_or_default();
-        // At a loopback address the server is reached there alone, unless something before it passes requests on.
-        let is_local = address.ip().is_loopback() && config.advertise_address.is_none();
-        let advertised = host::advertised_address(address, config.advertise_address);
-        let advertised = advertised.filter(|_| !is_local).unwrap_or(address);
-        let shown = match &config.external_hostname {
-            Some(name) => format!("{name}:{}", advertised.port()),
-            None => advertised.to_string(),
-        };
+        let shown =
+            host::readers_authority(address, config.advertise_address, config.external_hostname.as_deref());
         IssuerDocuments::new(issuer, &self.verifying, flags.keys_uri.as_deref(), &shown)
     }
 }

@@ -303,10 +303,10 @@ async fn checks_and_match_conditions_are_counted() {
         format!(r#"{{enforcement_action="{action}",error_type="{error}",policy="p",policy_binding="b"}} 1"#)
     };
     for line in [
-        format!("{checks}_total{}", check("warn", "no_error")),
-        format!("{checks}_total{}", check("audit", "no_error")),
+        format!("{checks}_total{}", check("warn", "invalid_error")),
+        format!("{checks}_total{}", check("audit", "invalid_error")),
         format!("{checks}_total{}", check("allow", "invalid_error")),
-        format!("{checks}_duration_seconds_count{}", check("warn", "no_error")),
+        format!("{checks}_duration_seconds_count{}", check("warn", "invalid_error")),
         format!("{conditions}_exclusions_total{{{owner}}} 1"),
         format!("{conditions}_evaluation_seconds_count{{{owner}}} 4"),
     ] {

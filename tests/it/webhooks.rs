@@ -440,3 +440,90 @@ async fn requests_for_a_version_go_to_its_extension_server() {
     }
     panic!("the version is still served");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_without_a_bundle_are_verified_against_the_authorities_of_the_system() {
+    let group = "trusted.example.com";
+    let list = json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{group}/v1"), "resources": [
+        {"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing", "verbs": ["get", "list"]},
+    ]});
+    let extension = Hook::named("ext.default.svc", move |_| ready(list.clone())).await;
+    let hook = Hook::start(|review: Value| {
+        let request = &review["request"];
+        let converted = |object: &Value| {
+            let mut object = object.clone();
+            object["apiVersion"] = request["desiredAPIVersion"].clone();
+            object
+        };
+        ready(match request["objects"].as_array() {
+            Some(objects) => {
+                json!({"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": {
+                    "uid": request["uid"], "result": {"status": "Success"},
+                    "convertedObjects": objects.iter().map(converted).collect::<Vec<_>>(),
+                }})
+            }
+            None => admitted(&review, json!({})),
+        })
+    })
+    .await;
+    for (file, is_believed) in [("$dir/authorities.pem", true), ("$dir/none.pem", false)] {
+        let server = Server::start(Options {
+            files: vec![("authorities.pem", format!("{}{}", hook.certificate, extension.certificate))],
+            environment: vec![("SSL_CERT_FILE", file.to_owned())],
+            ..Options::default()
+        })
+        .await;
+        let client = server.client();
+        let make = async |path: &str, object: Value| {
+            let made = client.post(path, &object).await;
+            assert_eq!(made.status, 201, "{}", made.text());
+        };
+        let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = |name: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": open}});
+        let definition = json!({
+            "metadata": {"name": "texts.converted.example.com"},
+            "spec": {
+                "group": "converted.example.com",
+                "scope": "Namespaced",
+                "names": {"plural": "texts", "kind": "Text"},
+                "versions": [version("v1"), version("v2")],
+                "conversion": {"strategy": "Webhook", "webhook": {
+                    "conversionReviewVersions": ["v1"],
+                    "clientConfig": {"url": hook.url("/convert")},
+                }},
+            },
+        });
+        make("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+        let texts = |version: &str| format!("/apis/converted.example.com/{version}/namespaces/default/texts");
+        assert!(client.until(&texts("v2"), |list| list.is_some()).await.is_some(), "the type is not served");
+        let text =
+            json!({"apiVersion": "converted.example.com/v1", "kind": "Text", "metadata": {"name": "t"}});
+        make(&texts("v1"), text).await;
+        let found = client.get(&format!("{}/t", texts("v2"))).await;
+        assert_eq!(found.status, if is_believed { 200 } else { 500 }, "{}", found.text());
+
+        let service = json!({"metadata": {"name": "ext"}, "spec": {"type": "ExternalName", "externalName": "localhost"}});
+        make("/api/v1/namespaces/default/services", service).await;
+        let api_service = json!({
+            "metadata": {"name": format!("v1.{group}")},
+            "spec": {
+                "group": group, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+                "service": {"namespace": "default", "name": "ext", "port": extension.port()},
+            },
+        });
+        make("/apis/apiregistration.k8s.io/v1/apiservices", api_service).await;
+        let wanted = if is_believed { "Passed" } else { "FailedDiscoveryCheck" };
+        let has = |object: Option<&Value>| {
+            object.is_some_and(|object| object["status"]["conditions"][0]["reason"] == wanted)
+        };
+        let path = format!("/apis/apiregistration.k8s.io/v1/apiservices/v1.{group}");
+        assert!(client.until(&path, has).await.is_some(), "no condition with the reason {wanted}");
+
+        let mut config = configuration("ValidatingWebhookConfiguration", "trusted", &hook, "default");
+        config["webhooks"][0]["clientConfig"].as_object_mut().unwrap().remove("caBundle");
+        make(VALIDATING, config).await;
+        let map =
+            client.post("/api/v1/namespaces/default/configmaps", &json!({"metadata": {"name": "m"}})).await;
+        assert_eq!(map.status, if is_believed { 201 } else { 500 }, "{}", map.text());
+    }
+}

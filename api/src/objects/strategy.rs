@@ -38,6 +38,9 @@ struct Strategy {
     dropped: &'static [Dropped],
     /// Completes an object that is deleted for the first time and waits for a controller to clear up behind it.
     delete: Option<fn(&mut Object, &Naming)>,
+    /// Whether a new object counts as stored without its status, which reading completes: the first write after the
+    /// creation then stores something new, even if it says nothing new.
+    completed_by_reading: bool,
 }
 
 /// Nothing beyond what the tables say.
@@ -48,6 +51,7 @@ const NONE: Strategy = Strategy {
     status_warnings: None,
     dropped: &[],
     delete: None,
+    completed_by_reading: false,
 };
 
 /// What is known about a creation beside the object.
@@ -152,6 +156,12 @@ pub fn prepare_create(
         create(object, &mut creation);
     }
     creation.warnings
+}
+
+/// Whether the first write after the creation of an object stores something new, even if it changes nothing that a
+/// reader sees (docs/api/writes.md#writes-without-effect).
+pub fn is_completed_by_reading(resource: &Resource) -> bool {
+    of(resource).is_some_and(|strategy| strategy.completed_by_reading)
 }
 
 /// Makes `new` what an update through `endpoint` may make of `old`, and counts the generation.

@@ -218,7 +218,8 @@ impl Context {
         let types = Arc::new(Types::new(types));
         let reaches_endpoints = parts.admission.reaches_endpoints();
         let services = Arc::new(Services::new(engine.clone(), &registry, naming, reaches_endpoints));
-        let converter = Arc::new(Converter::new(services.clone(), naming));
+        let converter = Converter::new(services.clone(), naming).believing(parts.extensions.system.clone());
+        let converter = Arc::new(converter);
         let lookup = admission::Lookup {
             converter: converter.clone(),
             engine: engine.clone(),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::policy::Rule;
 use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
-use crate::go::quote;
+use crate::go::{self, quote};
 use crate::identity::{AUTHENTICATED, User};
 
 /// Group and version of the lines.
@@ -205,19 +205,8 @@ impl Reader<'_> {
     }
 
     fn mismatch(&self, found: &Value, name: &str, wanted: &str) -> String {
-        let (found, within) = (kind(found), self.within);
+        let (found, within) = (go::kind(found), self.within);
         format!("json: cannot unmarshal {found} into Go struct field {within}.{name} of type {wanted}")
-    }
-}
-
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
     }
 }
 
@@ -225,7 +214,7 @@ fn no_object(value: &Value) -> String {
     format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion \
          string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-        kind(value)
+        go::kind(value)
     )
 }
 

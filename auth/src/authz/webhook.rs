@@ -19,6 +19,7 @@ use super::condition::Conditions;
 use crate::attributes::{Attributes, FieldRequirement, LabelRequirement, Selectors};
 use crate::authn::webhook::{Reviewer, without_nulls};
 use crate::decision::Decision;
+use crate::go;
 
 /// Most answers kept.
 const KNOWN_MAX: usize = 8192;
@@ -194,11 +195,9 @@ fn not_json(answer: &[u8]) -> String {
             "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned()
         }
         Some(_) => {
+            // Read as YAML, words are a text.
             let kind = match serde_json::from_str::<Value>(text.trim()) {
-                Ok(Value::Array(_)) => "array",
-                Ok(Value::Number(_)) => "number",
-                Ok(Value::Bool(_)) => "bool",
-                // Read as YAML, words are a text.
+                Ok(value) if !value.is_null() => go::kind(&value),
                 _ => "string",
             };
             format!(

@@ -37,6 +37,20 @@ two merges $core/configmaps/a
 = 200 same
 "#;
 
+    the_first_update_of_a_claim_stores_the_status_that_reading_makes: r#"
+one creates $core/persistentvolumeclaims/a
+  {"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}
+= 201
+
+one merges $core/persistentvolumeclaims/a/status
+  {"status":{}}
+= 200
+
+one merges $core/persistentvolumeclaims/a/status
+  {"status":{}}
+= 200 same
+"#;
+
     a_manager_without_fields_is_removed: r#"
 one creates $core/configmaps/a
   {"data":{"a":"1"}}

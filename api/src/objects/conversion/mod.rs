@@ -35,7 +35,7 @@ use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::set_meta;
 use crate::values::status::{Reason, Status};
-use crate::wire::outgoing;
+use crate::wire::outgoing::{self, Identities};
 
 /// Most records that are converted at once.
 pub const RECORDS_AT_ONCE: usize = 500;
@@ -48,6 +48,8 @@ pub struct Converter {
     services: Arc<Services>,
     naming: &'static Naming,
     agent: String,
+    /// The authorities that webhooks without their own are verified against.
+    identities: Identities,
 }
 
 /// Whether a stored object with these attributes has the form of `resource`; objects of built-in types always have.
@@ -59,7 +61,13 @@ pub fn is_current(resource: &Resource, attributes: &[u8]) -> bool {
 impl Converter {
     /// A converter that finds webhooks among these services.
     pub fn new(services: Arc<Services>, naming: &'static Naming) -> Converter {
-        Converter { services, naming, agent: format!("{}apiserver-admission", naming.system_prefix) }
+        let agent = format!("{}apiserver-admission", naming.system_prefix);
+        Converter { services, naming, agent, identities: Identities::default() }
+    }
+
+    /// The same that verifies webhooks whose authorities are not named against those that the system believes, as PEM.
+    pub fn believing(self, system: Vec<u8>) -> Converter {
+        Converter { identities: self.identities.believing(system), ..self }
     }
 
     /// Brings records of a resource into its form, each in its place. Those that have it cost a look at their attributes.
@@ -226,7 +234,8 @@ impl Converter {
     }
 
     async fn post(&self, webhook: &Webhook, body: bytes::Bytes) -> Result<bytes::Bytes, String> {
-        let endpoint = webhook.client.endpoint_at(|service| self.services.address(service))?;
+        let endpoint =
+            webhook.client(&self.identities).endpoint_at(|service| self.services.address(service))?;
         let timeout = Duration::from_secs(CONVERSION_SECONDS.unsigned_abs());
         let answer = outgoing::post(&endpoint, &self.agent, body, timeout).await;
         answer.map(|answer| answer.body).map_err(|why| why.to_string())

@@ -4,7 +4,7 @@
 //! which of them is written to the store, whether that is served or not. Names are those that the definition was
 //! granted.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use sha2::{Digest, Sha256};
 
@@ -20,15 +20,24 @@ use crate::types::schema::versioned::{self, Versions};
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::at;
-use crate::wire::outgoing::Client;
+use crate::wire::outgoing::{Client, Identities};
 
 /// The webhook that converts objects from version to version.
 #[derive(Debug)]
 pub struct Webhook {
-    /// Where it is.
-    pub client: Client,
+    /// Where it is, as the definition says it.
+    config: Value,
+    /// The same as it is called.
+    client: OnceLock<Client>,
     /// The first version of the review that both sides know.
     pub review_version: Option<&'static str>,
+}
+
+impl Webhook {
+    /// How it is called by a server that believes `identities`, which are the same in every call.
+    pub fn client(&self, identities: &Identities) -> &Client {
+        self.client.get_or_init(|| Client::known(&self.config, CONVERSION_SECONDS, identities))
+    }
 }
 
 /// The versions of the review of conversions.
@@ -108,7 +117,8 @@ fn webhook(definition: &Definition, object: &Object) -> Slot {
     let known = |version: &String| REVIEW_VERSIONS.into_iter().find(|known| version == known);
     let config = at(object, "spec.conversion.webhook.clientConfig").unwrap_or(&Value::Null);
     Slot::of(Arc::new(Webhook {
-        client: Client::read(config, CONVERSION_SECONDS),
+        config: config.clone(),
+        client: OnceLock::new(),
         review_version: conversion.review_versions.iter().find_map(known),
     }))
 }

@@ -32,6 +32,7 @@ pub(super) const PERSISTENT_VOLUME_CLAIM: Strategy = Strategy {
         }
     }),
     warnings: Some(warnings::volume_claim),
+    completed_by_reading: true,
     ..NONE
 };
 

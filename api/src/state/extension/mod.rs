@@ -33,6 +33,8 @@ use crate::wire::outgoing::{Credentials, Endpoint, Identity, Service};
 pub struct Settings {
     /// PEM of the certificate and the key by which extension servers know this one.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// PEM of the authorities that the system believes, for servers whose own are not named.
+    pub system: Vec<u8>,
     /// What extension servers read to know who asks, as members of a ConfigMap.
     pub authentication: BTreeMap<String, String>,
 }
@@ -222,6 +224,7 @@ fn endpoint(spec: &Value, service: &Service, settings: &Settings) -> Result<Endp
     let identity = Identity { certificate: settings.certificate.clone(), ..Identity::default() };
     let credentials = Credentials {
         authorities: &authorities,
+        otherwise: &settings.system,
         identity: Some(&identity),
         is_unverified: spec.get("insecureSkipTLSVerify").and_then(Value::as_bool) == Some(true),
         ..Credentials::default()

@@ -248,6 +248,11 @@ impl Current {
         self.stored.entry.revision()
     }
 
+    /// Whether nothing was written since the object was created.
+    pub(super) fn is_first(&self) -> bool {
+        self.stored.entry.created() == self.revision()
+    }
+
     /// The object in the stored version.
     ///
     /// # Errors

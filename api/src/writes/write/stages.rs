@@ -476,7 +476,8 @@ pub(super) async fn encode(
         true => &current.stored.record,
         false => current.original(),
     });
-    if known.is_some_and(|known| is_same(&payload, known)) {
+    let is_settled = !current.is_some_and(Current::is_first) || !strategy::is_completed_by_reading(resource);
+    if is_settled && known.is_some_and(|known| is_same(&payload, known)) {
         return Ok(Encoded::Same);
     }
     Ok(Encoded::Change { change: Change::Put(payload), shown: Some(shown) })

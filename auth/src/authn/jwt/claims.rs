@@ -2,23 +2,13 @@
 
 use serde_json::{Map, Value};
 
+use crate::go;
+
 /// The claims of a token.
 pub type Claims = Map<String, Value>;
 
-/// What JSON calls a value, in the words of Go's decoder.
-fn kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 fn mismatch(value: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", kind(value))
+    format!("json: cannot unmarshal {} into Go value of type {wanted}", go::kind(value))
 }
 
 /// A claim as text; null is empty.

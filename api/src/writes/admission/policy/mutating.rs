@@ -1,5 +1,6 @@
 //! The plugin MutatingAdmissionPolicy: changes objects as policies say, in the order of their names.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -10,10 +11,15 @@ use super::validation::FailurePolicy;
 use crate::types::schema::defaults;
 use crate::values::json::Object;
 use crate::values::naming::Naming;
+use crate::values::object::meta;
 use crate::values::status::{Cause, Reason, Status};
 use crate::wire::metrics::Metrics;
 use crate::wire::metrics::policies::error_type;
 use crate::writes::admission::{Lookup, Operation, Plugin, Record, Review, Step, Target};
+
+/// What the first round came to of what may be asked once more: policy, binding, and namespace and name of the parameters.
+#[derive(Default)]
+struct Reached(HashSet<(String, String, String)>);
 
 /// The plugin.
 pub struct MutatingAdmissionPolicy {
@@ -94,6 +100,19 @@ impl MutatingAdmissionPolicy {
                         }
                     }
                 }
+                if compiled.is_reinvoked {
+                    let of =
+                        |params: &Object| format!("{}/{}", meta(params, "namespace"), meta(params, "name"));
+                    let used = (name.clone(), binding.to_owned(), params.map_or_else(String::new, of));
+                    let Reached(reached) = review.state();
+                    match is_again {
+                        true if !reached.contains(&used) => continue,
+                        true => {}
+                        false => {
+                            reached.insert(used);
+                        }
+                    }
+                }
                 let message = &record.resource.table.message;
                 for mutation in &compiled.mutations {
                     let current = object.clone();
@@ -109,10 +128,8 @@ impl MutatingAdmissionPolicy {
                             is_changed |= changed != current;
                             object = changed;
                         }
-                        Err(why) => {
-                            refuse(Some(binding), &why);
-                            break;
-                        }
+                        // The next mutation gets what this one got.
+                        Err(why) => refuse(Some(binding), &why),
                     }
                 }
             }

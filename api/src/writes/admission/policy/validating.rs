@@ -96,7 +96,10 @@ impl ValidatingAdmissionPolicy {
                         self.metrics.validations.record(&[action, error, name, &binding.name], took);
                     };
                     let (message, reason, error) = match decision {
-                        Decision::Deny { message, reason } => (message, reason, error_type(None)),
+                        Decision::Deny { message, reason } => {
+                            let error = error_type(Some(&message));
+                            (message, reason, error)
+                        }
                         Decision::Error { message, is_denied: true } => {
                             let error = error_type(Some(&message));
                             (message, "Invalid".into(), error)
