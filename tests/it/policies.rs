@@ -313,3 +313,46 @@ async fn checks_and_match_conditions_are_counted() {
         assert!(page.lines().any(|found| found == line), "no {line} in\n{page}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn mutations_go_on_after_one_that_fails_and_are_made_again_where_they_were_before() {
+    let server = Server::start(Options::default()).await;
+    let client = server.client();
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["podtemplates"]});
+    let labelled = |name: &str, value: &str| {
+        let expression = format!("Object{{metadata: Object.metadata{{labels: {{'{name}': {value}}}}}}}");
+        json!({"patchType": "ApplyConfiguration", "applyConfiguration": {"expression": expression}})
+    };
+    let is_late = "has(object.metadata.labels) && 'late' in object.metadata.labels";
+    for (name, reinvocation, conditions, mutations) in [
+        // The first round does not come to it, so the second leaves it out.
+        ("a", "IfNeeded", json!([{"name": "c", "expression": is_late}]), vec![labelled("a", "'made'")]),
+        ("b", "IfNeeded", json!([]), vec![labelled("b", &format!("{is_late} ? 'late' : 'early'"))]),
+        ("c", "Never", json!([]), vec![labelled("c", &format!("{is_late} ? 'late' : 'early'"))]),
+        (
+            "d",
+            "Never",
+            json!([]),
+            vec![labelled("d", "object.metadata.labels.absent"), labelled("late", "'x'")],
+        ),
+    ] {
+        let policy = json!({"metadata": {"name": name}, "spec": {
+            "failurePolicy": "Ignore",
+            "reinvocationPolicy": reinvocation,
+            "matchConstraints": {"resourceRules": [rule]},
+            "matchConditions": conditions,
+            "mutations": mutations,
+        }});
+        let binding = json!({"metadata": {"name": name}, "spec": {"policyName": name}});
+        for (kind, object) in
+            [("mutatingadmissionpolicies", policy), ("mutatingadmissionpolicybindings", binding)]
+        {
+            let made = client.post(&format!("{GROUP}/{kind}"), &object).await;
+            assert_eq!(made.status, 201, "{}", made.text());
+        }
+    }
+    let template = json!({"metadata": {"name": "t"}, "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}}});
+    let made = client.post("/api/v1/namespaces/default/podtemplates", &template).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(made.json()["metadata"]["labels"], json!({"b": "late", "c": "early", "late": "x"}));
+}

@@ -135,6 +135,7 @@ fn filled(path: &str, body: &str) -> Value {
         "cronjobs" => "CronJob",
         "horizontalpodautoscalers" => "HorizontalPodAutoscaler",
         "replicationcontrollers" => "ReplicationController",
+        "persistentvolumeclaims" => "PersistentVolumeClaim",
         other => panic!("no kind for {other}"),
     };
     let (kind, version) =
