@@ -20,8 +20,7 @@ use auth::authn::x509::{CaBundle, ClientCertificates};
 use auth::authn::{Authenticator, Credentials, NameDomains, SigningKey};
 use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
 use auth::{Attributes, Authorizer, Selectors, User};
-use benches::process;
-use criterion::{Bencher, Criterion, Throughput};
+use benches::{process, scale};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls::pki_types::CertificateDer;
 
@@ -163,22 +162,23 @@ fn tokens(count: usize) -> (ServiceAccountTokens, Vec<String>) {
     (accounts.with_audiences(texts(&[AUDIENCE])), all)
 }
 
-/// Measures the time of the processor that calls take.
-fn spent<T>(bencher: &mut Bencher<'_>, mut call: impl FnMut() -> T) {
-    bencher.iter_custom(|calls| {
+/// Prints the time of the processor for one call, in microseconds: the least of several rounds.
+fn measure<T>(name: &str, calls: usize, mut call: impl FnMut() -> T) {
+    let round = |_| {
         let before = process::cpu_time(std::process::id());
         for _ in 0..calls {
             black_box(call());
         }
-        process::cpu_time(std::process::id()) - before
-    });
+        (process::cpu_time(std::process::id()) - before).as_secs_f64() * 1e6 / calls as f64
+    };
+    let least = (0..scale(5, 1)).map(round).fold(f64::MAX, f64::min);
+    println!("identity, {name}: {least:.2} us of CPU, {:.0} a second", 1e6 / least);
 }
 
 fn main() {
-    let mut criterion = Criterion::default().configure_from_args();
     let authorizer = authorizer();
     let (certificates, leaf) = certificate();
-    let (accounts, all) = tokens(TOKENS);
+    let (accounts, all) = tokens(scale(TOKENS, 100));
     let chain = Authenticator::new()
         .with_certificates(Arc::new(certificates))
         .with_audiences(texts(&[AUDIENCE]))
@@ -189,27 +189,17 @@ fn main() {
         let known = ready(chain.authenticate(&credentials)).expect("a user");
         ready(authorizer.authorize(&asked(known.user(), namespace))).expect("it may").attributes().verb.len()
     };
-    criterion.bench_function("identity/certificate", |bencher| {
-        spent(bencher, || {
-            serve(Credentials { certificates: black_box(&leaf), ..Credentials::default() }, "ns0")
-        });
+    measure("certificate", scale(200_000, 100), || {
+        serve(Credentials { certificates: black_box(&leaf), ..Credentials::default() }, "ns0")
     });
-    criterion.bench_function("identity/account token", |bencher| {
-        let credentials = Credentials { authorization: Some(&token), ..Credentials::default() };
-        spent(bencher, || serve(black_box(credentials), "ns1"));
-    });
-    let mut group = criterion.benchmark_group("identity");
-    group.throughput(Throughput::Elements(1)).sample_size(20);
+    let known = Credentials { authorization: Some(&token), ..Credentials::default() };
+    measure("account token", scale(200_000, 100), || serve(black_box(known), "ns1"));
     let mut at = 0;
     // More tokens than are remembered, so that each is a new one.
-    group.bench_function("new account tokens", |bencher| {
-        spent(bencher, || {
-            at = (at + 1) % all.len();
-            let credentials = format!("Bearer {}", all[at]);
-            let credentials = Credentials { authorization: Some(&credentials), ..Credentials::default() };
-            ready(chain.authenticate(&credentials)).expect("a user")
-        });
+    measure("new account tokens", scale(10_000, 100), || {
+        at = (at + 1) % all.len();
+        let credentials = format!("Bearer {}", all[at]);
+        let credentials = Credentials { authorization: Some(&credentials), ..Credentials::default() };
+        ready(chain.authenticate(&credentials)).expect("a user")
     });
-    group.finish();
-    criterion.final_summary();
 }
