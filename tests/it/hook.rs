@@ -82,7 +82,7 @@ impl Hook {
                                 (name.to_string(), Value::from(value.to_str().unwrap_or_default()))
                             };
                             let headers: Map<String, Value> = head.headers.iter().map(shown).collect();
-                            json!({"path": head.uri.to_string(), "headers": headers})
+                            json!({"path": head.uri.path_and_query().map_or("", |both| both.as_str()), "headers": headers})
                         });
                         let answer = answer(body.clone()).await;
                         seen.lock().push(body);
