@@ -89,24 +89,34 @@ pub fn note_unknown(attributes: &mut [u8]) {
 
 /// The text of a selectable field: the first of its paths with a non-empty scalar, or the text for an absent one.
 pub fn select<'o>(field: &Selectable, object: &'o Object) -> Cow<'o, str> {
-    field
-        .path
-        .split('|')
-        .filter_map(|path| follow(path.trim(), object).and_then(text))
-        .find(|text| !text.is_empty())
-        .unwrap_or_else(|| field.absent.clone())
+    let found = |path: &str| follow(path.trim(), object).and_then(text).filter(|text| !text.is_empty());
+    let path = &*field.path;
+    let selected = match path.bytes().any(|byte| byte == b'|') {
+        false => found(path),
+        true => path.split('|').find_map(found),
+    };
+    selected.unwrap_or_else(|| field.absent.clone())
 }
 
 /// Resolves `spec.a`, `status.podIPs[0].ip`.
 fn follow<'o>(path: &str, object: &'o Object) -> Option<&'o Value> {
-    let mut steps = path.strip_prefix('.').unwrap_or(path).split('.');
-    let first = steps.next()?;
-    let (name, indices) = first.split_at(first.find('[').unwrap_or(first.len()));
-    let value = pick(object.get(name)?, indices)?;
-    steps.try_fold(value, |value, step| {
-        let (name, indices) = step.split_at(step.find('[').unwrap_or(step.len()));
-        pick(value.get(name)?, indices)
-    })
+    let mut rest = path.strip_prefix('.').unwrap_or(path);
+    let (name, indices) = step(&mut rest);
+    let mut value = pick(object.get(name)?, indices)?;
+    while !rest.is_empty() {
+        let (name, indices) = step(&mut rest);
+        value = pick(value.get(name)?, indices)?;
+    }
+    Some(value)
+}
+
+/// Takes a step off the front of a path: its name and its indices.
+fn step<'p>(rest: &mut &'p str) -> (&'p str, &'p str) {
+    // Steps are short: a loop over their bytes costs less than a search.
+    let len = rest.bytes().position(|byte| byte == b'.').unwrap_or(rest.len());
+    let step = &rest[..len];
+    *rest = rest.get(len + 1..).unwrap_or_default();
+    step.split_at(step.bytes().position(|byte| byte == b'[').unwrap_or(len))
 }
 
 /// Resolves `[0][1]`.

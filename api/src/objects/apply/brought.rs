@@ -4,16 +4,15 @@
 //! no set is made of it: the walk writes the text that the set would have. The text equals that of
 //! `compare(…).brought()`, which stays the definition; where the walk cannot tell, the caller uses that.
 
+use std::borrow::Cow;
+
 use smallvec::SmallVec;
 
 use super::compare::{NULL, indexed, is_empty, is_same, take_run};
-use super::typed::{Members, Type};
-use crate::types::schema::table::{ListType, Message, Unknown};
-use crate::values::field::{Element, FieldSet, write_field, write_step};
+use super::typed::Type;
+use crate::types::schema::table::{Field, ListType, Message, Unknown};
+use crate::values::field::{Element, FieldSet, write_field, write_plain_field, write_step};
 use crate::values::json::{Object, Value};
-
-/// Members of a struct or map that are sorted without an allocation.
-const MEMBERS_TYPICAL: usize = 24;
 
 /// The older object has a list with elements, which the walk does not compare.
 struct Unclear;
@@ -104,12 +103,8 @@ fn below(
         }
         (Type::Map { value: of, atomic: false }, Value::Object(new)) => {
             let of = Type::of_kind(of);
-            members(
-                new.iter().map(|(name, value)| (name, of, value)),
-                old.and_then(Value::as_object),
-                skip,
-                out,
-            )
+            let mut all: Named<'_> = new.iter().map(|(name, value)| (Name::Given(name), value)).collect();
+            members(&mut all, |_| of, old.and_then(Value::as_object), skip, out)
         }
         (Type::List { list: ListType::Atomic, .. }, _) => Ok(()),
         (Type::List { item, list }, Value::Array(items)) => {
@@ -133,6 +128,38 @@ fn below(
     }
 }
 
+/// Members of a struct or map that are sorted without an allocation.
+const MEMBERS_TYPICAL: usize = 24;
+
+/// Members that are to be written.
+type Named<'m> = SmallVec<[(Name<'m>, &'m Value); MEMBERS_TYPICAL]>;
+
+/// The name of a member.
+#[derive(Clone, Copy)]
+enum Name<'m> {
+    /// Of a field.
+    Field(&'m Field),
+    /// Any.
+    Given(&'m str),
+}
+
+impl<'m> Name<'m> {
+    fn text(self) -> &'m str {
+        match self {
+            Name::Field(field) => &field.name,
+            Name::Given(name) => name,
+        }
+    }
+
+    fn write(self, out: &mut Vec<u8>) {
+        match self {
+            // Names of built-in fields need no escapes.
+            Name::Field(Field { name: Cow::Borrowed(name), .. }) => write_plain_field(name, out),
+            _ => write_field(self.text(), out),
+        }
+    }
+}
+
 fn structure(
     message: &Message,
     old: Option<&Object>,
@@ -140,33 +167,36 @@ fn structure(
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unclear> {
-    let declared = Members::new(message, new).sorted().into_iter().map(|(at, value)| {
-        let field = &message.fields[at];
-        (&*field.name, Type::of_field(field), value)
-    });
-    if message.unknown == Unknown::Preserve {
-        let unknown = new.iter().filter(|(name, _)| message.position(name.as_bytes()).is_none());
-        let unknown = unknown.map(|(name, value)| (name, Type::Deduced, value));
-        return members(declared.chain(unknown), old, skip, out);
+    let mut all = Named::new();
+    for (name, value) in new.iter() {
+        match message.position(name.as_bytes()) {
+            Some(at) => all.push((Name::Field(&message.fields[at]), value)),
+            None if message.unknown == Unknown::Preserve => all.push((Name::Given(name), value)),
+            None => {}
+        }
     }
-    members(declared, old, skip, out)
+    let of = |name| match name {
+        Name::Field(field) => Type::of_field(field),
+        Name::Given(_) => Type::Deduced,
+    };
+    members(&mut all, of, old, skip, out)
 }
 
 /// Appends members by name.
 fn members<'m>(
-    all: impl Iterator<Item = (&'m str, Type<'m>, &'m Value)>,
+    all: &mut Named<'m>,
+    of: impl Fn(Name<'m>) -> Type<'m>,
     old: Option<&Object>,
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unclear> {
-    let mut all: SmallVec<[_; MEMBERS_TYPICAL]> = all.collect();
-    if !all.is_sorted_by(|(a, ..), (b, ..)| a <= b) {
-        all.sort_unstable_by_key(|(name, ..)| *name);
+    if !all.is_sorted_by(|(a, _), (b, _)| a.text() <= b.text()) {
+        all.sort_unstable_by_key(|(name, _)| name.text());
     }
-    for (name, of, value) in all {
-        let Some(skip) = left(skip, || Element::field(name)) else { continue };
-        let old = old.and_then(|old| old.get(name));
-        step(|out| write_field(name, out), of, (old, value), skip, out)?;
+    for (name, value) in all.iter().copied() {
+        let Some(skip) = left(skip, || Element::field(name.text())) else { continue };
+        let old = old.and_then(|old| old.get(name.text()));
+        step(|out| name.write(out), of(name), (old, value), skip, out)?;
     }
     Ok(())
 }

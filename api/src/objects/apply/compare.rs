@@ -13,7 +13,8 @@
 
 use std::cmp::Ordering;
 
-use super::typed::{Members, Type, below, item_element};
+use super::typed::{Type, below, item_element};
+use crate::types::schema::declared::Declared;
 use crate::types::schema::table::{Kind, ListType, Message, Unknown};
 use crate::values::field::{Element, FieldSet, Node};
 use crate::values::json::{Object, Value};
@@ -242,12 +243,11 @@ fn structs<'t>(
     skip: Option<&FieldSet<'_>>,
     found: &mut Found<'t>,
 ) {
-    let sorted = |object: Option<&'t Object>| {
-        object.map(|object| Members::new(message, object).sorted()).unwrap_or_default()
-    };
     let (before, after) = (old, new);
-    let (old, new) = (sorted(old), sorted(new));
-    zip(old.into_iter(), new.into_iter(), |at, pair| {
+    let (mut declared_before, mut declared_after) = (Declared::new(), Declared::new());
+    let old = old.map_or(&[][..], |object| declared_before.of(message, object));
+    let new = new.map_or(&[][..], |object| declared_after.of(message, object));
+    zip(old.iter().copied(), new.iter().copied(), |at, pair| {
         let field = &message.fields[at];
         found.step(|| Element::Field(field.name.clone()), Type::of_field(field), pair, skip);
     });
@@ -382,7 +382,7 @@ fn present<'t>(of: Type<'_>, value: &'t Value, skip: Option<&FieldSet<'_>>) -> V
     };
     match (of.for_value(value), value) {
         (Type::Struct { message, atomic: false }, Value::Object(object)) => {
-            for (at, value) in Members::new(message, object).sorted() {
+            for &(at, value) in Declared::new().of(message, object) {
                 let field = &message.fields[at];
                 push(Element::Field(field.name.clone()), Type::of_field(field), value);
             }

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use crate::types::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
 use crate::values::field::{Element, FieldSet, Scalar};
-use crate::values::json::{self, Object, Value};
+use crate::values::json::{self, Value};
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug)]
@@ -228,48 +228,6 @@ fn key_default(item: &Kind, key: &str) -> Option<Scalar<'static>> {
         Value::Int(n) => Some(Scalar::Int(n)),
         Value::Bool(value) => Some(Scalar::Bool(value)),
         _ => None,
-    }
-}
-
-/// The members of a struct in schema order, with their fields; undeclared members are left out.
-pub struct Members<'s, 'm> {
-    message: &'s Message,
-    object: &'m Object,
-}
-
-/// Fields after the last hit that are looked at before the name is looked up.
-const NEAR: usize = 8;
-
-impl<'s, 'm> Members<'s, 'm> {
-    /// The members of `object`, which is a struct of type `message`.
-    pub fn new(message: &'s Message, object: &'m Object) -> Self {
-        Members { message, object }
-    }
-
-    /// Positions of fields and the values there, ascending.
-    pub fn sorted(&self) -> smallvec::SmallVec<[(usize, &'m Value); 24]> {
-        let fields = &*self.message.fields;
-        let mut found = smallvec::SmallVec::with_capacity(self.object.len());
-        let mut next = 0;
-        let mut ascending = true;
-        for (name, value) in self.object.iter() {
-            // Trees are nearly always in schema order, so what comes next is likely to be near the last hit.
-            let near = fields[next..].iter().take(NEAR).position(|field| field.name == name);
-            let at = match near.map(|ahead| next + ahead) {
-                Some(at) => at,
-                None => match self.message.position(name.as_bytes()) {
-                    Some(at) => at,
-                    None => continue,
-                },
-            };
-            ascending &= next <= at;
-            next = at + 1;
-            found.push((at, value));
-        }
-        if !ascending {
-            found.sort_by_key(|(at, _)| *at);
-        }
-        found
     }
 }
 

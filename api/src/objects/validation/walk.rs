@@ -15,6 +15,7 @@ use super::forms;
 use super::path::Path;
 use super::rules;
 use super::rules::view::View;
+use crate::types::schema::declared::{Declared, visit};
 use crate::types::schema::table::{Check, Field, Form, Kind, Message, Presence, Union};
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
@@ -39,33 +40,18 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
     }
     let is_other = |name: &str| is_top && matches!(name, "metadata" | "status");
     let is_status = validator.is_status;
-    let is_needed = |field: &Field| is_needed(field, is_status);
     let surplus = surplus(message, object);
-    let mut members = object.iter().peekable();
-    for field in &*message.fields {
-        let next = members.next_if(|(name, _)| *name == field.name).map(|(_, value)| value);
+    let mut declared = Declared::new();
+    visit(message, declared.of(message, object), message.demanded(), |field, value| {
         if is_other(&field.name) || surplus.contains(&&*field.name) {
-            continue;
+            return;
         }
-        let value = match next {
-            None if is_needed(field) => object.get(&field.name),
-            value => value,
-        };
         match value.filter(|value| !value.is_null()) {
             Some(value) => member(validator, field, value, &path.child(&field.name)),
-            None if is_needed(field) => refuse_absent(validator, field, &path.child(&field.name)),
+            None if is_needed(field, is_status) => refuse_absent(validator, field, &path.child(&field.name)),
             None => {}
         }
-    }
-    // Members out of schema order, which only hands leave behind.
-    for (name, value) in members {
-        if let Some(field) = message.field(name).filter(|field| !is_needed(field) && !value.is_null())
-            && !is_other(name)
-            && !surplus.contains(&&*field.name)
-        {
-            member(validator, field, value, &path.child(name));
-        }
-    }
+    });
     if let Some(union) = &message.union {
         one_of(validator, message, union, object, path);
     }
@@ -77,6 +63,13 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
 /// The members of a union beside the first that is given: they are refused, whatever is in them.
 fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
     let Some(union) = &message.union else { return Vec::new() };
+    let is_member = |(name, value): &(&str, &Value)| {
+        let at = || message.position(name.as_bytes()).and_then(|at| u16::try_from(at).ok());
+        !value.is_null() && at().is_some_and(|at| union.members.contains(&at))
+    };
+    if object.iter().filter(is_member).nth(1).is_none() {
+        return Vec::new();
+    }
     let names = union.members.iter().map(|&at| &*message.fields[usize::from(at)].name);
     names.filter(|name| object.get(name).is_some_and(|value| !value.is_null())).skip(1).collect()
 }

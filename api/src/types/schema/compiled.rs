@@ -21,6 +21,7 @@ use crate::values::json::names::Names;
 pub struct Compiled {
     pub(super) names: OnceLock<Option<Names>>,
     pub(super) always: OnceLock<Vec<usize>>,
+    pub(super) demanded: OnceLock<Vec<usize>>,
     pub(super) defaults: OnceLock<Option<Box<Defaults>>>,
     pub(crate) wire: OnceLock<Option<Box<Wire>>>,
 }
@@ -35,6 +36,7 @@ impl Compiled {
         Compiled {
             names: OnceLock::new(),
             always: OnceLock::new(),
+            demanded: OnceLock::new(),
             defaults: OnceLock::new(),
             wire: OnceLock::new(),
         }

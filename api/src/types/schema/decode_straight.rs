@@ -17,7 +17,7 @@ use serde::de::{DeserializeSeed, IgnoredAny};
 use smallvec::SmallVec;
 
 use super::builtin;
-use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_member};
+use super::decode_form::{given, zero_element, zero_field, zero_member};
 use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
 use super::scalars::{bytes, duration, quantity, time};
@@ -50,17 +50,9 @@ pub(super) fn settled(message: &Message, stored: &Bytes, beside: Option<&mut Obj
     reader.cursor.is_at_end().then_some(object)
 }
 
-/// Positions of the fields that are always written, ascending.
-fn always_written(message: &Message) -> &[usize] {
-    message.compiled.always.get_or_init(|| {
-        let always = message.fields.iter().enumerate().filter(|(_, field)| is_always_written(field));
-        always.map(|(at, _)| at).collect()
-    })
-}
-
 /// The object of these values, which stand beside the ascending positions of their fields and are taken from there.
 fn complete(message: &Message, found: &mut SmallVec<[(usize, Given); 16]>) -> Object {
-    let (fields, always) = (&*message.fields, always_written(message));
+    let (fields, always) = (&*message.fields, message.always_written());
     let mut members: Vec<(Key, Value)> = Vec::with_capacity(found.len() + always.len());
     let mut always = always.iter().copied().peekable();
     let zero = |at: usize| {

@@ -11,8 +11,7 @@
 
 use std::borrow::Cow;
 
-use smallvec::SmallVec;
-
+use super::declared::{Declared, visit};
 use super::decode_form::{is_always_written, is_left_out, zero_field};
 use super::table::{Empty, Field, Kind, Message, Text, Unknown};
 use crate::values::json::{self, Object, Value};
@@ -63,9 +62,6 @@ pub fn resource_version_range(metadata: &[u8]) -> Option<std::ops::Range<usize>>
     Some(start..start + len)
 }
 
-/// Members that most objects have at most: so many are put in order on the stack.
-const MEMBERS_TYPICAL: usize = 16;
-
 /// Whether the slot for the revision is to be made, and where it was.
 enum Stamp {
     /// No slot wanted here.
@@ -84,26 +80,26 @@ fn write_object(message: &Message, object: &Object, out: &mut Vec<u8>, stamp: &m
     }
     let start = out.len();
     out.push(b'{');
-    let declared = declared(message, object);
-    let mut members = declared.iter().peekable();
-    for (position, field) in message.fields.iter().enumerate() {
-        let value = members.next_if(|(at, _)| *at == position).map(|(_, value)| *value);
-        write_field(field, value, start, out, stamp);
+    let mut declared = Declared::new();
+    let declared = declared.of(message, object);
+    // The slot for the revision is written even where nothing says that its member is.
+    let slot = match stamp {
+        Stamp::None | Stamp::At(_) => None,
+        Stamp::Metadata => message.position(b"metadata"),
+        Stamp::ResourceVersion => message.position(b"resourceVersion"),
+    };
+    let always = message.always_written();
+    let mut write = |due: &[usize]| {
+        visit(message, declared, due, |field, value| write_field(field, value, start, out, stamp));
+    };
+    match slot.map(|slot| (slot, always.binary_search(&slot))) {
+        Some((slot, Err(at))) => write(&[&always[..at], &[slot], &always[at..]].concat()),
+        _ => write(always),
     }
     if message.unknown == Unknown::Preserve && declared.len() < object.members().len() {
         write_unknown(message, object, start, out);
     }
     out.push(b'}');
-}
-
-/// The members that the schema knows, each with the position of its field, in the order of the fields.
-fn declared<'o>(message: &Message, object: &'o Object) -> SmallVec<[(usize, &'o Value); MEMBERS_TYPICAL]> {
-    let place = |(name, value): (&str, &'o Value)| Some((message.position(name.as_bytes())?, value));
-    let mut declared: SmallVec<_> = object.iter().filter_map(place).collect();
-    if !declared.is_sorted_by_key(|(position, _)| *position) {
-        declared.sort_unstable_by_key(|(position, _)| *position);
-    }
-    declared
 }
 
 /// Members that the schema does not know, by name.

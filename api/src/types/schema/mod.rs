@@ -6,6 +6,7 @@ pub mod behavior;
 pub mod builtin;
 pub mod compiled;
 pub mod conform;
+pub mod declared;
 pub mod decode;
 pub(crate) mod decode_form;
 mod decode_inner;

@@ -96,28 +96,33 @@ pub fn write_field(name: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Appends the step to the member called `name`, which needs no escapes.
+pub fn write_plain_field(name: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"f:");
+    out.extend_from_slice(name.as_bytes());
+    out.push(b'"');
+}
+
 /// Appends a step.
 pub fn write_step(element: &Element<'_>, out: &mut Vec<u8>) {
     match element {
         Element::Field(name) => write_field(name, out),
         Element::Key(keys) => {
-            let mut inner = Vec::with_capacity(64);
-            inner.push(b'{');
+            out.extend_from_slice(b"\"k:{");
             for (at, (name, value)) in keys.iter().enumerate() {
                 if at > 0 {
-                    inner.push(b',');
+                    out.push(b',');
                 }
-                json::write_string(name, &mut inner);
-                inner.push(b':');
-                value.write(&mut inner);
+                write_quoted(name, out);
+                out.push(b':');
+                write_scalar(value, out);
             }
-            inner.push(b'}');
-            write_prefixed(b"\"k:", &inner, out);
+            out.extend_from_slice(b"}\"");
         }
         Element::Value(value) => {
-            let mut inner = Vec::with_capacity(32);
-            value.write(&mut inner);
-            write_prefixed(b"\"v:", &inner, out);
+            out.extend_from_slice(b"\"v:");
+            write_scalar(value, out);
+            out.push(b'"');
         }
         Element::Index(at) => {
             out.extend_from_slice(format!("\"i:{at}\"").as_bytes());
@@ -125,10 +130,33 @@ pub fn write_step(element: &Element<'_>, out: &mut Vec<u8>) {
     }
 }
 
-fn write_prefixed(prefix: &[u8], inner: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(prefix);
-    json::write_escaped(std::str::from_utf8(inner).expect("JSON is text"), out);
-    out.push(b'"');
+/// Appends a scalar as JSON inside a JSON string.
+fn write_scalar(value: &Scalar<'_>, out: &mut Vec<u8>) {
+    match value {
+        Scalar::Text(text) => write_quoted(text, out),
+        other => {
+            let start = out.len();
+            other.write(out);
+            escape_from(start, out);
+        }
+    }
+}
+
+/// Appends a JSON string inside a JSON string.
+fn write_quoted(text: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\\\"");
+    let start = out.len();
+    json::write_escaped(text, out);
+    escape_from(start, out);
+    out.extend_from_slice(b"\\\"");
+}
+
+/// Escapes the JSON from an offset on once more. Names and numbers need that hardly ever.
+fn escape_from(start: usize, out: &mut Vec<u8>) {
+    if out[start..].iter().any(|byte| matches!(byte, b'"' | b'\\')) {
+        let inner = out.split_off(start);
+        json::write_escaped(std::str::from_utf8(&inner).expect("JSON is text"), out);
+    }
 }
 
 /// Parses one step; `None` for an unknown kind of step.

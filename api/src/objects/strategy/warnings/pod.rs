@@ -1,6 +1,7 @@
 //! Warnings about pods and pod templates.
 
-use std::collections::{HashMap, HashSet};
+use hashbrown::{HashMap, HashSet};
+use smallvec::SmallVec;
 
 use super::{Texts, Written, network, node_label_deprecation, storage};
 use crate::objects::validation::{Path, View};
@@ -40,9 +41,21 @@ struct PodSpec<'t> {
 
 /// A port of a container, and where it stands.
 struct Port<'v> {
-    path: String,
+    place: Place,
     address: &'v str,
     on_host: i64,
+}
+
+/// The list of a container, its place there, and that of the port in the container.
+#[derive(Clone, Copy)]
+struct Place(&'static str, usize, usize);
+
+impl Place {
+    /// The path of the port below `root`, that of the specification.
+    fn path(self, root: &Path) -> String {
+        let Place(list, container, port) = self;
+        root.child(list).index(container).child("ports").index(port).to_string()
+    }
 }
 
 /// Kinds of volumes that are no longer there, and what is said of them.
@@ -213,15 +226,21 @@ impl PodSpec<'_> {
     fn container(&mut self, path: &Path, container: View, annotated: &Path, annotations: View, spec: View) {
         let name = container.text("name");
         let context = container.child("securityContext");
-        let seccomp = format!("container.seccomp.security.alpha.kubernetes.io/{name}");
-        if annotations.has(&seccomp) && !context.has("seccompProfile") {
-            self.texts.at(annotated.key(&seccomp), SECCOMP);
+        let of_container = |prefix: &str| {
+            annotations.members().map(|(key, _)| key).find(|key| key.strip_prefix(prefix) == Some(name))
+        };
+        if !context.has("seccompProfile")
+            && let Some(seccomp) = of_container("container.seccomp.security.alpha.kubernetes.io/")
+        {
+            self.texts.at(annotated.key(seccomp), SECCOMP);
         }
-        let armor = format!("container.apparmor.security.beta.kubernetes.io/{name}");
         let has_profile =
             context.has("appArmorProfile") || spec.child("securityContext").has("appArmorProfile");
-        if self.is_template && annotations.has(&armor) && !has_profile {
-            self.texts.at(annotated.key(&armor), ARMOR);
+        if self.is_template
+            && !has_profile
+            && let Some(armor) = of_container("container.apparmor.security.beta.kubernetes.io/")
+        {
+            self.texts.at(annotated.key(armor), ARMOR);
         }
         let resources = path.child("resources");
         for list in ["limits", "requests"] {
@@ -249,20 +268,23 @@ impl PodSpec<'_> {
 
     /// Ports that are defined more than once.
     fn ports(&mut self, root: &Path, spec: View) {
-        let mut seen: HashMap<(i64, &str), Vec<Port>> = HashMap::new();
-        for name in CONTAINERS {
-            let list = root.child(name);
-            for (at, container) in spec.structs(name).enumerate() {
-                let place = list.index(at);
-                let ports = place.child("ports");
-                for (at, port) in container.structs("ports").enumerate() {
-                    self.port(&mut seen, ports.index(at).to_string(), port);
+        let mut seen: HashMap<(i64, &str), SmallVec<[Port; 1]>> = HashMap::new();
+        for list in CONTAINERS {
+            for (container, at) in spec.structs(list).zip(0..) {
+                for (port, index) in container.structs("ports").zip(0..) {
+                    self.port(&mut seen, root, Place(list, at, index), port);
                 }
             }
         }
     }
 
-    fn port<'v>(&mut self, seen: &mut HashMap<(i64, &'v str), Vec<Port<'v>>>, path: String, port: View<'v>) {
+    fn port<'v>(
+        &mut self,
+        seen: &mut HashMap<(i64, &'v str), SmallVec<[Port<'v>; 1]>>,
+        root: &Path,
+        place: Place,
+        port: View<'v>,
+    ) {
         let (address, on_host) = (port.text("hostIP"), port.int("hostPort").unwrap_or(0));
         let (number, protocol) = (port.int("containerPort").unwrap_or(0), port.text("protocol"));
         if !address.is_empty() && on_host == 0 {
@@ -271,7 +293,7 @@ impl PodSpec<'_> {
                 "hostIP set without hostPort: {{Name:{name} HostPort:0 ContainerPort:{number} Protocol:{protocol} \
                  HostIP:{address}}}"
             );
-            self.texts.at(&path, &shown);
+            self.texts.at(place.path(root), &shown);
         }
         let others = seen.entry((number, protocol)).or_default();
         for other in others.iter() {
@@ -284,11 +306,11 @@ impl PodSpec<'_> {
             } else {
                 continue;
             };
-            let other = &other.path;
-            self.texts.at(&path, &format!("{how} with {other}"));
+            let other = other.place.path(root);
+            self.texts.at(place.path(root), &format!("{how} with {other}"));
         }
         if others.len() < SEEN_MAX {
-            others.push(Port { path, address, on_host });
+            others.push(Port { place, address, on_host });
         }
     }
 

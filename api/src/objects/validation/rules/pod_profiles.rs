@@ -28,8 +28,17 @@ impl Keys {
     }
 }
 
+/// Whether a key may be one of them: all that is asked of most annotations.
+fn is_of_profile(key: &str) -> bool {
+    let rest = key.strip_prefix("container.").unwrap_or(key);
+    rest.starts_with("seccomp.") || rest.starts_with("apparmor.")
+}
+
 /// The annotations by themselves.
 pub(super) fn annotations(validator: &mut Validator, path: &Path, annotations: View, spec: View) {
+    if !annotations.members().any(|(key, _)| is_of_profile(key)) {
+        return;
+    }
     let keys = Keys::of(validator);
     for (key, value) in annotations.members() {
         if validator.has_enough() {
@@ -61,7 +70,7 @@ fn seccomp(validator: &mut Validator, path: &Path, profile: &str) {
 
 /// The annotations beside the fields.
 pub(super) fn matching(validator: &mut Validator, path: &Path, annotations: View, spec: View) {
-    if annotations.members().next().is_none() {
+    if !annotations.members().any(|(key, _)| is_of_profile(key)) {
         return;
     }
     let keys = Keys::of(validator);

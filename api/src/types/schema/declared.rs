@@ -1,0 +1,121 @@
+//! The members of an object that its type declares, in the order of the fields.
+//!
+//! What walks an object by its type (encoding, validation, ownership) goes over these members and over the few fields
+//! that count even when they are absent, and not over all fields of the type. Typical objects cost no allocation.
+
+use smallvec::SmallVec;
+
+use super::decode_form::is_always_written;
+use super::table::{Field, Message, Presence};
+use crate::values::json::{Object, Value};
+
+/// Members that most objects have at most.
+const TYPICAL: usize = 16;
+
+/// Declared members by the positions of their fields in [`Message::fields`], ascending.
+#[derive(Default)]
+pub struct Declared<'o>(SmallVec<[(usize, &'o Value); TYPICAL]>);
+
+impl<'o> Declared<'o> {
+    /// No members yet.
+    #[inline]
+    pub fn new() -> Self {
+        Declared(SmallVec::new())
+    }
+
+    /// Takes the members of `object`, which is of type `message`. Filled in place, since moving it costs as much as a
+    /// small object.
+    #[inline]
+    pub fn of(&mut self, message: &Message, object: &'o Object) -> &[(usize, &'o Value)] {
+        let mut is_ascending = true;
+        let mut last = 0;
+        for (name, value) in object.iter() {
+            let Some(at) = message.position(name.as_bytes()) else { continue };
+            is_ascending &= last <= at;
+            last = at;
+            self.0.push((at, value));
+        }
+        if !is_ascending {
+            self.0.sort_by_key(|(at, _)| *at);
+        }
+        &self.0
+    }
+}
+
+/// Visits declared members and the fields at the positions `due`, both ascending, in the order of the fields; those of
+/// `due` that are absent without a value.
+#[inline]
+pub fn visit<'m, 'o>(
+    message: &'m Message,
+    declared: &[(usize, &'o Value)],
+    due: &[usize],
+    mut visit: impl FnMut(&'m Field, Option<&'o Value>),
+) {
+    let fields = &*message.fields;
+    let mut due = due.iter().copied().peekable();
+    for &(at, value) in declared {
+        while let Some(absent) = due.next_if(|due| *due < at) {
+            visit(&fields[absent], None);
+        }
+        due.next_if_eq(&at);
+        visit(&fields[at], Some(value));
+    }
+    due.for_each(|absent| visit(&fields[absent], None));
+}
+
+impl Message {
+    /// Positions of the fields that are always written, ascending.
+    pub(crate) fn always_written(&self) -> &[usize] {
+        self.compiled.always.get_or_init(|| self.positions(is_always_written))
+    }
+
+    /// Positions of the fields whose absence validation may refuse, ascending.
+    pub(crate) fn demanded(&self) -> &[usize] {
+        self.compiled.demanded.get_or_init(|| {
+            self.positions(|field| match field.check.map_or(Presence::Published, |check| check.presence) {
+                Presence::Published => field.required,
+                Presence::Taken => false,
+                Presence::Needed | Presence::NotZero => true,
+            })
+        })
+    }
+
+    fn positions(&self, is_one: impl Fn(&Field) -> bool) -> Vec<usize> {
+        self.fields.iter().enumerate().filter(|(_, field)| is_one(field)).map(|(at, _)| at).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+    use crate::types::schema::builtin;
+    use crate::values::json;
+    use crate::values::naming::KUBERNETES;
+
+    #[test]
+    fn members_come_in_the_order_of_the_fields_with_what_is_due_between() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.ContainerPort").unwrap();
+        for (given, due, wanted) in [
+            ("{}", &[][..], ""),
+            (r#"{"name":"a","containerPort":1}"#, &[], "name=\"a\" containerPort=1"),
+            (r#"{"containerPort":1,"other":2,"name":"a"}"#, &[], "name=\"a\" containerPort=1"),
+            ("{}", &[0, 2], "name containerPort"),
+            (r#"{"containerPort":1}"#, &[0, 2, 3], "name containerPort=1 protocol"),
+            (r#"{"protocol":null}"#, &[2], "containerPort protocol=null"),
+        ] {
+            let object = object(given);
+            let mut found = Declared::new();
+            let mut seen = Vec::new();
+            visit(message, found.of(message, &object), due, |field, value| {
+                let mut text = field.name.as_bytes().to_vec();
+                if let Some(value) = value {
+                    text.push(b'=');
+                    json::write(value, &mut text);
+                }
+                seen.push(String::from_utf8(text).unwrap());
+            });
+            assert_eq!(seen.join(" "), wanted, "{given}");
+        }
+    }
+}
