@@ -29,6 +29,7 @@ mod history;
 mod idle;
 mod index;
 mod io;
+mod last_change;
 mod log;
 mod maintenance;
 mod mapping;
@@ -73,6 +74,7 @@ pub use crate::event::{Event, MEMO_SLOTS, Memo};
 use crate::expiry::Expiry;
 use crate::header::Numbering;
 use crate::io::{Clock, Dir, Storage, SystemClock};
+pub use crate::last_change::LastChange;
 use crate::log::{Keeper, Log, Numbers};
 use crate::maintenance::{Maintenance, Progress, Requests, Tools};
 use crate::queue::Queue;
@@ -309,6 +311,12 @@ impl Engine {
     /// in the future: what comes up to it is passed over in silence. Costs nothing while nothing matches.
     pub fn tail(&self, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         self.0.hub.tail(after, prefix)
+    }
+
+    /// When keys that begin with `prefix` last change from now on: what was made of a snapshot holds as long as nothing
+    /// changed since its revision.
+    pub fn last_change(&self, prefix: Bytes) -> LastChange {
+        self.0.hub.last_change(prefix)
     }
 
     /// Whether writes are taken; if not, why.

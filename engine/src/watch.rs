@@ -33,6 +33,7 @@ use tokio::sync::{Notify, oneshot};
 use crate::error::TailError;
 use crate::event::{Event, Memo};
 use crate::header::Numbering;
+use crate::last_change::{LastChange, LastChanges};
 use crate::sabotage;
 use crate::segment::Found;
 use crate::snapshot::{Entry, Root};
@@ -95,6 +96,7 @@ struct Registry {
     /// Who waits for which revision, with a number to tell them apart.
     waiters: BTreeMap<(Revision, u64), oneshot::Sender<()>>,
     waiters_so_far: u64,
+    changes: LastChanges,
     closed: bool,
 }
 
@@ -160,6 +162,7 @@ impl Hub {
             let mut registry = self.registry.lock();
             let mut ring = self.ring.write();
             for event in events {
+                registry.changes.note(&event.key, event.revision);
                 let mut audience = 0;
                 registry.concerned(&event.key, |slot| {
                     audience += 1;
@@ -217,6 +220,11 @@ impl Hub {
     /// Tails that exist.
     pub fn tails(&self) -> u64 {
         self.registry.lock().count
+    }
+
+    /// When keys that begin with `prefix` last change from now on.
+    pub fn last_change(&self, prefix: Bytes) -> LastChange {
+        self.registry.lock().changes.of(prefix)
     }
 
     /// A tail of the events after `after` whose key begins with `prefix`.

@@ -50,6 +50,29 @@ async fn what_was_committed_is_read_back_before_and_after_reopening() {
     }
 }
 
+#[tokio::test]
+async fn what_was_made_of_a_snapshot_holds_until_something_changes() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    put(&engine, "/a/1", "one").await.unwrap();
+    let last = engine.last_change("/a/".into());
+    let holds = |snapshot: &engine::Snapshot| last.revision() <= snapshot.revision();
+    let made = engine.snapshot();
+    put(&engine, "/b/1", "one").await.unwrap();
+    assert!(holds(&made), "nothing changed under the prefix");
+    for step in 0..4 {
+        let made = engine.snapshot();
+        let done = match step {
+            3 => delete(&engine, "/a/1").await.unwrap(),
+            _ => put(&engine, "/a/1", "again").await.unwrap(),
+        };
+        assert!(!holds(&made), "step {step}");
+        assert_eq!(last.revision(), done.revision);
+        assert!(holds(&engine.snapshot()), "step {step}");
+    }
+    engine.close().await;
+}
+
 /// What a conflict reports: the current revision, or 0 for a key that does not exist.
 fn conflict<T: std::fmt::Debug>(result: Result<T, CommitError>) -> u64 {
     match result {

@@ -48,7 +48,7 @@ impl DefaultClass {
         let classes = lookup.resource("storage", "v1", "storageclasses");
         DefaultClass {
             lookup: lookup.clone(),
-            classes: Parsed::new(classes, Class::parser(marks.to_vec())),
+            classes: Parsed::new(lookup, classes, Class::parser(marks.to_vec())),
             kind: Kind {
                 group: "",
                 plural: "persistentvolumeclaims",
@@ -64,7 +64,7 @@ impl DefaultClass {
         let classes = lookup.resource("networking", "v1", "ingressclasses");
         DefaultClass {
             lookup: lookup.clone(),
-            classes: Parsed::new(classes, Class::parser(marks)),
+            classes: Parsed::new(lookup, classes, Class::parser(marks)),
             kind: Kind {
                 group: "networking",
                 plural: "ingresses",
@@ -80,9 +80,10 @@ impl DefaultClass {
         if names_one || pod::annotation(new, &self.kind.annotation).is_some() {
             return Ok(());
         }
-        let classes = self.classes.list(&self.lookup, "")?.into_iter().map(|(_, class)| class);
+        let classes = self.classes.list(&self.lookup, "")?;
         // The list is in the order of names, and of equal ones the first is taken.
         let newest = classes
+            .iter()
             .filter(|class| class.is_default)
             .reduce(|best, class| if class.created > best.created { class } else { best });
         if let Some(class) = newest {

@@ -46,7 +46,7 @@ impl LimitRanger {
     /// The plugin over this store.
     pub fn new(lookup: &Lookup) -> LimitRanger {
         LimitRanger {
-            ranges: Parsed::new(lookup.resource("", "v1", "limitranges"), parse),
+            ranges: Parsed::new(lookup, lookup.resource("", "v1", "limitranges"), parse),
             annotation: lookup.naming.label("limit-ranger"),
             lookup: lookup.clone(),
         }
@@ -58,8 +58,8 @@ impl LimitRanger {
         }
         let ranges = self.ranges.list(&self.lookup, record.namespace)?;
         let Some(new) = &mut record.new else { return Ok(()) };
-        for (_, limits) in ranges {
-            self.fill(new, &limits);
+        for limits in &*ranges {
+            self.fill(new, limits);
         }
         Ok(())
     }
@@ -94,8 +94,8 @@ impl LimitRanger {
     fn check(&self, record: &Record<'_, &Object>) -> Result<(), Status> {
         let Some(new) = record.new.filter(|_| !is_deleting(record.old)) else { return Ok(()) };
         let is_pod = record.resource.is_of("", "pods");
-        for (_, limits) in self.ranges.list(&self.lookup, record.namespace)? {
-            let mut faults = if is_pod { faults_of_pod(new, &limits) } else { faults_of_claim(new, &limits) };
+        for limits in &*self.ranges.list(&self.lookup, record.namespace)? {
+            let mut faults = if is_pod { faults_of_pod(new, limits) } else { faults_of_claim(new, limits) };
             let mut said = std::collections::BTreeSet::new();
             faults.retain(|fault| said.insert(fault.clone()));
             match faults.as_slice() {

@@ -1,15 +1,11 @@
 //! What plugins may look up: objects in the store's newest state, the authorizer, and the types that are served.
 //!
-//! There is no copy that could lag behind: every read takes a snapshot of the store. [`Parsed`] keeps what was made of
-//! the objects of a collection, each together with the revision at which it was read.
+//! There is no copy that could lag behind: every read takes a snapshot of the store.
 
 use std::sync::Arc;
 
 use auth::Authorizer;
-use bytes::Bytes;
-use engine::{Engine, Revision, Snapshot};
-use hashbrown::HashMap;
-use parking_lot::Mutex;
+use engine::{Engine, Snapshot};
 
 use super::quota::Ledger;
 use crate::objects::conversion::Converter;
@@ -93,73 +89,5 @@ impl Lookup {
     pub fn list(&self, resource: &Resource, namespace: &str) -> Result<Vec<Object>, Status> {
         let entries = self.snapshot().prefix(&store::collection(resource, namespace));
         entries.map(|entry| store::read(entry)?.object(resource)).collect()
-    }
-}
-
-/// What is made of the objects of one collection. An object is parsed anew when it has another revision than before;
-/// asking costs a walk over the collection's part of the index.
-pub struct Parsed<T> {
-    resource: Arc<Resource>,
-    parse: Box<dyn Fn(&Object) -> T + Send + Sync>,
-    known: Mutex<HashMap<Bytes, (Revision, Arc<T>)>>,
-}
-
-impl<T> Parsed<T> {
-    /// Nothing parsed yet.
-    pub fn new(resource: Arc<Resource>, parse: impl Fn(&Object) -> T + Send + Sync + 'static) -> Parsed<T> {
-        Parsed { resource, parse: Box::new(parse), known: Mutex::default() }
-    }
-
-    /// The resource.
-    pub fn resource(&self) -> &Arc<Resource> {
-        &self.resource
-    }
-
-    /// One object and its revision.
-    ///
-    /// # Errors
-    /// It cannot be read.
-    pub fn get(&self, lookup: &Lookup, namespace: &str, name: &str) -> Result<Option<Arc<T>>, Status> {
-        let key = store::key(&self.resource, namespace, name);
-        let Some(entry) = lookup.snapshot().get(&key) else {
-            self.known.lock().remove(&key);
-            return Ok(None);
-        };
-        self.parsed(entry).map(|(_, parsed)| Some(parsed))
-    }
-
-    /// The objects of a namespace, or of the cluster for an empty one, in the order of their names, with revisions.
-    ///
-    /// # Errors
-    /// One cannot be read.
-    pub fn list(&self, lookup: &Lookup, namespace: &str) -> Result<Vec<(Revision, Arc<T>)>, Status> {
-        let prefix = store::collection(&self.resource, namespace);
-        let mut seen = 0;
-        let listed: Result<Vec<_>, Status> = lookup
-            .snapshot()
-            .prefix(&prefix)
-            .inspect(|_| seen += 1)
-            .map(|entry| self.parsed(entry))
-            .collect();
-        // Objects that are gone are forgotten once they outnumber those that are there.
-        if namespace.is_empty() && self.known.lock().len() > 2 * seen {
-            let snapshot = lookup.snapshot();
-            self.known.lock().retain(|key, _| snapshot.get(key).is_some());
-        }
-        listed
-    }
-
-    fn parsed(&self, entry: engine::Entry) -> Result<(Revision, Arc<T>), Status> {
-        let revision = entry.revision();
-        if let Some((known, parsed)) = self.known.lock().get(entry.key())
-            && *known == revision
-        {
-            return Ok((revision, parsed.clone()));
-        }
-        let key = entry.key().clone();
-        let object = store::read(entry)?.object(&self.resource)?;
-        let parsed = Arc::new((self.parse)(&object));
-        self.known.lock().insert(key, (revision, parsed.clone()));
-        Ok((revision, parsed))
     }
 }

@@ -34,6 +34,7 @@ mod node_restriction;
 mod node_taint;
 mod order;
 mod owner_permissions;
+mod parsed;
 mod plugin;
 mod pod;
 mod pod_node_selector;
@@ -55,7 +56,8 @@ mod topology_labels;
 pub mod webhook;
 
 pub use chain::{Asked, Chain};
-pub use lookup::{Lookup, Parsed};
+pub use lookup::Lookup;
+pub use parsed::{Collection, Listed, Parsed};
 pub use plugin::{Plugin, Step, Target};
 pub use record::{Charge, Operation, Options, Pending, Record, Review, Writer};
 pub use settings::{Files, Make, Settings, Wishes};

@@ -49,6 +49,43 @@ async fn made(server: &Server, path: &str, body: &str, at: &[&str]) -> String {
 const PODS: &str = "/api/v1/namespaces/n/pods";
 
 #[tokio::test]
+async fn what_plugins_keep_follows_every_write() {
+    let server = server("", "").await;
+    given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"other"}}"#).await;
+    given(&server, "/api/v1/namespaces/other/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
+    let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
+    let ranges = "/api/v1/namespaces/n/limitranges";
+    let other = "/api/v1/namespaces/other/pods";
+    let limits = |memory: &str| {
+        let spec = format!(r#"{{"limits":[{{"type":"Container","default":{{"memory":"{memory}"}}}}]}}"#);
+        format!(r#"{{"metadata":{{"name":"r"}},"spec":{spec}}}"#)
+    };
+    let seen = async || {
+        let memory = async |pods: &str| {
+            let (code, _, made) = server.ask(&format!("POST {pods}?dryRun=All"), &pod("", "", "")).await;
+            assert_eq!(code, 201, "{}", text(&made));
+            let containers = made.at(&["spec", "containers"]).and_then(Value::as_array).unwrap_or_default();
+            containers[0].str_at(&["resources", "limits", "memory"]).to_owned()
+        };
+        let priority = made(&server, PODS, &pod("", "", ""), &["spec", "priority"]).await;
+        [priority, memory(PODS).await, memory(other).await]
+    };
+    assert_eq!(seen().await, ["0", "", ""]);
+    given(&server, classes, r#"{"metadata":{"name":"usual"},"value":3,"globalDefault":true}"#).await;
+    assert_eq!(seen().await, ["3", "", ""]);
+    given(&server, ranges, &limits("1Mi")).await;
+    assert_eq!(seen().await, ["3", "1Mi", ""]);
+    for (request, body, wanted) in [
+        (format!("PUT {ranges}/r"), limits("2Mi"), ["3", "2Mi", ""]),
+        (format!("DELETE {classes}/usual"), String::new(), ["0", "2Mi", ""]),
+        (format!("DELETE {ranges}/r"), String::new(), ["0", "", ""]),
+    ] {
+        assert_eq!(server.ask(&request, &body).await.0, 200, "{request}");
+        assert_eq!(seen().await, wanted, "{request}");
+    }
+}
+
+#[tokio::test]
 async fn pods_get_the_priority_of_their_class() {
     let server = server("", "").await;
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";

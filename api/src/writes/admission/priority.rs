@@ -37,14 +37,16 @@ impl Class {
 impl Priority {
     /// The plugin over this store.
     pub fn new(lookup: &Lookup) -> Priority {
-        let classes = Parsed::new(lookup.resource("scheduling", "v1", "priorityclasses"), Class::parse);
+        let classes =
+            Parsed::new(lookup, lookup.resource("scheduling", "v1", "priorityclasses"), Class::parse);
         Priority { lookup: lookup.clone(), classes }
     }
 
     /// The class of pods that name none. Of several defaults, which were made by writes at the same time, the lowest.
     fn default_class(&self) -> Result<Option<Arc<Class>>, Status> {
-        let classes = self.classes.list(&self.lookup, "")?.into_iter().map(|(_, class)| class);
-        Ok(classes.filter(|class| class.is_default).min_by_key(|class| class.value))
+        let classes = self.classes.list(&self.lookup, "")?;
+        let defaults = classes.iter().filter(|class| class.is_default);
+        Ok(defaults.min_by_key(|class| class.value).cloned())
     }
 
     fn resolve(&self, record: &mut Record<'_, &mut Object>) -> Result<(), Status> {

@@ -20,7 +20,7 @@ use checks::{Pod, details, evaluate};
 use config::Config;
 use level::{Level, Policy};
 
-use super::lookup::Parsed;
+use super::parsed::Parsed;
 use super::settings::Make;
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use crate::objects::validation::View;
@@ -73,7 +73,7 @@ impl PodSecurity {
             lookup: lookup.clone(),
             config,
             pods: lookup.resource("", "v1", "pods"),
-            policies: Parsed::new(lookup.resource("", "v1", "namespaces"), move |namespace| {
+            policies: Parsed::new(lookup, lookup.resource("", "v1", "namespaces"), move |namespace| {
                 policy_of(namespace, naming, defaults)
             }),
         }

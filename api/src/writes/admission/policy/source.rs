@@ -108,7 +108,7 @@ impl<P: Send + Sync + 'static> Source<P> {
         let resource = |plural: &str| lookup.resource("admissionregistration", "v1", plural);
         let none = Value::Null;
         Source {
-            policies: Parsed::new(resource(policies), move |object| {
+            policies: Parsed::new(lookup, resource(policies), move |object| {
                 let spec = object.get("spec").unwrap_or(&none);
                 Policy {
                     name: meta(object, "name").to_owned(),
@@ -118,7 +118,7 @@ impl<P: Send + Sync + 'static> Source<P> {
                     params: ParamKind::read(spec),
                 }
             }),
-            bindings: Parsed::new(resource(bindings), |object| {
+            bindings: Parsed::new(lookup, resource(bindings), |object| {
                 let spec = object.get("spec").unwrap_or(&Value::Null);
                 let actions = spec.get("validationActions").and_then(Value::as_array).unwrap_or_default();
                 Binding {
@@ -137,20 +137,20 @@ impl<P: Send + Sync + 'static> Source<P> {
         }
     }
 
-    /// The policies that have bindings, by name; none on most servers, which costs a look at the index.
+    /// The policies that have bindings, by name; none on most servers, which costs one read of a number.
     ///
     /// # Errors
     /// One cannot be read.
     pub fn bound(&self) -> Result<Bound<P>, Status> {
         let mut by_policy: HashMap<String, Vec<Arc<Binding>>> = HashMap::new();
-        for (_, binding) in self.bindings.list(&self.lookup, "")? {
-            by_policy.entry(binding.policy.clone()).or_default().push(binding);
+        for binding in &*self.bindings.list(&self.lookup, "")? {
+            by_policy.entry(binding.policy.clone()).or_default().push(binding.clone());
         }
         let mut policies = Vec::new();
         if !by_policy.is_empty() {
-            for (_, policy) in self.policies.list(&self.lookup, "")? {
+            for policy in &*self.policies.list(&self.lookup, "")? {
                 if let Some(bindings) = by_policy.remove(&policy.name) {
-                    policies.push((policy, bindings));
+                    policies.push((policy.clone(), bindings));
                 }
             }
         }

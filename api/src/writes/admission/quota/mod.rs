@@ -16,7 +16,7 @@ pub use usage::{Scope, Usage, count_name, counted_by};
 
 use self::ledger::{Ask, Refusal};
 use super::pod::{self, Amounts};
-use super::{Lookup, Make, Operation, Plugin, Record, Review, Step, Target};
+use super::{Collection, Lookup, Make, Operation, Plugin, Record, Review, Step, Target};
 use crate::types::schema::registry::Resource;
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
@@ -25,6 +25,8 @@ use crate::values::status::Status;
 pub struct ResourceQuota {
     lookup: Lookup,
     quotas: Arc<Resource>,
+    /// Those of all namespaces.
+    all: Collection,
     limited: Vec<Limited>,
 }
 
@@ -58,7 +60,8 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     }
     Ok(Arc::new(move |lookup: &Lookup| {
         let quotas = lookup.resource("", "v1", "resourcequotas");
-        Arc::new(ResourceQuota { lookup: lookup.clone(), quotas, limited: limited.clone() })
+        let all = Collection::new(&lookup.engine, &quotas);
+        Arc::new(ResourceQuota { lookup: lookup.clone(), quotas, all, limited: limited.clone() })
     }))
 }
 
@@ -71,7 +74,8 @@ impl ResourceQuota {
             writer: record.writer,
             namespace: record.namespace,
         };
-        if self.limited.is_empty() && !quotas.are_there() {
+        let are_there = || !self.all.is_empty(&self.lookup.engine) && quotas.are_there();
+        if self.limited.is_empty() && !are_there() {
             return Ok(());
         }
         let usage = Usage::of(self.lookup.naming, record.resource, new);

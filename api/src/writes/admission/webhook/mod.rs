@@ -31,8 +31,7 @@ use self::configuration::{Configuration, Webhook};
 use self::review::Verdict;
 use super::policy::condition::{Match, Owner};
 use super::settings::{Files, Make};
-use super::{Lookup, Operation, Options, Parsed, Target};
-use crate::objects::store;
+use super::{Listed, Lookup, Operation, Options, Parsed, Target};
 use crate::types::schema::registry::{Registry, Resource};
 use crate::values::json::{Object, Value};
 use crate::values::status::{Reason, Status, Subject};
@@ -110,7 +109,9 @@ impl Webhooks {
     fn new(lookup: &Lookup, plural: &str, identities: Arc<Identities>) -> Webhooks {
         let resource = lookup.resource("admissionregistration", "v1", plural);
         Webhooks {
-            configurations: Parsed::new(resource, move |object| Configuration::read(object, &identities)),
+            configurations: Parsed::new(lookup, resource, move |object| {
+                Configuration::read(object, &identities)
+            }),
             namespaces: lookup.resource("", "v1", "namespaces"),
             agent: format!("{}apiserver-admission", lookup.naming.system_prefix),
             lookup: lookup.clone(),
@@ -120,14 +121,12 @@ impl Webhooks {
 
     /// Whether there is any configuration: otherwise no object need be made for its webhooks.
     fn is_configured(&self) -> bool {
-        let prefix = store::collection(self.configurations.resource(), "");
-        self.lookup.snapshot().prefix(&prefix).next().is_some()
+        !self.configurations.is_empty(&self.lookup)
     }
 
     /// All configurations, in the order of their names.
-    fn all(&self) -> Result<Vec<Arc<Configuration>>, Status> {
-        let listed = self.configurations.list(&self.lookup, "")?;
-        Ok(listed.into_iter().map(|(_, configuration)| configuration).collect())
+    fn all(&self) -> Result<Listed<Configuration>, Status> {
+        self.configurations.list(&self.lookup, "")
     }
 
     /// The resource in whose version a webhook wants to see a write: `own`, that of the request, or another; `None`: it is

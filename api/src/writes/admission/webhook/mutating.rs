@@ -58,7 +58,7 @@ impl MutatingWebhooks {
             }
         }
         let mut webhooks: Vec<(&Configuration, &Webhook)> = Vec::new();
-        for owner in &configurations {
+        for owner in configurations.iter() {
             webhooks.extend(owner.webhooks.iter().map(|webhook| (&**owner, webhook)));
         }
         for (index, (owner, webhook)) in webhooks.into_iter().enumerate() {

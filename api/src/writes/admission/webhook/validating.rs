@@ -28,7 +28,7 @@ impl ValidatingWebhooks {
         let write = Write::of(record, record.new);
         let mut asked = Vec::new();
         let mut webhooks: Vec<&Webhook> = Vec::new();
-        for owner in &configurations {
+        for owner in configurations.iter() {
             webhooks.extend(&owner.webhooks);
         }
         for (index, webhook) in webhooks.into_iter().enumerate() {

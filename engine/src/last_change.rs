@@ -1,0 +1,71 @@
+//! When anything under a prefix last changed: one number per prefix, for callers that keep what they made of its keys.
+//!
+//! What was made of a snapshot of revision *r* is still true if [`LastChange::revision`] is at most *r*: the number
+//! rises before the state it belongs to is published, so a caller that sees it too early looks once too often, and
+//! never once too rarely. Keys that changed before the number was asked for do not count, since every snapshot taken
+//! afterwards shows them. Does not know what is under the prefix.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use crate::types::Revision;
+
+/// The revision of the last change under a prefix, kept up by the engine as long as this lives.
+#[derive(Clone, Debug)]
+pub struct LastChange(Arc<AtomicU64>);
+
+impl LastChange {
+    /// The newest revision in which a key under the prefix was written or deleted since this was asked for; 0 for none.
+    #[inline]
+    pub fn revision(&self) -> Revision {
+        Revision::new(self.0.load(Ordering::Acquire))
+    }
+}
+
+/// Those that are held, each with its prefix. They are few: one for each kind of object that every write asks about.
+#[derive(Default)]
+pub(crate) struct LastChanges(Vec<(Bytes, LastChange)>);
+
+impl LastChanges {
+    /// One more. Those that are held by no one else are dropped.
+    pub fn of(&mut self, prefix: Bytes) -> LastChange {
+        self.0.retain(|(_, held)| Arc::strong_count(&held.0) > 1);
+        let made = LastChange(Arc::default());
+        self.0.push((prefix, made.clone()));
+        made
+    }
+
+    /// Notes that `key` changes in `revision`, which is about to be published.
+    pub fn note(&self, key: &[u8], revision: Revision) {
+        for (prefix, change) in &self.0 {
+            if key.starts_with(prefix) {
+                change.0.store(revision.get(), Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_count_under_each_prefix_of_the_key() {
+        let mut all = LastChanges::default();
+        let mut of = |prefix: &'static str| all.of(Bytes::from(prefix));
+        let (whole, a, ab, b) = (of(""), of("a/"), of("a/b/"), of("b/"));
+        let seen = || [&whole, &a, &ab, &b].map(|change| change.revision().get());
+        assert_eq!(seen(), [0, 0, 0, 0]);
+        all.note(b"a/b/c", Revision::new(7));
+        assert_eq!(seen(), [7, 7, 7, 0]);
+        all.note(b"a/c", Revision::new(8));
+        assert_eq!(seen(), [8, 8, 7, 0]);
+        drop((whole, ab));
+        let again = all.of(Bytes::from("b/"));
+        assert_eq!(all.0.len(), 3);
+        all.note(b"b/", Revision::new(9));
+        assert_eq!([&a, &b, &again].map(|change| change.revision().get()), [8, 9, 9]);
+    }
+}
