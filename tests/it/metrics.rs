@@ -1,6 +1,7 @@
 //! `/metrics` as monitoring reads it (docs/api/operations.md#metrics).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde_json::json;
 use tests::{Options, Server};
@@ -229,7 +230,15 @@ async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
     watch.expect().await;
     assert_eq!(client.post(path, &json!({"metadata": {"name": "b"}})).await.status, 201);
     watch.expect().await;
-    let page = client.get("/metrics").await.text();
+    let mut page = client.get("/metrics").await.text();
+    // What follows the store counts a moment after the write.
+    for _ in 0..100 {
+        if page.contains("apiserver_storage_events_received_total{") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        page = client.get("/metrics").await.text();
+    }
     let shown = families(&page);
     let docs = include_str!("../../docs/api/operations.md");
     let table = docs.split("| missing families | what stands in |").nth(1).expect("there is a table");
