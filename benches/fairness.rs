@@ -9,7 +9,6 @@
 //! writing, so the ratio counts and not the times.
 
 use std::cell::Cell;
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use benches::cluster::{CONFIG_MAPS, PODS, fill_pods};
@@ -49,25 +48,28 @@ fn start(runtime: &Runtime, is_shared: bool) -> Server {
     server
 }
 
-/// Sends one request after the other until `is_over`. Says how many were served, and how many refused.
-async fn flood(server: &Server, is_over: &Cell<bool>, make: impl Fn(u64) -> Vec<u8>) -> [u64; 2] {
+/// How many requests of the flood were answered.
+#[derive(Default)]
+struct Counts {
+    served: Cell<u64>,
+    refused: Cell<u64>,
+}
+
+/// Sends one request after the other, until it is dropped: the last lists may take minutes.
+async fn flood(server: &Server, counts: &Counts, make: impl Fn(u64) -> Vec<u8>) {
     let client = server.client().anonymous();
     let mut connection = Connection::open(&client).await;
-    let mut counts = [0, 0];
-    let mut n = 0;
-    while !is_over.get() {
-        n += 1;
+    for n in 0.. {
         match connection.exchange(&make(n), |_| {}).await {
-            Ok(answer) if answer.status < 300 => counts[0] += 1,
+            Ok(answer) if answer.status < 300 => counts.served.update(|count| count + 1),
             Ok(_) => {
-                counts[1] += 1;
+                counts.refused.update(|count| count + 1);
                 // As clients do that are asked to come back later, though earlier than they are told.
                 tokio::time::sleep(PAUSE).await;
             }
             Err(_) => connection = Connection::open(&client).await,
         }
     }
-    counts
 }
 
 /// Latencies of the small client over a time, sorted, and how many of its requests were refused.
@@ -99,14 +101,14 @@ async fn small(server: &Server, part: &str, length: Duration) -> (Vec<Duration>,
     (latencies, refused)
 }
 
-fn report(part: &str, (latencies, refused): &(Vec<Duration>, u64), flooded: [u64; 2]) {
+fn report(part: &str, (latencies, refused): &(Vec<Duration>, u64), flooded: &Counts) {
     let cells = [
         time(quantile(latencies, 0.5)),
         time(quantile(latencies, 0.99)),
         latencies.len().to_string(),
         refused.to_string(),
-        flooded[0].to_string(),
-        flooded[1].to_string(),
+        flooded.served.get().to_string(),
+        flooded.refused.get().to_string(),
     ];
     row(part, &cells.each_ref().map(String::as_str));
 }
@@ -120,24 +122,24 @@ fn main() {
     for (is_shared, part) in [(true, "flow control"), (false, "plain bounds")] {
         let server = start(&runtime, is_shared);
         let calm = runtime.run(small(&server, "calm", length));
-        report(&format!("{part}, calm"), &calm, [0, 0]);
-        let is_over = Rc::new(Cell::new(false));
+        report(&format!("{part}, calm"), &calm, &Counts::default());
+        let counts = Counts::default();
         let lists =
-            (0..connections).map(|_| flood(&server, &is_over, |_| request("GET", PODS, "flood-token", "")));
+            (0..connections).map(|_| flood(&server, &counts, |_| request("GET", PODS, "flood-token", "")));
         let writes = (0..connections).map(|of| {
             let make = move |n| {
                 request("POST", CONFIG_MAPS, "flood-token", &data::config_map(&format!("f{of}-{n}")))
             };
-            flood(&server, &is_over, make)
+            flood(&server, &counts, make)
         });
-        let measured = async {
-            let measured = small(&server, "flood", length).await;
-            is_over.set(true);
-            measured
-        };
-        let (flooded, measured) = runtime.run(join(join(join_all(lists), join_all(writes)), measured));
-        let all = flooded.0.iter().chain(&flooded.1);
-        let total = all.fold([0, 0], |[served, refused], counts| [served + counts[0], refused + counts[1]]);
-        report(&format!("{part}, flood"), &measured, total);
+        let flooding = join(join_all(lists), join_all(writes));
+        let measured = small(&server, "flood", length);
+        let measured = runtime.run(async {
+            tokio::select! {
+                measured = measured => measured,
+                _ = flooding => unreachable!("the flood goes on"),
+            }
+        });
+        report(&format!("{part}, flood"), &measured, &counts);
     }
 }

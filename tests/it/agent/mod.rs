@@ -132,6 +132,7 @@ impl Agent {
                     accepted = listener.accept() => accepted.unwrap().0,
                     _ = dying.wait_for(|alive| !alive) => return,
                 };
+                stream.set_nodelay(true).unwrap();
                 let (acceptor, state, mut alive) = (acceptor.clone(), state.clone(), alive.clone());
                 // What took the connection over dies with the agent too.
                 let socket = stream.as_fd().try_clone_to_owned().map(std::net::TcpStream::from).unwrap();
@@ -455,21 +456,18 @@ async fn forward(error: Stream, mut data: Stream) {
     let (mut reader, mut writer) = connection.into_split();
     let up = async {
         while let Some(bytes) = data.input.recv().await {
-            if writer.write_all(&bytes).await.is_err() {
-                return;
-            }
+            writer.write_all(&bytes).await?;
         }
-        let _ = writer.shutdown().await;
+        writer.shutdown().await
     };
     let down = async {
         let mut buffer = vec![0; 16 * 1024];
         while let Ok(len @ 1..) = reader.read(&mut buffer).await {
-            if data.output.write(&buffer[..len]).await.is_err() {
-                return;
-            }
+            data.output.write(&buffer[..len]).await?;
         }
-        let _ = data.output.finish().await;
+        data.output.finish().await
     };
-    tokio::join!(up, down);
+    // A direction that fails ends the other one, which may wait for it: the port takes no more than it can send back.
+    let _: std::io::Result<_> = tokio::try_join!(up, down);
     let _ = error.output.finish().await;
 }
