@@ -15,6 +15,7 @@ mod dump;
 mod executing;
 mod matching;
 mod meter;
+mod reserve;
 mod retry_after;
 mod seats;
 

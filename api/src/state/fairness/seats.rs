@@ -1,7 +1,7 @@
 //! The seats of one priority level: who has one, who waits for one, and who is next (docs/api/fairness.md#levels).
 //!
 //! ```text
-//! enter ─ a seat is free and no request waits ─────────────────────────────► Seat ─ drop ─► release ─► the next one
+//! enter ─ a seat is free and no request waits, or one is kept for it ───────► Seat ─ drop ─► release ─► the next one
 //!    └─ queue of the least work among the flow's hand ─ full? ─ wait ───────┘
 //! ```
 //!
@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use super::demand::{Demand, Observed};
 use super::executing::{Executing, Runner};
 use super::meter::Load;
+use super::reserve::Reserve;
 use super::retry_after::RetryAfter;
 
 /// What a request is assumed to take before it was seen.
@@ -60,6 +61,7 @@ struct State {
     limit: u32,
     executing: u32,
     in_use: u32,
+    reserve: Reserve,
     queues: Vec<Queue>,
     /// Queues with requests, waiting or under way.
     active: usize,
@@ -102,6 +104,7 @@ struct Queue {
 #[derive(Debug)]
 struct Waiter {
     id: u64,
+    hash: u64,
     seats: u32,
     arrived: Instant,
     schema: String,
@@ -160,22 +163,32 @@ impl Why {
 pub struct Seat {
     /// `None` only while it is taken apart.
     level: Option<Arc<Level>>,
+    taken: Taken,
+}
+
+/// Which seats a request has.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
     queue: Option<usize>,
+    /// Number of its flow.
+    hash: u64,
     seats: u32,
+    /// Whether they are of those that are kept for flows with little under way.
+    is_kept: bool,
     began: Instant,
 }
 
 impl Seat {
     /// The queue that its request came through.
     pub(super) fn queue(&self) -> Option<usize> {
-        self.queue
+        self.taken.queue
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(level) = self.level.take() {
-            level.release(self.queue, self.seats, self.began);
+            level.release(&self.taken);
         }
     }
 }
@@ -189,6 +202,7 @@ impl Level {
             limit,
             executing: 0,
             in_use: 0,
+            reserve: Reserve::default(),
             queues: Vec::new(),
             active: 0,
             waiting: 0,
@@ -272,19 +286,24 @@ impl Level {
         let (mut granted, mut place) = {
             let mut state = self.state.lock();
             state.pass_time(arrived);
+            let Entrant { hash, seats, .. } = entrant;
+            let mut taken = Taken { queue: None, hash, seats, is_kept: false, began: arrived };
             let queuing = match state.manner {
                 Manner::Queue(queuing) => queuing,
                 Manner::Reject if !state.has_room(entrant.seats) => {
                     return Err(state.refuse(Why::NoSeat, arrived));
                 }
                 Manner::Reject | Manner::Exempt => {
-                    return Ok(self.seat(&mut state, None, entrant.seats, arrived));
+                    return Ok(self.seat(&mut state, taken));
                 }
             };
-            let queue = state.choose(&queuing, entrant.hash);
-            if state.waiting == 0 && state.has_room(entrant.seats) {
+            let queue = state.choose(&queuing, hash);
+            taken.queue = Some(queue);
+            let is_room = state.waiting == 0 && state.has_room(seats);
+            taken.is_kept = !is_room && state.reserve.has_room(state.limit, hash, seats);
+            if is_room || taken.is_kept {
                 state.begin_queue(queue);
-                return Ok(self.seat(&mut state, Some(queue), entrant.seats, arrived));
+                return Ok(self.seat(&mut state, taken));
             }
             if state.queues[queue].waiting.len() >= queuing.length {
                 return Err(state.refuse(Why::QueueFull, arrived));
@@ -312,30 +331,30 @@ impl Level {
 
     /// Gives seats to those who are next, as long as there is room.
     fn serve(self: &Arc<Level>, state: &mut State) {
-        while let Some(queue) = state.next_queue() {
-            let Some(first) = state.queues[queue].waiting.front() else { return };
-            if !state.has_room(first.seats) {
-                return;
-            }
+        while let Some((queue, is_kept)) = state.next_served() {
             let Some(waiter) = state.leave_queue(queue, 0) else { return };
-            state.served = queue;
-            let seat = self.seat(state, Some(queue), waiter.seats, Instant::now());
+            if !is_kept {
+                state.served = queue;
+            }
+            let Waiter { hash, seats, grant, .. } = waiter;
+            let taken = Taken { queue: Some(queue), hash, seats, is_kept, began: Instant::now() };
+            let seat = self.seat(state, taken);
             // A request whose client no longer waits: its seats are given back here, as the lock is held.
-            if let Err(mut seat) = waiter.grant.send(seat) {
+            if let Err(mut seat) = grant.send(seat) {
                 seat.level = None;
-                state.end(seat.queue, seat.seats, seat.began);
+                state.end(&seat.taken);
             }
         }
     }
 
-    fn seat(self: &Arc<Level>, state: &mut State, queue: Option<usize>, seats: u32, now: Instant) -> Seat {
-        state.begin(queue, seats, now);
-        Seat { level: Some(self.clone()), queue, seats, began: now }
+    fn seat(self: &Arc<Level>, state: &mut State, taken: Taken) -> Seat {
+        state.begin(&taken);
+        Seat { level: Some(self.clone()), taken }
     }
 
-    fn release(self: &Arc<Level>, queue: Option<usize>, seats: u32, began: Instant) {
+    fn release(self: &Arc<Level>, taken: &Taken) {
         let mut state = self.state.lock();
-        state.end(queue, seats, began);
+        state.end(taken);
         self.serve(&mut state);
     }
 
@@ -455,8 +474,11 @@ impl State {
         self.queues.resize_with(wanted.max(used), Queue::default);
     }
 
+    /// Whether there are as many seats besides those that are kept, which only queues need.
     fn has_room(&self, seats: u32) -> bool {
-        self.in_use == 0 || self.in_use + seats <= self.limit || self.manner == Manner::Exempt
+        let kept = if matches!(self.manner, Manner::Queue(_)) { Reserve::size(self.limit) } else { 0 };
+        let in_use = self.in_use - self.reserve.in_use();
+        in_use == 0 || in_use + seats <= self.limit - kept || self.manner == Manner::Exempt
     }
 
     /// Virtual time runs as fast as the seats in use are shared by the active queues.
@@ -506,9 +528,9 @@ impl State {
     ) -> u64 {
         self.begin_queue(queue);
         self.ids += 1;
-        let Entrant { schema, flow, seats, .. } = *entrant;
+        let Entrant { hash, schema, flow, seats, .. } = *entrant;
         let (schema, flow) = (schema.to_owned(), flow.to_owned());
-        let waiter = Waiter { id: self.ids, seats, arrived, schema, flow, grant };
+        let waiter = Waiter { id: self.ids, hash, seats, arrived, schema, flow, grant };
         self.change(queue, |queue| {
             queue.waiting.push_back(waiter);
             queue.waiting_seats += seats;
@@ -530,36 +552,53 @@ impl State {
         Some(waiter)
     }
 
-    /// The queue whose first request would end first in virtual time; of equals, the one after that served last.
-    fn next_queue(&self) -> Option<usize> {
+    /// The queue whose first request has room now, and whether that is on kept seats.
+    fn next_served(&self) -> Option<(usize, bool)> {
+        let next = self.next_queue(|_| true)?;
+        if self.queues[next].waiting.front().is_some_and(|first| self.has_room(first.seats)) {
+            return Some((next, false));
+        }
+        if self.reserve.in_use() >= Reserve::size(self.limit) {
+            return None;
+        }
+        let fits = |waiter: &Waiter| self.reserve.has_room(self.limit, waiter.hash, waiter.seats);
+        Some((self.next_queue(fits)?, true))
+    }
+
+    /// Among the queues whose first request is such a one, that whose first request would end first in virtual time; of
+    /// equals, the one after that served last.
+    fn next_queue(&self, is_such: impl Fn(&Waiter) -> bool) -> Option<usize> {
         if self.waiting == 0 {
             return None;
         }
         let count = self.queues.len();
         let in_turn = (1..=count).map(|i| (self.served + i) % count);
         let end = |queue: usize| {
-            let first = self.queues[queue].waiting.front()?;
+            let first = self.queues[queue].waiting.front().filter(|waiter| is_such(waiter))?;
             Some(self.queues[queue].next + SERVICE_SECONDS * f64::from(first.seats))
         };
         let waiting = in_turn.filter_map(|queue| Some((queue, end(queue)?)));
         waiting.min_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(queue, _)| queue)
     }
 
-    fn begin(&mut self, queue: Option<usize>, seats: u32, now: Instant) {
+    fn begin(&mut self, taken: &Taken) {
+        let Taken { queue, hash, seats, is_kept, began } = *taken;
         if let Some(queue) = queue {
             self.change(queue, |queue| {
                 queue.executing += 1;
                 queue.in_use += seats;
                 queue.next += SERVICE_SECONDS * f64::from(seats);
             });
+            self.reserve.begin(hash, seats, is_kept);
         }
         self.executing += 1;
         self.in_use += seats;
         self.counts.dispatched += 1;
-        self.note_demand(now);
+        self.note_demand(began);
     }
 
-    fn end(&mut self, queue: Option<usize>, seats: u32, began: Instant) {
+    fn end(&mut self, taken: &Taken) {
+        let Taken { queue, hash, seats, is_kept, began } = *taken;
         let now = Instant::now();
         self.pass_time(now);
         if let Some(queue) = queue {
@@ -569,6 +608,7 @@ impl State {
                 queue.in_use -= seats;
                 queue.next += (took - SERVICE_SECONDS) * f64::from(seats);
             });
+            self.reserve.end(hash, seats, is_kept);
         }
         self.executing -= 1;
         self.in_use -= seats;

@@ -147,6 +147,35 @@ async fn flows_take_turns_however_many_requests_one_of_them_has() {
 }
 
 #[tokio::test]
+async fn a_flood_leaves_kept_seats_to_flows_with_little_under_way() {
+    let level = level(queuing(64, 6, 50), 16);
+    let now = |flow, seats| level.enter(Entrant { patience: Duration::ZERO, ..entrant(flow, seats) }, |_| ());
+    let mut flood = Vec::new();
+    while let Ok(seat) = now("flood", 1).await {
+        flood.push(seat);
+    }
+    assert_eq!(flood.len(), 14, "an eighth is kept");
+    let waiting: Vec<_> = (0..10).map(|_| wait(&level, entrant("flood", 1))).collect();
+    until_waiting(&level, 10).await;
+    let modest = now("modest", 1).await.unwrap();
+    assert!(now("modest", 1).await.is_err(), "a flow has half of the kept seats");
+    assert!(now("wide", 2).await.is_err());
+    let other = now("other", 1).await.unwrap();
+    // One that waits has a kept seat as soon as one is free, though the flood waits longer.
+    let third = wait(&level, entrant("third", 1));
+    until_waiting(&level, 11).await;
+    drop(other);
+    let third = third.await.unwrap().unwrap();
+    assert_eq!(level.report().waiting, 10);
+    drop((modest, third, flood));
+    for waiting in waiting {
+        drop(waiting.await.unwrap().unwrap());
+    }
+    let report = level.report();
+    assert_eq!((report.executing, report.waiting), (0, 0));
+}
+
+#[tokio::test]
 async fn fewer_queues_lose_no_request() {
     let level = level(queuing(64, 1, 100), 1);
     let held = level.enter(entrant("a", 1), |_| ()).await.unwrap();

@@ -1,0 +1,88 @@
+//! The seats of a level that are kept for flows with little under way (docs/api/fairness.md#levels): a flow that floods its
+//! level leaves them to the others, whose requests so run at once instead of waiting for the end of long ones.
+//!
+//! Knows seats and the numbers of flows. The flows are those with requests under way, so they are no more than these.
+
+use std::collections::HashMap;
+
+/// Which part of a level's seats is kept; a level with fewer seats keeps none.
+const PART: u32 = 8;
+
+/// The kept seats of a level, and what each flow has under way.
+#[derive(Debug, Default)]
+pub(super) struct Reserve {
+    in_use: u32,
+    /// Seats of each flow, kept ones and others.
+    flows: HashMap<u64, u32>,
+}
+
+impl Reserve {
+    /// How many of a level's seats are kept.
+    pub(super) fn size(limit: u32) -> u32 {
+        limit / PART
+    }
+
+    /// How many of them are taken.
+    pub(super) fn in_use(&self) -> u32 {
+        self.in_use
+    }
+
+    /// Whether a flow may take kept seats: there are enough, and the flow has at most half of their number with these.
+    pub(super) fn has_room(&self, limit: u32, flow: u64, seats: u32) -> bool {
+        let size = Reserve::size(limit);
+        let under_way = self.flows.get(&flow).copied().unwrap_or_default();
+        self.in_use + seats <= size && under_way + seats <= (size / 2).max(1)
+    }
+
+    /// Notes that a request of a flow runs, on kept seats or on others.
+    pub(super) fn begin(&mut self, flow: u64, seats: u32, is_kept: bool) {
+        *self.flows.entry(flow).or_default() += seats;
+        if is_kept {
+            self.in_use += seats;
+        }
+    }
+
+    /// Notes that it ended.
+    pub(super) fn end(&mut self, flow: u64, seats: u32, is_kept: bool) {
+        if let Some(under_way) = self.flows.get_mut(&flow) {
+            *under_way -= seats;
+            if *under_way == 0 {
+                self.flows.remove(&flow);
+            }
+        }
+        if is_kept {
+            self.in_use -= seats;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flows_with_little_under_way_have_room() {
+        let (flood, one, other) = (1, 2, 3);
+        let mut reserve = Reserve::default();
+        reserve.begin(flood, 40, false);
+        // Of 49 seats 6 are kept, 3 of them for each flow.
+        for (flow, seats, limit, wanted) in [
+            (flood, 1, 49, false),
+            (one, 3, 49, true),
+            (one, 4, 49, false),
+            (one, 1, 8, true),
+            (one, 2, 8, false),
+            (one, 1, 7, false),
+        ] {
+            assert_eq!(reserve.has_room(limit, flow, seats), wanted, "{flow} {seats} of {limit}");
+        }
+        reserve.begin(one, 3, true);
+        assert!(!reserve.has_room(49, one, 1) && reserve.has_room(49, other, 3));
+        reserve.begin(other, 3, true);
+        assert!(!reserve.has_room(49, 4, 1), "all are taken");
+        for (flow, seats, is_kept) in [(one, 3, true), (other, 3, true), (flood, 40, false)] {
+            reserve.end(flow, seats, is_kept);
+        }
+        assert!(reserve.flows.is_empty() && reserve.in_use() == 0);
+    }
+}
