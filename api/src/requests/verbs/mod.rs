@@ -213,7 +213,11 @@ impl<'r> Call<'r> {
 
     /// Records the object of a command, which is of a type of its own.
     pub fn record_command(&self, message: &Message, object: &Object) {
-        let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
+        let Some(trail) = self.trail else { return };
+        trail.refer_to(object);
+        if !trail.wants_request() {
+            return;
+        }
         let mut object = object.clone();
         defaults::apply(message, &mut object, self.api.naming());
         trail.request(object.into());

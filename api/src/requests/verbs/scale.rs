@@ -184,6 +184,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
         ))
     })?;
     let scale = decoded.object;
+    call.record_command(view.message, &scale);
     if meta(&scale, "name") != call.info.name {
         return Err(Status::bad_request(format!(
             "the name of the object ({}) does not match the name on the URL ({})",
@@ -207,6 +208,7 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
         return apply(call, &view, (kind, body)).await;
     }
     let options = patch_options(call)?;
+    call.record_patch(body);
     refuse_list_transform(&call.output, call.resource)?;
     let reading = Reading::new(kind, body, options.field_validation)?;
     let message = view.message;
@@ -225,6 +227,7 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
 /// PATCH of a scale's configuration.
 async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -> Result<Response, Status> {
     let options = super::apply::options(call)?;
+    call.record_patch(body.1);
     refuse_list_transform(&call.output, call.resource)?;
     let config = super::apply::configuration(body, (&view.api_version, view.kind), view.message)?;
     write(call, view, Options::Patch(&options), |call, live| {
