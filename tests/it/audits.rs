@@ -144,6 +144,50 @@ async fn objects_of_a_megabyte_are_whole_in_the_log() {
     assert!(seen.iter().all(|count| *count == 1), "{seen:?}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_written_to_a_scale_is_in_the_log() {
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
+                  rules: [{level: Request, resources: [{group: apps, resources: [deployments/scale]}]}]\n";
+    let flags = ["--audit-policy-file=$dir/policy", "--audit-log-path=$dir/audit.log", "--controllers="];
+    let mut server = Server::start(Options {
+        flags: flags.map(str::to_owned).to_vec(),
+        files: vec![("policy", policy.to_owned())],
+        ..Options::default()
+    })
+    .await;
+    let client = server.client();
+    let path = "/apis/apps/v1/namespaces/default/deployments";
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let spec = json!({"selector": {"matchLabels": {"a": "b"}}, "template": template});
+    assert_eq!(client.post(path, &json!({"metadata": {"name": "d"}, "spec": spec})).await.status, 201);
+    let path = format!("{path}/d/scale");
+    let scale = |replicas: u32| {
+        json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "d", "namespace": "default"},
+            "spec": {"replicas": replicas}})
+    };
+    let patch = json!({"spec": {"replicas": 2}});
+    for (n, (method, query, content_type, body)) in [
+        ("PUT", "", "application/json", scale(1)),
+        ("PATCH", "", "application/merge-patch+json", patch),
+        ("PATCH", "?fieldManager=m&force=true", "application/apply-patch+yaml", scale(3)),
+    ]
+    .iter()
+    .enumerate()
+    {
+        let id = format!("request-{n}");
+        let headers = [("audit-id", id.as_str()), ("content-type", content_type)];
+        let body = body.to_string();
+        let reply = client.send(method, &format!("{path}{query}"), &headers, body.as_bytes()).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+    }
+    assert_eq!(server.terminate(), Some(0));
+    let seen = numbers(&server, 3, |event, n| {
+        assert_eq!(event["requestObject"]["spec"]["replicas"], n + 1, "{event}");
+    });
+    assert_eq!(seen, [1; 3]);
+}
+
 /// A port that leads to another one, or to nothing.
 struct Gate {
     port: u16,
