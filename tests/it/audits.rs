@@ -4,6 +4,7 @@
 //! `AUDITED_REQUESTS`, `AUDITED_OBJECTS` and `AUDIT_OUTAGE_SECONDS` make the tests as large as a machine allows.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -80,12 +81,19 @@ fn number(event: &Value) -> Option<usize> {
 /// How often each number below `end` is in the log; `judge` sees each event of them.
 fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8> {
     let mut seen = vec![0_u8; end];
-    let file = std::fs::File::open(server.data_dir().join("audit.log")).unwrap();
-    for line in BufReader::new(file).lines() {
-        let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
-        let Some(n) = number(&event) else { continue };
-        judge(&event, n);
-        seen[n] += 1;
+    let paths = std::fs::read_dir(server.data_dir()).unwrap().map(|entry| entry.unwrap().path());
+    // The log, and the files that a full one was renamed to.
+    let is_log = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        name.starts_with("audit") && path.extension().is_some_and(|extension| extension == "log")
+    };
+    for path in paths.filter(is_log) {
+        for line in BufReader::new(std::fs::File::open(path).unwrap()).lines() {
+            let event: Value = serde_json::from_str(&line.unwrap()).unwrap();
+            let Some(n) = number(&event) else { continue };
+            judge(&event, n);
+            seen[n] += 1;
+        }
     }
     seen
 }
