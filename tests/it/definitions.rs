@@ -10,8 +10,14 @@ use crate::fixture::{outcome, report};
 /// The collection of definitions.
 pub const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
-/// Objects that a kill comes in the middle of.
+/// Objects that a kill comes in the middle of; the variable [`OBJECTS_VARIABLE`] of the environment asks for more.
 const OBJECTS: usize = 2000;
+
+/// How many objects are made.
+const OBJECTS_VARIABLE: &str = "DEFINITION_OBJECTS";
+
+/// Definitions that are made at once before a kill.
+const DEFINITIONS_AT_ONCE: usize = 8;
 
 /// Requests under way at once while objects are made.
 const WRITERS: usize = 16;
@@ -65,12 +71,18 @@ fn fits(got: &str, want: &str) -> bool {
     all.flatten().is_some_and(|rest| want.ends_with('…') || rest.is_empty())
 }
 
+/// How many objects a kill comes in the middle of.
+fn objects() -> usize {
+    let given = std::env::var(OBJECTS_VARIABLE);
+    given.map_or(OBJECTS, |given| given.parse().expect("the variable is a number"))
+}
+
 async fn make_objects(server: &Server, collection: &str, kind: &str) {
     let writers = (0..WRITERS).map(|writer| {
         let (client, collection) = (server.client().another(), collection.to_owned());
         let kind = kind.to_owned();
         tokio::spawn(async move {
-            for at in (writer..OBJECTS).step_by(WRITERS) {
+            for at in (writer..objects()).step_by(WRITERS) {
                 let object = json!({
                     "apiVersion": "g.example.com/v1", "kind": kind, "metadata": {"name": format!("o{at}")},
                     "spec": {"n": at},
@@ -91,8 +103,8 @@ async fn the_deletion_of_a_definition_goes_on_after_kills() {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let things = definition("things", json!([version("v1", true, schema)]));
     establish(&server, &things).await;
-    let objects = "/apis/g.example.com/v1/namespaces/default/things";
-    make_objects(&server, objects, "Thing").await;
+    let collection = "/apis/g.example.com/v1/namespaces/default/things";
+    make_objects(&server, collection, "Thing").await;
     let path = format!("{DEFINITIONS}/things.g.example.com");
     let reply = server.client().delete(&path).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
@@ -100,12 +112,77 @@ async fn the_deletion_of_a_definition_goes_on_after_kills() {
         tokio::time::sleep(Duration::from_millis(pause)).await;
         server.kill();
         server.restart().await;
+        let left = server.client().get(&format!("{collection}?limit=1")).await.json();
+        let more = left["metadata"]["remainingItemCount"].as_u64();
+        println!("after a kill {} objects are left", more.map_or(0, |more| more + 1));
     }
     server.client().until_gone(&path).await;
-    assert_eq!(server.client().get(objects).await.status, 404);
+    assert_eq!(server.client().get(collection).await.status, 404);
     // A definition of the same name begins without the objects of the one before.
     establish(&server, &things).await;
-    assert_eq!(server.client().get(objects).await.json()["items"], json!([]));
+    assert_eq!(server.client().get(collection).await.json()["items"], json!([]));
+}
+
+/// Types, states and reasons of the conditions of a definition, and the versions that objects may be stored in.
+fn state(definition: &Value) -> Value {
+    let conditions = definition["status"]["conditions"].as_array().into_iter().flatten();
+    let shown = |condition: &Value| json!([condition["type"], condition["status"], condition["reason"]]);
+    json!([conditions.map(shown).collect::<Vec<_>>(), definition["status"]["storedVersions"]])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_establishment_of_definitions_goes_on_after_kills() {
+    let mut server = Server::start_upstream().await;
+    let schema = object_of(json!({"spec": object_of(json!({"n": {"type": "integer"}}))}));
+    establish(&server, &definition("calms", json!([version("v1", true, schema.clone())]))).await;
+    let wanted = state(&server.client().get(&format!("{DEFINITIONS}/calms.g.example.com")).await.json());
+    let mut acknowledged = Vec::new();
+    for pause in [0, 2, 4, 8, 12, 16, 24, 40] {
+        let posts = (0..DEFINITIONS_AT_ONCE).map(|at| {
+            let (client, plural) = (server.client().another(), format!("after{pause}x{at}s"));
+            let body = definition(&plural, json!([version("v1", true, schema.clone())])).to_string();
+            tokio::spawn(async move {
+                let json_type = [("content-type", "application/json")];
+                let reply = client.try_send("POST", DEFINITIONS, &json_type, body.as_bytes()).await?;
+                assert_eq!(reply.status, 201, "{}", reply.text());
+                Some(plural)
+            })
+        });
+        let posts: Vec<_> = posts.collect();
+        // Connections take their time: the pause begins with the first definition that is there.
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE && !posts.iter().any(tokio::task::JoinHandle::is_finished) {
+            tokio::task::yield_now().await;
+        }
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        server.kill();
+        for post in posts {
+            acknowledged.extend(post.await.unwrap());
+        }
+        server.start_and_kill(Duration::from_millis(100 + 10 * pause));
+        server.restart().await;
+    }
+    assert!(acknowledged.len() >= 8, "{acknowledged:?}");
+    let list = server.client().get(DEFINITIONS).await.json();
+    let names = crate::fixture::names(&list);
+    let lost = acknowledged.iter().filter(|plural| !names.contains(&format!("{plural}.g.example.com")));
+    assert_eq!(lost.collect::<Vec<_>>(), Vec::<&String>::new(), "acknowledged and lost");
+    // Those that were not acknowledged may be there; then they are established as well.
+    for name in names {
+        let path = format!("{DEFINITIONS}/{name}");
+        server.client().until(&path, |object| object.is_some_and(|object| state(object) == wanted)).await;
+        let (plural, kind) = (name.split('.').next().unwrap(), |plural: &str| {
+            let singular = plural.trim_end_matches('s');
+            format!("{}{}", singular[..1].to_uppercase(), &singular[1..])
+        });
+        let collection = format!("/apis/g.example.com/v1/namespaces/default/{plural}");
+        let object = json!({
+            "apiVersion": "g.example.com/v1", "kind": kind(plural), "metadata": {"name": "o"},
+            "spec": {"n": 1, "gone": 1},
+        });
+        let reply = server.client().post(&collection, &object).await;
+        assert_eq!((reply.status, &reply.json()["spec"]), (201, &json!({"n": 1})), "{}", reply.text());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -135,7 +212,7 @@ async fn a_storage_migration_goes_on_after_kills() {
     server.client().until(&path, is_over).await;
     let list = server.client().get("/apis/g.example.com/v2/namespaces/default/movers").await.json();
     let items = list["items"].as_array().unwrap();
-    assert_eq!(items.len(), OBJECTS);
+    assert_eq!(items.len(), objects());
     for item in items {
         let version: u64 = item["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
         assert!(version > before && item["spec"]["d"] == "x", "{item}");

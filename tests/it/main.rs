@@ -12,6 +12,7 @@ mod backups;
 mod basics;
 mod cbor;
 mod controllers;
+mod conversions;
 mod crash;
 mod custom_types;
 mod definitions;

@@ -1,13 +1,16 @@
 //! Requests, answers and what is kept of an object, without a webhook.
 
+use std::sync::Arc;
+
 use super::pending::Conversions;
 use super::restore;
 use super::review::{Conversion, object};
 use super::{is_current, sort};
 use crate::objects::custom::definition::Definition;
-use crate::objects::custom::serving::resources;
+use crate::objects::custom::serving::Makers;
 use crate::objects::store;
 use crate::testing::{object as tree, object_text};
+use crate::types::schema::registry::Resource;
 use crate::types::schema::share::Pool;
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::KUBERNETES;
@@ -21,6 +24,12 @@ fn answer(conversion: Conversion<'_>, response: &str) -> Result<usize, String> {
     let text =
         format!(r#"{{"kind":"ConversionReview","apiVersion":"{group}/{version}","response":{response}}}"#);
     conversion.answer(text.as_bytes()).map(|objects| objects.len())
+}
+
+/// The types of a definition.
+fn made(object: &Object) -> Vec<Arc<Resource>> {
+    let makers = Makers::of(&Definition::read(object), object).unwrap();
+    makers.served(&KUBERNETES, &mut Pool::default())
 }
 
 #[test]
@@ -154,7 +163,7 @@ const THING: &str = r#"{"kind":"Thing","apiVersion":"g.example/v1","metadata":{"
 #[test]
 fn the_form_of_a_record_is_that_of_its_version() {
     let object = tree(DEFINITION);
-    let made = resources(&Definition::read(&object), &object, &KUBERNETES, &mut Pool::default()).unwrap();
+    let made = made(&object);
     let payload = store::payload(&made[0], &tree(THING));
     assert!(is_current(&made[0], &payload.attributes) && !is_current(&made[1], &payload.attributes));
 }
@@ -162,7 +171,7 @@ fn the_form_of_a_record_is_that_of_its_version() {
 #[test]
 fn without_a_webhook_conversions_are_known_at_once() {
     let object = tree(DEFINITION);
-    let made = resources(&Definition::read(&object), &object, &KUBERNETES, &mut Pool::default()).unwrap();
+    let made = made(&object);
     let versions = made[0].versions.as_ref().unwrap();
     let conversions = Conversions::default();
     let converted = conversions.get(versions, tree(THING), "g.example/v2").unwrap();
@@ -176,7 +185,7 @@ fn with_a_webhook_they_are_noted_until_they_are_made() {
     let webhook = r#""scope":"Cluster","conversion":{"strategy":"Webhook","webhook":{"clientConfig":
         {"url":"https://a.example"},"conversionReviewVersions":["v1"]}}"#;
     let object = tree(&DEFINITION.replace(r#""scope":"Cluster""#, webhook));
-    let made = resources(&Definition::read(&object), &object, &KUBERNETES, &mut Pool::default()).unwrap();
+    let made = made(&object);
     let versions = made[0].versions.as_ref().unwrap();
     let conversions = Conversions::default();
     for _ in 0..2 {

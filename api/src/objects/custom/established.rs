@@ -4,6 +4,9 @@
 //! definition (newest state) ─ same spec, same names? ─┬─ yes: the types stay, and with them their watches
 //!                                                     └─ no: other types in their place ─► Changes ─► Registry
 //! ```
+//!
+//! Nearly all the work is done in [`Prepared`], which looks at nothing but one definition: at the start many are prepared
+//! at once.
 
 use std::sync::Arc;
 
@@ -11,7 +14,7 @@ use hashbrown::HashMap;
 use sha2::{Digest, Sha256};
 
 use super::definition::Definition;
-use super::serving;
+use super::serving::Makers;
 use crate::types::schema::make::MakeError;
 use crate::types::schema::registry::{Priorities, Registry, Resource};
 use crate::types::schema::share::Pool;
@@ -32,6 +35,25 @@ struct Made {
     /// Hash of what it was made of: the spec and the accepted names.
     source: [u8; 32],
     resources: Vec<Arc<Resource>>,
+}
+
+/// A definition whose types are to be served.
+#[derive(Debug)]
+pub struct Prepared {
+    name: String,
+    source: [u8; 32],
+    makers: Makers,
+}
+
+impl Prepared {
+    /// Prepares a definition.
+    ///
+    /// # Errors
+    /// As for [`Established::set`].
+    pub fn of((name, object): (&str, &Object), definition: &Definition) -> Result<Prepared, MakeError> {
+        let makers = Makers::of(definition, object)?;
+        Ok(Prepared { name: name.to_owned(), source: source(object, definition), makers })
+    }
 }
 
 /// What is to become of a registry.
@@ -58,12 +80,19 @@ impl Established {
         if self.by_name.get(name).is_some_and(|made| made.source == source) {
             return Ok(());
         }
-        let resources = serving::resources(definition, object, naming, &mut self.pool)?;
+        let makers = Makers::of(definition, object)?;
+        self.put(Prepared { name: name.to_owned(), source, makers }, naming, changes);
+        Ok(())
+    }
+
+    /// Serves the types of a definition that was prepared, in place of those that it had.
+    pub fn put(&mut self, prepared: Prepared, naming: &Naming, changes: &mut Changes) {
+        let Prepared { name, source, makers } = prepared;
+        let resources = makers.served(naming, &mut self.pool);
         changes.new.extend(resources.iter().cloned());
-        if let Some(before) = self.by_name.insert(name.to_owned(), Made { source, resources }) {
+        if let Some(before) = self.by_name.insert(name, Made { source, resources }) {
             changes.gone.extend(before.resources);
         }
-        Ok(())
     }
 
     /// Serves the types of a definition no more.

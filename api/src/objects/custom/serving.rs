@@ -46,68 +46,64 @@ const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 /// How long an answer to such a review is waited for, which the webhook is told.
 pub const CONVERSION_SECONDS: i64 = 30;
 
-/// The resources of the served versions of a definition, read from `object`, in its order; none for a definition
-/// without a storage version. What they have in common with others in the `pool` is shared.
-///
-/// # Errors
-/// [`MakeError`] for schemas that are not structural, of versions that are served or stored.
-pub fn resources(
-    definition: &Definition,
-    object: &Object,
-    naming: &Naming,
-    pool: &mut Pool,
-) -> Result<Vec<Arc<Resource>>, MakeError> {
-    let made = made(definition, object, naming, pool)?;
-    Ok(made
-        .into_iter()
-        .filter(|(version, _)| version.served)
-        .map(|(_, resource)| Arc::new(resource))
-        .collect())
+/// What the types of a definition are made from, each by itself, without a look at other definitions.
+#[derive(Debug)]
+pub struct Makers {
+    /// For each version: whether it is served, whether objects are stored in it.
+    versions: Vec<(bool, bool, ResourceMaker)>,
+    webhook: Slot,
 }
 
-/// The resource of the version that objects are stored in, whether it is served or not; `None` without one.
-///
-/// # Errors
-/// As for [`resources`].
-pub fn stored(
-    definition: &Definition,
-    object: &Object,
-    naming: &Naming,
-) -> Result<Option<Arc<Resource>>, MakeError> {
-    let made = made(definition, object, naming, &mut Pool::default())?;
-    Ok(made.into_iter().find(|(version, _)| version.storage).map(|(_, resource)| Arc::new(resource)))
-}
-
-/// The resources of all versions; none without a storage version.
-fn made<'d>(
-    definition: &'d Definition,
-    object: &Object,
-    naming: &Naming,
-    pool: &mut Pool,
-) -> Result<Vec<(&'d Version, Resource)>, MakeError> {
-    let mut made = Vec::with_capacity(definition.versions.len());
-    for version in &definition.versions {
-        match maker(definition, object, version) {
-            Ok(maker) => made.push((version, maker.shared(pool).resource(naming))),
-            Err(error) if version.served || version.storage => return Err(error),
-            // Objects of such a version are read without a schema.
-            Err(_) => {}
+impl Makers {
+    /// Those of all versions of a definition that is read from `object`.
+    ///
+    /// # Errors
+    /// [`MakeError`] for schemas that are not structural, of versions that are served or stored.
+    pub fn of(definition: &Definition, object: &Object) -> Result<Makers, MakeError> {
+        let mut versions = Vec::with_capacity(definition.versions.len());
+        for version in &definition.versions {
+            match maker(definition, object, version) {
+                Ok(maker) => versions.push((version.served, version.storage, maker)),
+                Err(error) if version.served || version.storage => return Err(error),
+                // Objects of such a version are read without a schema.
+                Err(_) => {}
+            }
         }
+        Ok(Makers { versions, webhook: webhook(definition, object) })
     }
-    let all = made.iter().map(|(_, resource)| versioned::Version {
-        api_version: resource.api_version.clone(),
-        table: resource.table.clone(),
-    });
-    let all = all.collect();
-    let stored = made.iter().position(|(version, _)| version.storage).unwrap_or(usize::MAX);
-    let Some(versions) = Versions::new(all, stored, webhook(definition, object)) else {
-        return Ok(Vec::new());
-    };
-    let versions = Arc::new(versions);
-    for (_, resource) in &mut made {
-        resource.versions = Some(Arc::clone(&versions));
+
+    /// The resources of the served versions in the order of the definition; none for one without a storage version.
+    /// What they have in common with others in the `pool` is shared.
+    pub fn served(self, naming: &Naming, pool: &mut Pool) -> Vec<Arc<Resource>> {
+        let made = self.made(naming, pool).into_iter();
+        made.filter(|(served, ..)| *served).map(|(.., resource)| Arc::new(resource)).collect()
     }
-    Ok(made)
+
+    /// The resource of the version that objects are stored in, whether it is served or not; `None` without one.
+    pub fn stored(self, naming: &Naming) -> Option<Arc<Resource>> {
+        let mut made = self.made(naming, &mut Pool::default()).into_iter();
+        made.find(|(_, storage, _)| *storage).map(|(.., resource)| Arc::new(resource))
+    }
+
+    /// The resources of all versions; none without a storage version.
+    fn made(self, naming: &Naming, pool: &mut Pool) -> Vec<(bool, bool, Resource)> {
+        let made = self.versions.into_iter();
+        let mut made: Vec<_> = made
+            .map(|(served, storage, maker)| (served, storage, maker.shared(pool).resource(naming)))
+            .collect();
+        let all = made.iter().map(|(.., resource)| versioned::Version {
+            api_version: resource.api_version.clone(),
+            table: resource.table.clone(),
+        });
+        let all = all.collect();
+        let stored = made.iter().position(|(_, storage, _)| *storage).unwrap_or(usize::MAX);
+        let Some(versions) = Versions::new(all, stored, self.webhook) else { return Vec::new() };
+        let versions = Arc::new(versions);
+        for (.., resource) in &mut made {
+            resource.versions = Some(Arc::clone(&versions));
+        }
+        made
+    }
 }
 
 /// The webhook that converts objects of a definition, if one does.
@@ -128,34 +124,45 @@ fn form(api_version: &str, schema: &Value) -> u32 {
     let mut hash = Sha256::new();
     hash.update(api_version);
     let mut text = Vec::new();
-    json::write(&undescribed(schema.clone()), &mut text);
+    write_undescribed(schema, &mut text);
     hash.update(&text);
     let digest: [u8; 32] = hash.finalize().into();
     // Zero is that of built-in types.
     u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]).max(1)
 }
 
-/// A schema without the descriptions of its parts. Values that it names stay as they are.
-fn undescribed(mut schema: Value) -> Value {
-    match &mut schema {
+/// Appends a schema as compact JSON without the descriptions of its parts. Values that it names stay as they are.
+fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
+    match schema {
         Value::Object(members) => {
-            if members.get("description").is_some_and(|text| text.as_str().is_some()) {
-                members.remove("description");
-            }
-            for (name, part) in members.members_mut() {
-                if !matches!(&**name, "default" | "enum" | "example") {
-                    *part = undescribed(std::mem::take(part));
+            let is_description = |name: &str, part: &Value| name == "description" && part.as_str().is_some();
+            let parts = members.iter().filter(|(name, part)| !is_description(name, part));
+            out.push(b'{');
+            for (at, (name, part)) in parts.enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                json::write_string(name, out);
+                out.push(b':');
+                match name {
+                    "default" | "enum" | "example" => json::write(part, out),
+                    _ => write_undescribed(part, out),
                 }
             }
+            out.push(b'}');
         }
         Value::Array(items) => {
-            for item in items {
-                *item = undescribed(std::mem::take(item));
+            out.push(b'[');
+            for (at, item) in items.iter().enumerate() {
+                if at > 0 {
+                    out.push(b',');
+                }
+                write_undescribed(item, out);
             }
+            out.push(b']');
         }
-        _ => {}
+        scalar => json::write(scalar, out),
     }
-    schema
 }
 
 /// The schema of a version as the definition's object has it; `null` without one.
@@ -216,7 +223,8 @@ mod tests {
 
     fn made(text: &str) -> Result<Vec<Arc<Resource>>, MakeError> {
         let object = object(text);
-        resources(&Definition::read(&object), &object, &KUBERNETES, &mut Pool::default())
+        let makers = Makers::of(&Definition::read(&object), &object)?;
+        Ok(makers.served(&KUBERNETES, &mut Pool::default()))
     }
 
     #[test]

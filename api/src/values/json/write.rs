@@ -128,7 +128,18 @@ pub fn write_escaped(text: &str, out: &mut Vec<u8>) {
     }
     let mut plain_from = 0;
     let mut at = 0;
+    // Bytes before it are looked at one by one.
+    let mut looked_to = 0;
     while at < bytes.len() {
+        if at >= looked_to
+            && let Some(chunk) = bytes[at..].first_chunk::<16>()
+        {
+            if !any_special(chunk) {
+                at += chunk.len();
+                continue;
+            }
+            looked_to = at + chunk.len();
+        }
         let byte = bytes[at];
         // U+2028 and U+2029 are e2 80 a8 and e2 80 a9.
         let (escape, len): (&[u8], usize) = match byte {

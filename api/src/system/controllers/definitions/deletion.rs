@@ -18,7 +18,7 @@ use super::super::{Backoff, EVENTS_MAX, Trouble};
 use crate::objects::custom::definition::Definition;
 use crate::objects::custom::definition::conditions::{Deletion, State, finalizer};
 use crate::objects::custom::definition::naming::ESTABLISHED;
-use crate::objects::custom::serving;
+use crate::objects::custom::serving::Makers;
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::types::schema::registry::Resource;
@@ -99,7 +99,7 @@ async fn delete_objects(
     });
     let resource = match served {
         Some(resource) => Some(resource),
-        None => serving::stored(definition, object, api.naming()).map_err(Status::internal)?,
+        None => Makers::of(definition, object).map_err(Status::internal)?.stored(api.naming()),
     };
     let Some(resource) = resource else { return Ok(None) };
     tell(api, name, &Deletion::InProgress).await?;

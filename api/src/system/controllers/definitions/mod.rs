@@ -11,6 +11,7 @@
 //! definition that asks first; when one gives names back, those of its group that were refused some are looked at again.
 
 mod deletion;
+mod load;
 mod migration;
 
 use std::collections::{BTreeMap, HashSet};
@@ -20,6 +21,7 @@ use engine::EventKind;
 use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 
+pub use self::load::load;
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::objects::custom::definition::conditions::{State, derive};
 use crate::objects::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
@@ -35,25 +37,8 @@ use crate::values::status::{Reason, Status};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
-/// Serves the types of all definitions that are established in the store.
-///
-/// # Errors
-/// The store failed. A definition that cannot be read or served is reported in the log and left out.
-pub fn load(api: &Context) -> Result<(), Status> {
-    let loopback = Loopback::new(api);
-    let snapshot = loopback.store().view();
-    api.establish(|established, changes| {
-        for entry in snapshot.prefix(&store::collection(api.definitions(), "")) {
-            let stored = store::read(entry)?;
-            let Ok(object) = stored.object(api.definitions()) else { continue };
-            let definition = Definition::read(&object);
-            if is_served(api, &object, &definition) {
-                serve(api, &object, &definition, established, changes);
-            }
-        }
-        Ok(())
-    })
-}
+/// Most definitions that are held at once, each with the tree of its object, to be decided about.
+const READ_MAX: usize = 64;
 
 /// Follows the definitions.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
@@ -153,39 +138,50 @@ impl<'a> Definitions<'a> {
     /// Brings definitions of these names, and those that they had taken names from, to what their newest states ask for.
     async fn look_at(&mut self, mut names: Vec<String>) -> Result<(), Status> {
         while !names.is_empty() {
+            let mut seen = HashSet::new();
+            names.retain(|name| seen.insert(name.clone()));
             let mut freed = HashSet::new();
-            let objects = self.read(&names, &mut freed)?;
-            let mut untold = Vec::new();
-            let api = self.api;
-            api.establish(|established, changes| {
-                for (name, object) in &objects {
-                    let outcome = match object {
-                        None => self.forget(name, established, changes),
-                        Some(object) => self.decide(name, object, established, changes),
-                    };
-                    freed.extend(outcome.freed);
-                    untold.extend(outcome.untold);
+            if names.len() > READ_MAX {
+                // The names that all of them have are known when the first is decided about.
+                for name in &names {
+                    self.read(std::slice::from_ref(name), &mut freed)?;
                 }
-            });
-            self.tell(untold).await?;
+            }
+            for names in names.chunks(READ_MAX) {
+                let read = self.read(names, &mut freed)?;
+                let mut untold = Vec::new();
+                let api = self.api;
+                api.establish(|established, changes| {
+                    for (name, read) in read {
+                        let outcome = match read {
+                            None => self.forget(name, established, changes),
+                            Some((object, definition)) => {
+                                self.decide(name, &object, definition, established, changes)
+                            }
+                        };
+                        freed.extend(outcome.freed);
+                        untold.extend(outcome.untold);
+                    }
+                });
+                self.tell(untold).await?;
+            }
             let waits = |known: &Known| known.is_refused && freed.contains(&known.group);
-            let waiting = self.known.iter().filter(|(name, known)| waits(known) && !names.contains(name));
+            let waiting = self.known.iter().filter(|(name, known)| waits(known) && !seen.contains(*name));
             names = waiting.map(|(name, _)| name.clone()).collect();
         }
         Ok(())
     }
 
-    /// The newest states of definitions, each name once. The names that they have are known when the first is decided
-    /// about; groups in which some were given back are added to `freed`.
-    fn read(
+    /// The newest states of definitions. The names that they have are known when the first is decided about; groups in
+    /// which some were given back are added to `freed`.
+    fn read<'n>(
         &mut self,
-        names: &[String],
+        names: &'n [String],
         freed: &mut HashSet<String>,
-    ) -> Result<Vec<(String, Option<Object>)>, Status> {
+    ) -> Result<Vec<(&'n str, Option<(Object, Definition)>)>, Status> {
         let loopback = Loopback::new(self.api);
-        let mut seen = HashSet::new();
-        let mut objects = Vec::with_capacity(names.len());
-        for name in names.iter().filter(|name| seen.insert(name.as_str())) {
+        let mut read = Vec::with_capacity(names.len());
+        for name in names {
             let stored = loopback.store().get(&store::key(self.api.definitions(), "", name))?;
             let object = stored.map(|stored| stored.object(self.api.definitions())).transpose();
             let object = match object {
@@ -195,12 +191,14 @@ impl<'a> Definitions<'a> {
                     continue;
                 }
             };
-            if let Some(object) = &object {
-                freed.extend(self.know(name, &Definition::read(object)));
-            }
-            objects.push((name.clone(), object));
+            let read_one = object.map(|object| {
+                let definition = Definition::read(&object);
+                freed.extend(self.know(name, &definition));
+                (object, definition)
+            });
+            read.push((name.as_str(), read_one));
         }
-        Ok(objects)
+        Ok(read)
     }
 
     /// Notes the names of a definition; returns its group if it had others.
@@ -224,11 +222,11 @@ impl<'a> Definitions<'a> {
         &mut self,
         name: &str,
         object: &Object,
+        mut definition: Definition,
         established: &mut Established,
         changes: &mut Changes,
     ) -> Decided {
         let api = self.api;
-        let mut definition = Definition::read(object);
         let mut untold = None;
         if deletion::is_deleted(object) {
             if deletion::holds(api, object) && self.deleting.insert(name.to_owned()) {

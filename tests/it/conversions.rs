@@ -1,0 +1,444 @@
+//! Conversion webhooks over real TLS (docs/api/custom-resources.md#conversion-reviews): those that do not answer, lie or
+//! convert half of what they are asked to, long lists of objects that were stored in different versions, and watches.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use tests::{Client, PATIENCE, Server};
+
+use crate::definitions::{DEFINITIONS, establish};
+use crate::fixture::report;
+use crate::hook::Hook;
+
+/// Objects of a long list, half of them in each version.
+const OBJECTS: usize = 10_000;
+
+/// Requests under way at once while they are made.
+const WRITERS: usize = 16;
+
+/// Most objects of one review.
+const REVIEW_MAX: usize = 500;
+
+/// Ways of a webhook to deal with a review.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// It converts, but takes its time.
+    Slow,
+    /// It never answers.
+    Hangs,
+    /// It answers another review.
+    OtherUid,
+    /// It says that it converted and gives the objects back as they were.
+    Unconverted,
+    /// It leaves the last object as it was.
+    Half,
+    /// It leaves the last object out.
+    Fewer,
+    /// It gives the last object twice.
+    More,
+    /// The last object is `null`.
+    Null,
+    /// It has no objects at all.
+    Nothing,
+    /// It exchanges the objects.
+    Exchanged,
+    /// It gives other values of a member of `metadata`, or another kind.
+    Changed(&'static str, &'static str),
+    /// It cannot convert.
+    Refuses,
+    /// It does not say how it went.
+    Silent,
+    /// It answers with something else.
+    Other,
+    /// It is gone.
+    Dead,
+}
+
+/// The ways, and what a client is told of each, where `HOOK` stands for how nearly all begin; empty: it is served.
+const WAYS: &[(Way, &str)] = &[
+    (Way::Slow, ""),
+    (Way::Hangs, "HOOK failed: Post \"…context deadline exceeded…"),
+    (Way::OtherUid, "HOOK failed: expected response.uid=\"…\", got \"other\""),
+    (
+        Way::Unconverted,
+        "HOOK returned invalid object at index 0: invalid groupVersion (expected GROUP/v2, received GROUP/v1)",
+    ),
+    (
+        Way::Half,
+        "HOOK returned invalid object at index 1: invalid groupVersion (expected GROUP/v2, received GROUP/v1)",
+    ),
+    (Way::Fewer, "HOOK returned 1 objects, expected 2"),
+    (Way::More, "HOOK returned 3 objects, expected 2"),
+    (Way::Null, "unexpected end of JSON input"),
+    (Way::Nothing, "HOOK returned 0 objects, expected 2"),
+    (Way::Exchanged, "HOOK returned invalid object: must have the same name: a != b"),
+    (Way::Changed("name", "c"), "HOOK returned invalid object: must have the same name: a != c"),
+    (Way::Changed("uid", "c"), "HOOK returned invalid object: must have the same UID: … != c"),
+    (
+        Way::Changed("namespace", "c"),
+        "HOOK returned invalid object: must have the same namespace: default != c",
+    ),
+    (
+        Way::Changed("kind", "C"),
+        "HOOK returned invalid object at index 0: invalid kind (expected Text, received C)",
+    ),
+    (
+        Way::Changed("labels", "c"),
+        "HOOK returned invalid metadata: invalid metadata.labels of type string in converted object",
+    ),
+    (Way::Changed("generation", "9"), ""),
+    (Way::Refuses, "HOOK failed: the words are too long"),
+    (Way::Silent, "HOOK failed: response.result.status was '', not 'Success'"),
+    (Way::Other, "HOOK failed: …"),
+    (Way::Dead, "HOOK failed: Post \"…connect: connection refused"),
+];
+
+/// An object in another version: v1 has the words in a list, v2 in a text.
+fn converted(object: &Value, to: &str) -> Value {
+    let mut object = object.clone();
+    object["apiVersion"] = to.into();
+    object["words"] = match &object["words"] {
+        Value::Array(words) => {
+            words.iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(" ").into()
+        }
+        Value::String(text) => text.split(' ').map(Value::from).collect(),
+        other => other.clone(),
+    };
+    object
+}
+
+/// The answer to a review that says it went well.
+fn answer(review: &Value, objects: Vec<Value>) -> Value {
+    json!({"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": {
+        "uid": review["request"]["uid"], "result": {"status": "Success"}, "convertedObjects": objects,
+    }})
+}
+
+/// The objects of a review and what they are to become.
+fn asked(review: &Value) -> (&[Value], &str) {
+    let request = &review["request"];
+    (request["objects"].as_array().unwrap(), request["desiredAPIVersion"].as_str().unwrap())
+}
+
+fn convert(review: &Value) -> Value {
+    let (objects, to) = asked(review);
+    answer(review, objects.iter().map(|object| converted(object, to)).collect())
+}
+
+/// The answer in one of the ways.
+async fn misconvert(way: Way, review: Value) -> Value {
+    let mut right = convert(&review);
+    let (sent, _) = asked(&review);
+    let (response, last) = (&mut right["response"], sent.len() - 1);
+    let objects = response["convertedObjects"].as_array_mut().unwrap();
+    match way {
+        Way::Slow => tokio::time::sleep(Duration::from_secs(1)).await,
+        Way::Hangs => tokio::time::sleep(PATIENCE).await,
+        Way::OtherUid => response["uid"] = "other".into(),
+        Way::Unconverted => objects.clone_from_slice(sent),
+        Way::Half => objects[last] = sent[last].clone(),
+        Way::Fewer => objects.truncate(last),
+        Way::More => objects.push(objects[last].clone()),
+        Way::Null => objects[last] = Value::Null,
+        Way::Nothing => response["convertedObjects"] = Value::Null,
+        Way::Exchanged => objects.rotate_left(1),
+        Way::Changed("kind", value) => objects.iter_mut().for_each(|object| object["kind"] = value.into()),
+        Way::Changed(member, value) => {
+            objects.iter_mut().for_each(|object| object["metadata"][member] = value.into());
+        }
+        Way::Refuses => {
+            response["result"] = json!({"status": "Failure", "message": "the words are too long"})
+        }
+        Way::Silent => response["result"] = json!({}),
+        Way::Other => return json!({"kind": "Elephant"}),
+        Way::Dead => {}
+    }
+    right
+}
+
+/// A definition of `texts` of a group that this webhook converts.
+fn definition(group: &str, hook: &Hook, stored: &str) -> Value {
+    let version = |name: &str, words: Value| {
+        json!({"name": name, "served": true, "storage": name == stored, "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {"words": words},
+        }}})
+    };
+    json!({
+        "metadata": {"name": format!("texts.{group}")},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": {"plural": "texts", "kind": "Text"},
+            "versions": [
+                version("v1", json!({"type": "array", "items": {"type": "string"}})),
+                version("v2", json!({"type": "string"})),
+            ],
+            "conversion": {"strategy": "Webhook", "webhook": {
+                "conversionReviewVersions": ["v1"],
+                "clientConfig": {"url": hook.url("/convert"), "caBundle": hook.ca_bundle()},
+            }},
+        },
+    })
+}
+
+fn texts(group: &str, version: &str) -> String {
+    format!("/apis/{group}/{version}/namespaces/default/texts")
+}
+
+fn text(group: &str, version: &str, name: &str, words: Value) -> Value {
+    json!({"apiVersion": format!("{group}/{version}"), "kind": "Text", "metadata": {"name": name}, "words": words})
+}
+
+/// Whether a text has the parts of `want` between its `…`, in order, from its start to its end.
+fn fits(got: &str, want: &str) -> bool {
+    let mut rest = Some(got);
+    for (at, part) in want.split('…').enumerate() {
+        rest = rest.and_then(|rest| match at {
+            0 => rest.strip_prefix(part),
+            _ => rest.find(part).map(|found| &rest[found + part.len()..]),
+        });
+    }
+    rest.is_some_and(|rest| rest.is_empty() || want.ends_with('…'))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conversion_webhook_that_fails_costs_only_reads_of_other_versions() {
+    let server = Server::start_upstream().await;
+    let works = Arc::new(AtomicBool::new(false));
+    let mut hooks = Vec::new();
+    for (at, (way, want)) in WAYS.iter().enumerate() {
+        let works = works.clone();
+        let respond = move |review: Value| {
+            let works = works.load(Ordering::Relaxed);
+            async move { if works { convert(&review) } else { misconvert(*way, review).await } }
+        };
+        hooks.push((format!("w{at}.example.com"), *way, *want, Hook::start(respond).await));
+    }
+    for (group, way, _, hook) in &mut hooks {
+        establish(&server, &definition(group, hook, "v1")).await;
+        for name in ["a", "b"] {
+            let reply =
+                server.client().post(&texts(group, "v1"), &text(group, "v1", name, json!([name, "x"]))).await;
+            assert_eq!(reply.status, 201, "{way:?}: {}", reply.text());
+        }
+        if matches!(way, Way::Dead) {
+            // Its server ends; its port answers no more.
+            *hook = Hook::start(std::future::ready).await;
+        }
+    }
+    let checks = hooks.iter().map(|(group, way, want, _)| {
+        let client = server.client().another();
+        async move {
+            let reply = client.get(&texts(group, "v2")).await;
+            let wrong = format!("{way:?}: {} {}", reply.status, reply.text());
+            let is_right = if want.is_empty() {
+                let items = &reply.json()["items"];
+                reply.status == 200 && items[0]["words"] == "a x" && items[1]["metadata"]["generation"] == 1
+            } else {
+                let want = want
+                    .replace("HOOK", "conversion webhook for GROUP/v1, Kind=Text")
+                    .replace("GROUP", group);
+                reply.status == 500 && fits(reply.json()["message"].as_str().unwrap_or_default(), &want)
+            };
+            // A write in that version is refused as well, and changes nothing; a single object fails as the list does.
+            let served = want.is_empty();
+            (!is_right).then_some(wrong).or(unchanged(&client, (group, *way), served).await)
+        }
+    });
+    let wrong: Vec<String> = join_all(checks).await.into_iter().flatten().collect();
+    report(&wrong);
+
+    // Those that are there convert as soon as they do as they should.
+    works.store(true, Ordering::Relaxed);
+    let mut wrong = Vec::new();
+    for (group, way, ..) in hooks.iter().filter(|(_, way, ..)| !matches!(way, Way::Dead)) {
+        let reply = server.client().get(&texts(group, "v2")).await;
+        let items = reply.json()["items"].clone();
+        if (reply.status, &items[0]["words"], &items[1]["words"]) != (200, &"a x".into(), &"b x".into()) {
+            wrong.push(format!("{way:?}: {}", reply.text()));
+        }
+    }
+    report(&wrong);
+    let log = server.log();
+    assert!(!log.contains("panic"), "{log}");
+}
+
+/// That objects can be read and written in the version in which they are stored, and are as they were.
+async fn unchanged(client: &Client, (group, way): (&str, Way), served: bool) -> Option<String> {
+    let before = client.get(&format!("{}/a", texts(group, "v1"))).await.json();
+    // A hook that hangs is not waited for once more; one object cannot be exchanged.
+    if !served && !matches!(way, Way::Hangs | Way::Exchanged) {
+        let refused = client.post(&texts(group, "v2"), &text(group, "v2", "new", json!("c"))).await;
+        if refused.status != 500 {
+            return Some(format!("{way:?}: a write is not refused: {}", refused.text()));
+        }
+    }
+    let list = client.get(&texts(group, "v1")).await.json();
+    let found = &list["items"][0];
+    let is_as_before = found["words"] == json!(["a", "x"]) && found["metadata"] == before["metadata"];
+    (!is_as_before || list["items"].as_array().map(Vec::len) != Some(2))
+        .then(|| format!("{way:?}: stored objects are not as they were: {list}"))
+}
+
+/// Makes the objects `o<at>` of a range, several at once.
+async fn make(server: &Server, group: &'static str, version: &'static str, range: std::ops::Range<usize>) {
+    let writers = (0..WRITERS).map(|writer| {
+        let (client, range) = (server.client().another(), range.clone());
+        tokio::spawn(async move {
+            for at in range.skip(writer).step_by(WRITERS) {
+                let words =
+                    if version == "v1" { json!(["n", at.to_string()]) } else { format!("n {at}").into() };
+                let object = text(group, version, &format!("o{at:05}"), words);
+                let reply = client.post(&texts(group, version), &object).await;
+                assert_eq!(reply.status, 201, "{}", reply.text());
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_list_of_mixed_versions_is_converted_in_reviews() {
+    let server = Server::start_upstream().await;
+    let group = "mixed.example.com";
+    let hook = Hook::start(|review| std::future::ready(convert(&review))).await;
+    establish(&server, &definition(group, &hook, "v1")).await;
+    make(&server, group, "v1", 0..OBJECTS / 2).await;
+    let path = format!("{DEFINITIONS}/texts.{group}");
+    let mut stored = server.client().get(&path).await.json();
+    stored["spec"] = definition(group, &hook, "v2")["spec"].clone();
+    let reply = server.client().put(&path, &stored).await;
+    assert_eq!(reply.json()["status"]["storedVersions"], json!(["v1", "v2"]), "{}", reply.text());
+    // What is made in v2 after the types followed is stored so.
+    let begun = hook.received().len();
+    let probe = async |name: &str| {
+        let object = text(group, "v2", name, json!("p"));
+        let reply = server.client().post(&texts(group, "v2"), &object).await;
+        assert_eq!(reply.status, 201, "{}", reply.text());
+        server.client().delete(&format!("{}/{name}", texts(group, "v2"))).await;
+        hook.received().len()
+    };
+    let mut asked_before = begun;
+    for at in 0.. {
+        let asked = probe(&format!("probe{at}")).await;
+        if asked == asked_before {
+            break;
+        }
+        asked_before = asked;
+    }
+    make(&server, group, "v2", OBJECTS / 2..OBJECTS).await;
+    assert_eq!(hook.received().len(), asked_before, "writes in the stored version are not converted");
+
+    for (version, word) in [("v1", json!(["n", "7"])), ("v2", json!("n 7"))] {
+        for (query, pages) in [("", 1), ("?limit=3000", OBJECTS.div_ceil(3000))] {
+            let before = hook.received().len();
+            let (mut items, mut token, mut asked_pages) = (Vec::new(), String::new(), 0);
+            loop {
+                let more = if token.is_empty() { String::new() } else { format!("&continue={token}") };
+                let list =
+                    server.client().get(&format!("{}{query}{more}", texts(group, version))).await.json();
+                items.extend(list["items"].as_array().unwrap().iter().cloned());
+                asked_pages += 1;
+                token = list["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+                if token.is_empty() {
+                    break;
+                }
+            }
+            assert_eq!((asked_pages, items.len()), (pages, OBJECTS), "{version}{query}");
+            for (at, item) in items.iter().enumerate() {
+                let words =
+                    if version == "v1" { json!(["n", at.to_string()]) } else { format!("n {at}").into() };
+                assert_eq!(
+                    (&item["metadata"]["name"], &item["apiVersion"], &item["words"]),
+                    (&format!("o{at:05}").into(), &format!("{group}/{version}").into(), &words)
+                );
+            }
+            assert_eq!(items[7]["words"], word);
+            let reviews = hook.received();
+            let sizes: Vec<usize> = reviews[before..].iter().map(|review| asked(review).0.len()).collect();
+            assert_eq!(sizes.iter().sum::<usize>(), OBJECTS / 2, "each of the other version once: {sizes:?}");
+            assert!(sizes.iter().all(|size| *size <= REVIEW_MAX), "{sizes:?}");
+            // Full reviews but for those at the border of the versions and at the end of a page.
+            assert!(sizes.len() <= OBJECTS / 2 / REVIEW_MAX + 2 * pages, "{sizes:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn watches_see_every_change_in_their_own_version() {
+    let server = Server::start_upstream().await;
+    let group = "watched.example.com";
+    let lies = Arc::new(AtomicBool::new(false));
+    let is_lying = lies.clone();
+    let hook = Hook::start(move |review: Value| {
+        let lies = is_lying.load(Ordering::Relaxed);
+        std::future::ready(if lies { answer(&review, Vec::new()) } else { convert(&review) })
+    })
+    .await;
+    let client = server.client();
+    establish(&server, &definition(group, &hook, "v1")).await;
+    let start = client.get(&texts(group, "v1")).await.json()["metadata"]["resourceVersion"].clone();
+    let query = format!("?watch=true&resourceVersion={}", start.as_str().unwrap());
+    let path = |version: &str| format!("{}{query}", texts(group, version));
+    let mut first = client.watch(&path("v1")).await;
+    let mut second = client.watch(&path("v2")).await;
+
+    // Changes in both versions, of which each watch sees all.
+    let object = |version: &str, words: Value| text(group, version, "a", words);
+    assert_eq!(client.post(&texts(group, "v1"), &object("v1", json!(["one"]))).await.status, 201);
+    let one = |version: &str| format!("{}/a", texts(group, version));
+    let patched = client.patch(&one("v2"), "merge", &json!({"words": "one two"})).await;
+    assert_eq!(patched.json()["words"], "one two", "{}", patched.text());
+    let patched = client.patch(&one("v1"), "merge", &json!({"words": ["three"]})).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    assert_eq!(client.delete(&one("v2")).await.status, 200);
+    let wanted = [
+        ("ADDED", json!(["one"]), "one"),
+        ("MODIFIED", json!(["one", "two"]), "one two"),
+        ("MODIFIED", json!(["three"]), "three"),
+        ("DELETED", json!(["three"]), "three"),
+    ];
+    // A watch that begins later at the same revision sees the same.
+    let mut late = client.watch(&path("v2")).await;
+    let mut revisions = BTreeMap::new();
+    for (at, (kind, list, words)) in wanted.iter().enumerate() {
+        for (which, watch, version) in
+            [("v1", &mut first, "v1"), ("v2", &mut second, "v2"), ("late", &mut late, "v2")]
+        {
+            let event = watch.next().await.expect("another event");
+            let object = &event["object"];
+            let words = if version == "v1" { list.clone() } else { json!(words) };
+            assert_eq!(
+                (&event["type"], &object["apiVersion"], &object["words"]),
+                (&json!(kind), &format!("{group}/{version}").into(), &words),
+                "{which}: {event}"
+            );
+            let revision = object["metadata"]["resourceVersion"].clone();
+            assert_eq!(revisions.entry(at).or_insert_with(|| revision.clone()), &revision, "{which}");
+        }
+    }
+
+    // Where an object cannot be converted, the watches that need it end with an error; others go on.
+    lies.store(true, Ordering::Relaxed);
+    assert_eq!(client.post(&texts(group, "v1"), &object("v1", json!(["four"]))).await.status, 201);
+    let event = first.next().await.expect("another event");
+    assert_eq!((&event["type"], &event["object"]["words"]), (&json!("ADDED"), &json!(["four"])));
+    let event = second.next().await.expect("another event");
+    assert_eq!((&event["type"], &event["object"]["code"]), (&json!("ERROR"), &json!(500)), "{event}");
+    let message = event["object"]["message"].as_str().unwrap();
+    assert!(message.contains("returned 0 objects, expected 1"), "{message}");
+    assert_eq!(second.next().await, None);
+
+    // With a webhook that works again the watch is taken up where it ended.
+    lies.store(false, Ordering::Relaxed);
+    let last = revisions[&3].as_str().unwrap();
+    let mut again = client.watch(&format!("{}?watch=true&resourceVersion={last}", texts(group, "v2"))).await;
+    let event = again.next().await.expect("another event");
+    assert_eq!((&event["type"], &event["object"]["words"]), (&json!("ADDED"), &json!("four")), "{event}");
+}
