@@ -111,6 +111,9 @@ struct Known {
     is_refused: bool,
 }
 
+/// The newest state of a definition; `None` where it is gone.
+type Newest = Option<(Object, Definition)>;
+
 /// A definition whose status is not as it should be.
 struct Untold {
     name: String,
@@ -178,7 +181,7 @@ impl<'a> Definitions<'a> {
         &mut self,
         names: &'n [String],
         freed: &mut HashSet<String>,
-    ) -> Result<Vec<(&'n str, Option<(Object, Definition)>)>, Status> {
+    ) -> Result<Vec<(&'n str, Newest)>, Status> {
         let loopback = Loopback::new(self.api);
         let mut read = Vec::with_capacity(names.len());
         for name in names {
