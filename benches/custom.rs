@@ -118,16 +118,14 @@ fn definitions(runtime: &Runtime) {
     settle();
     let before = memory(server.pid()).anonymous;
     row("definitions", &["POST", "served after", "CPU", "memory"]);
-    let mut cpu = cpu_time(server.pid());
-    let mut first = |server: &Server, what: &str, group: &str, fields: usize| {
-        let was = memory(server.pid()).anonymous;
+    let first = |server: &Server, what: &str, group: &str, fields: usize| {
+        let (was, cpu) = (memory(server.pid()).anonymous, cpu_time(server.pid()));
         let text = definition(group, fields, RULES);
         let (answered, served) = establish(runtime, server, group, &text);
         settle();
         let spent = cpu_time(server.pid()) - cpu;
         let grown = memory(server.pid()).anonymous.saturating_sub(was);
         row(what, &[&time(answered), &time(served), &time(spent), &mib(grown)]);
-        cpu = cpu_time(server.pid());
     };
     first(&server, &format!("the first, {FIELDS} fields"), "first.example.com", FIELDS);
     first(
