@@ -137,30 +137,12 @@ fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
         Value::Object(members) => {
             let is_description = |name: &str, part: &Value| name == "description" && part.as_str().is_some();
             let parts = members.iter().filter(|(name, part)| !is_description(name, part));
-            out.push(b'{');
-            for (at, (name, part)) in parts.enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                json::write_string(name, out);
-                out.push(b':');
-                match name {
-                    "default" | "enum" | "example" => json::write(part, out),
-                    _ => write_undescribed(part, out),
-                }
-            }
-            out.push(b'}');
+            json::write_members(parts, out, |name, part, out| match name {
+                "default" | "enum" | "example" => json::write(part, out),
+                _ => write_undescribed(part, out),
+            });
         }
-        Value::Array(items) => {
-            out.push(b'[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write_undescribed(item, out);
-            }
-            out.push(b']');
-        }
+        Value::Array(items) => json::write_items(items, out, write_undescribed),
         scalar => json::write(scalar, out),
     }
 }

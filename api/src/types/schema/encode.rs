@@ -185,11 +185,11 @@ fn write_value(kind: &Kind, empty_is_null: bool, value: &Value, out: &mut Vec<u8
             out.extend_from_slice(b"null");
         }
         (Kind::List(list), Value::Array(items)) => {
-            write_items(items, out, |item, out| write_value(&list.item.kind, false, item, out));
+            json::write_items(items, out, |item, out| write_value(&list.item.kind, false, item, out));
         }
         (Kind::Map(map), Value::Object(members)) => write_map(&map.value.kind, members, out),
         (Kind::SchemaOrArray(message), Value::Array(items)) => {
-            write_items(items, out, |item, out| match item {
+            json::write_items(items, out, |item, out| match item {
                 Value::Object(object) => write_object(message, object, out, &mut Stamp::None),
                 other => json::write(other, out),
             });
@@ -200,34 +200,12 @@ fn write_value(kind: &Kind, empty_is_null: bool, value: &Value, out: &mut Vec<u8
     }
 }
 
-fn write_items(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
-    out.push(b'[');
-    for (at, item) in items.iter().enumerate() {
-        if at > 0 {
-            out.push(b',');
-        }
-        write(item, out);
-    }
-    out.push(b']');
-}
-
 fn write_map(kind: &Kind, members: &Object, out: &mut Vec<u8>) {
-    let mut write_all = |members: &mut dyn Iterator<Item = (&str, &Value)>| {
-        out.push(b'{');
-        for (at, (name, value)) in members.enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            json::write_string(name, out);
-            out.push(b':');
-            write_value(kind, false, value, out);
-        }
-        out.push(b'}');
-    };
+    let write = |_: &str, value: &Value, out: &mut Vec<u8>| write_value(kind, false, value, out);
     if members.iter().map(|(name, _)| name).is_sorted() {
-        return write_all(&mut members.iter());
+        return json::write_members(members.iter(), out, write);
     }
     let mut sorted: Vec<(&str, &Value)> = members.iter().collect();
     sorted.sort_unstable_by_key(|(name, _)| *name);
-    write_all(&mut sorted.into_iter());
+    json::write_members(sorted.into_iter(), out, write);
 }

@@ -18,7 +18,7 @@ pub use indent::Indenter;
 pub use object::{Key, Object};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
 pub use syntax::syntax_error;
-pub use write::{write, write_escaped, write_pretty, write_sorted, write_string};
+pub use write::{write, write_escaped, write_items, write_members, write_pretty, write_sorted, write_string};
 
 /// One JSON value. Integers that fit an `i64` stay exact; every other number is a double, as the reference
 /// server reads them.

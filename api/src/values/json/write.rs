@@ -15,29 +15,41 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
         Value::Int(n) => write_display(n, out),
         Value::Float(n) => write_double(*n, out),
         Value::String(text) => write_string(text, out),
-        Value::Array(items) => {
-            out.push(b'[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write(item, out);
-            }
-            out.push(b']');
-        }
-        Value::Object(members) => {
-            out.push(b'{');
-            for (at, (name, member)) in members.iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write_string(name, out);
-                out.push(b':');
-                write(member, out);
-            }
-            out.push(b'}');
-        }
+        Value::Array(items) => write_items(items, out, write),
+        Value::Object(members) => write_members(members.iter(), out, |_, member, out| write(member, out)),
     }
+}
+
+/// Appends an array, whose elements `write` appends.
+#[inline]
+pub fn write_items(items: &[Value], out: &mut Vec<u8>, write: impl Fn(&Value, &mut Vec<u8>)) {
+    out.push(b'[');
+    for (at, item) in items.iter().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write(item, out);
+    }
+    out.push(b']');
+}
+
+/// Appends an object of these members, whose values `write` appends.
+#[inline]
+pub fn write_members<'v>(
+    members: impl Iterator<Item = (&'v str, &'v Value)>,
+    out: &mut Vec<u8>,
+    write: impl Fn(&str, &Value, &mut Vec<u8>),
+) {
+    out.push(b'{');
+    for (at, (name, value)) in members.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        write_string(name, out);
+        out.push(b':');
+        write(name, value, out);
+    }
+    out.push(b'}');
 }
 
 /// Appends `value` as compact JSON with the members of objects in order of their names.
@@ -46,27 +58,9 @@ pub fn write_sorted(value: &Value, out: &mut Vec<u8>) {
         Value::Object(members) => {
             let mut sorted: Vec<_> = members.iter().collect();
             sorted.sort_by_key(|(name, _)| *name);
-            out.push(b'{');
-            for (at, (name, value)) in sorted.into_iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write_string(name, out);
-                out.push(b':');
-                write_sorted(value, out);
-            }
-            out.push(b'}');
+            write_members(sorted.into_iter(), out, |_, value, out| write_sorted(value, out));
         }
-        Value::Array(items) => {
-            out.push(b'[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(b',');
-                }
-                write_sorted(item, out);
-            }
-            out.push(b']');
-        }
+        Value::Array(items) => write_items(items, out, write_sorted),
         scalar => write(scalar, out),
     }
 }
