@@ -4,7 +4,7 @@
 //! struct ─► each field in schema order: presence ─► closed set ─► format, range, size ─► children ─► union ─► rule
 //! ```
 //!
-//! A type's rule runs after the checks of its members. A valid object costs no allocation. Metadata and status are
+//! A type's rule runs after the checks of its members. A valid object of usual size costs no allocation. Metadata and status are
 //! skipped: metadata has rules of its own, and writes of the main resource do not change status. A write through
 //! `/status` walks only the status, without presence and closed-set checks, which the reference server omits as well.
 
@@ -53,7 +53,7 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
         }
     });
     if let Some(union) = &message.union {
-        one_of(validator, message, union, object, path);
+        one_of(validator, message, union, object, (path, &surplus));
     }
     if let Some(rule) = rules::of(message) {
         rule(validator, path, View::of(object));
@@ -75,15 +75,11 @@ fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
 }
 
 fn is_needed(field: &Field, is_status: bool) -> bool {
-    match field.check.map_or(Presence::Published, |check| check.presence) {
-        Presence::Published => field.required && !is_status,
-        Presence::Taken => false,
-        Presence::Needed | Presence::NotZero => true,
-    }
+    field.is_demanded() && !(is_status && field.presence() == Presence::Published)
 }
 
 fn zero_is_absent(field: &Field) -> bool {
-    field.check.is_some_and(|check| check.presence == Presence::NotZero)
+    field.presence() == Presence::NotZero
 }
 
 fn refuse_absent(validator: &mut Validator, field: &Field, path: &Path) {
@@ -250,13 +246,19 @@ fn refuse_repeated(items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn one_of(validator: &mut Validator, message: &Message, union: &Union, object: &Object, path: &Path) {
+fn one_of(
+    validator: &mut Validator,
+    message: &Message,
+    union: &Union,
+    object: &Object,
+    (path, surplus): (&Path, &[&str]),
+) {
     let is_given =
         |&at: &u16| object.get(&message.fields[usize::from(at)].name).is_some_and(|v| !v.is_null());
     if !union.none.is_empty() && !union.members.iter().any(is_given) {
         validator.errors.push(FieldError::required(path, union.none));
     }
-    for name in surplus(message, object).into_iter().filter(|_| !union.several.is_empty()) {
+    for name in surplus.iter().filter(|_| !union.several.is_empty()) {
         validator.errors.push(FieldError::forbidden(path.child(name), union.several));
     }
 }

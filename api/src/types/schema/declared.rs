@@ -63,6 +63,22 @@ pub fn visit<'m, 'o>(
     due.for_each(|absent| visit(&fields[absent], None));
 }
 
+impl Field {
+    /// What validation asks of its presence.
+    pub(crate) fn presence(&self) -> Presence {
+        self.check.map_or(Presence::Published, |check| check.presence)
+    }
+
+    /// Whether validation may refuse its absence.
+    pub(crate) fn is_demanded(&self) -> bool {
+        match self.presence() {
+            Presence::Published => self.required,
+            Presence::Taken => false,
+            Presence::Needed | Presence::NotZero => true,
+        }
+    }
+}
+
 impl Message {
     /// Positions of the fields that are always written, ascending.
     pub(crate) fn always_written(&self) -> &[usize] {
@@ -71,13 +87,7 @@ impl Message {
 
     /// Positions of the fields whose absence validation may refuse, ascending.
     pub(crate) fn demanded(&self) -> &[usize] {
-        self.compiled.demanded.get_or_init(|| {
-            self.positions(|field| match field.check.map_or(Presence::Published, |check| check.presence) {
-                Presence::Published => field.required,
-                Presence::Taken => false,
-                Presence::Needed | Presence::NotZero => true,
-            })
-        })
+        self.compiled.demanded.get_or_init(|| self.positions(Field::is_demanded))
     }
 
     fn positions(&self, is_one: impl Fn(&Field) -> bool) -> Vec<usize> {
