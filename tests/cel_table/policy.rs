@@ -11,6 +11,7 @@ use api::types::schema::decode::decode;
 use api::types::schema::registry::Registry;
 use api::values::json::{Object, Value as Tree, parse};
 use api::values::naming::KUBERNETES;
+use api::writes::admission::Operation;
 use api::writes::admission::policy::condition::{Conditions, Match};
 use api::writes::admission::policy::mutation::Mutation;
 use api::writes::admission::policy::request::Request;
@@ -83,7 +84,7 @@ impl Fixture {
         let kind = ("apps", "v1", "Deployment");
         let resource = ("apps", "v1", "deployments");
         Request {
-            operation: if operation == "UPDATE" { "UPDATE" } else { "CREATE" },
+            operation: if operation == "UPDATE" { Operation::Update } else { Operation::Create },
             kind,
             resource,
             request_kind: kind,
@@ -93,7 +94,7 @@ impl Fixture {
             namespace: "ns1",
             user: &self.user,
             dry_run: false,
-            options: self.options.clone(),
+            options: &self.options,
             made: OnceLock::new(),
         }
     }
@@ -101,7 +102,7 @@ impl Fixture {
     fn inputs<'f>(&'f self, request: &'f Request<'f>) -> Inputs<'f> {
         Inputs {
             object: Some(&self.object),
-            old: (request.operation == "UPDATE").then_some(&self.old),
+            old: (request.operation == Operation::Update).then_some(&self.old),
             namespace: Some(&self.namespace),
             request,
             authorizer: Some(&self.authorizer),

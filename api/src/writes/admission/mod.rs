@@ -32,6 +32,7 @@ mod namespace_exists;
 pub mod namespace_lifecycle;
 mod node_restriction;
 mod node_taint;
+mod options;
 mod order;
 mod owner_permissions;
 mod parsed;
@@ -57,9 +58,10 @@ pub mod webhook;
 
 pub use chain::{Asked, Chain};
 pub use lookup::Lookup;
+pub use options::Options;
 pub use parsed::{Collection, Listed, Parsed};
 pub use plugin::{Plugin, Step, Target};
-pub use record::{Charge, Operation, Options, Pending, Record, Review, Writer};
+pub use record::{Charge, Operation, Pending, Record, Review, Writer};
 pub use settings::{Files, Make, Settings, Wishes};
 
 #[cfg(test)]

@@ -8,13 +8,12 @@ use std::pin::Pin;
 use auth::User;
 use engine::Revision;
 
+use super::options::Options;
 use super::plugin::Target;
 use crate::objects::strategy::Endpoint;
-use crate::types::options::DeleteOptions;
 use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
 use crate::values::object::meta;
-use crate::values::query::WriteOptions;
 use crate::values::status::{Reason, Status, Subject};
 
 /// What is done with an object.
@@ -44,21 +43,6 @@ impl Operation {
             Operation::Connect => "CONNECT",
         }
     }
-}
-
-/// The options of the request.
-#[derive(Clone, Copy, Debug)]
-pub enum Options<'r> {
-    /// None: a connect, or a write of the server itself.
-    None,
-    /// Of a POST.
-    Create(&'r WriteOptions),
-    /// Of a PUT.
-    Update(&'r WriteOptions),
-    /// Of a PATCH of any kind.
-    Patch(&'r WriteOptions),
-    /// Of a DELETE.
-    Delete(&'r DeleteOptions),
 }
 
 /// The few writes that plugins make themselves, under the server's own identity.

@@ -48,6 +48,7 @@ impl MutatingAdmissionPolicy {
         let namespace = self.source.namespace(record)?;
         let namespace = namespace.as_ref();
         let authorizer = self.source.permissions(record);
+        let options = self.source.options(record);
         let is_again = review.is_reinvocation();
         let mut refusals: Vec<String> = Vec::new();
         for policy in bound.iter() {
@@ -81,7 +82,7 @@ impl MutatingAdmissionPolicy {
                 };
                 let binding = &*invocation.binding.name;
                 let params = invocation.params.as_deref();
-                let request = request(record, &before, invocation.resource);
+                let request = request(record, &before, invocation.resource, &options);
                 let current = object.clone();
                 let now = asked(record, Some(&current));
                 let known = inputs(&now, &request, namespace, &authorizer);

@@ -12,13 +12,14 @@ use super::validation::{Decision, Published, Validation};
 use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
 use crate::testing::object;
 use crate::values::json::{Object, Value};
+use crate::writes::admission::Operation;
 
 fn with_inputs<T>(run: impl FnOnce(&Inputs<'_>) -> T) -> T {
     let user = User::new("alice", ["dev"]);
     let kind = ("apps", "v1", "Deployment");
     let resource = ("apps", "v1", "deployments");
     let request = Request {
-        operation: "CREATE",
+        operation: Operation::Create,
         kind,
         resource,
         request_kind: kind,
@@ -28,7 +29,7 @@ fn with_inputs<T>(run: impl FnOnce(&Inputs<'_>) -> T) -> T {
         namespace: "ns1",
         user: &user,
         dry_run: false,
-        options: Value::Null,
+        options: &Value::Null,
         made: OnceLock::new(),
     };
     let new = object(r#"{"metadata":{"name":"web","labels":{"app":"web"}},"spec":{"replicas":3}}"#);

@@ -5,14 +5,15 @@ use std::sync::OnceLock;
 use auth::User;
 
 use crate::values::json::{Object, Value};
+use crate::writes::admission::Operation;
 
 /// Group, version, and kind or plural name.
 pub type Named<'r> = (&'r str, &'r str, &'r str);
 
 /// What a request is about.
 pub struct Request<'r> {
-    /// `CREATE`, `UPDATE`, `DELETE` or `CONNECT`.
-    pub operation: &'static str,
+    /// What is done.
+    pub operation: Operation,
     /// The kind of the object, in the version that the policy or webhook matched.
     pub kind: Named<'r>,
     /// The resource, likewise.
@@ -32,7 +33,7 @@ pub struct Request<'r> {
     /// Whether nothing will be stored.
     pub dry_run: bool,
     /// The options of the request, with their kind; `null` for none.
-    pub options: Value,
+    pub options: &'r Value,
     /// Made of the rest when an expression first reads it.
     pub made: OnceLock<Object>,
 }
@@ -63,7 +64,7 @@ impl Request<'_> {
             text(&mut members, "requestSubResource", self.subresource);
             text(&mut members, "name", self.name);
             text(&mut members, "namespace", self.namespace);
-            members.insert("operation", self.operation.into());
+            members.insert("operation", self.operation.as_str().into());
             members.insert("userInfo", user(self.user).into());
             members.insert("object", Value::Null);
             members.insert("oldObject", Value::Null);

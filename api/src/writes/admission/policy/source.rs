@@ -18,7 +18,7 @@ use crate::types::served::Served;
 use crate::values::json::{Object, Value};
 use crate::values::object::meta;
 use crate::values::status::Status;
-use crate::writes::admission::{Lookup, Operation, Options, Parsed, Record, Target};
+use crate::writes::admission::{Lookup, Operation, Parsed, Record, Target};
 
 /// Policies of one kind with their bindings. `P` is what a policy's spec compiles to.
 pub struct Source<P> {
@@ -214,6 +214,11 @@ impl<P: Send + Sync + 'static> Source<P> {
         }
         found
     }
+
+    /// The options of a write, as expressions see them.
+    pub fn options<N>(&self, record: &Record<'_, N>) -> Value {
+        record.options.shown(record.operation, self.lookup.naming)
+    }
 }
 
 impl<P> Bound<P> {
@@ -245,11 +250,16 @@ pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r
 }
 
 /// The request as expressions see it.
-pub fn request<'r, N>(record: &Record<'r, N>, asked: &Asked<'r>, matched: &'r Resource) -> Request<'r> {
+pub fn request<'r, N>(
+    record: &Record<'r, N>,
+    asked: &Asked<'r>,
+    matched: &'r Resource,
+    options: &'r Value,
+) -> Request<'r> {
     let kind = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.kind);
     let named = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.plural);
     Request {
-        operation: record.operation.as_str(),
+        operation: record.operation,
         kind: kind(matched),
         resource: named(matched),
         request_kind: kind(record.resource),
@@ -259,30 +269,9 @@ pub fn request<'r, N>(record: &Record<'r, N>, asked: &Asked<'r>, matched: &'r Re
         namespace: asked.namespace,
         user: record.user,
         dry_run: record.dry_run,
-        options: options(record),
+        options,
         made: OnceLock::new(),
     }
-}
-
-/// The options of a request as an object.
-fn options<N>(record: &Record<'_, N>) -> Value {
-    let (kind, manager) = match record.options {
-        Options::None => return Value::Null,
-        Options::Create(options) => ("CreateOptions", &options.field_manager),
-        Options::Update(options) => ("UpdateOptions", &options.field_manager),
-        Options::Patch(options) => ("PatchOptions", &options.field_manager),
-        Options::Delete(_) => ("DeleteOptions", &String::new()),
-    };
-    let mut members = Object::with_capacity(4);
-    members.insert("kind", kind.into());
-    members.insert("apiVersion", "meta.k8s.io/v1".into());
-    if record.dry_run {
-        members.insert("dryRun", Value::Array(vec!["All".into()]));
-    }
-    if !manager.is_empty() {
-        members.insert("fieldManager", manager.as_str().into());
-    }
-    members.into()
 }
 
 /// What expressions know of a write. On deletion there is no new object, and before creation no old one.

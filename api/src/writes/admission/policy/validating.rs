@@ -55,6 +55,7 @@ impl ValidatingAdmissionPolicy {
         let namespace = self.source.namespace(record)?;
         let namespace = namespace.as_ref();
         let authorizer = self.source.permissions(record);
+        let options = self.source.options(record);
         let asked: Asked<'_> = asked(record, record.new);
         let mut denials: Vec<Denial> = Vec::new();
         let mut failures: Vec<Value> = Vec::new();
@@ -63,7 +64,7 @@ impl ValidatingAdmissionPolicy {
             let uses = self.source.invocations(&bound, policy, &asked, namespace);
             // The request is made once for all uses of a policy.
             let matched = uses.iter().flatten().next().map(|invocation| invocation.resource);
-            let request = matched.map(|matched| request(record, &asked, matched));
+            let request = matched.map(|matched| request(record, &asked, matched, &options));
             for used in &uses {
                 let invocation = match used {
                     Ok(invocation) => invocation,

@@ -2,10 +2,9 @@
 
 use std::sync::OnceLock;
 
-use super::review::{kind, options, shown_name};
+use super::review::{kind, shown_name};
 use super::{Webhook, Write};
 use crate::types::schema::registry::Resource;
-use crate::values::naming::Naming;
 use crate::writes::admission::Lookup;
 use crate::writes::admission::policy::condition::Judged;
 use crate::writes::admission::policy::permission::Permissions;
@@ -14,10 +13,10 @@ use crate::writes::admission::policy::scope::{Inputs, Scope};
 
 /// What the conditions of a webhook come to. The objects are those of the request's version.
 pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, lookup: &Lookup) -> Judged {
-    let naming: &'static Naming = lookup.naming;
     let requested = kind(write.new.or(write.old), write);
+    let options = write.options.shown(write.operation, lookup.naming);
     let request = Request {
-        operation: write.operation.as_str(),
+        operation: write.operation,
         kind: (&seen.group, &seen.version, &seen.table.kind),
         resource: (&seen.group, &seen.version, &seen.table.plural),
         request_kind: requested,
@@ -27,7 +26,7 @@ pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, looku
         namespace: write.namespace,
         user: write.user,
         dry_run: write.dry_run,
-        options: options(write, naming),
+        options: &options,
         made: OnceLock::new(),
     };
     let authorizer = Permissions::of(&lookup.authorizer, write.user);

@@ -5,17 +5,15 @@ use http::StatusCode;
 
 use super::Write;
 use crate::types::convert;
-use crate::types::options::{DeleteOptions, Propagation};
 use crate::types::schema::registry::Resource;
 use crate::types::schema::scalars::bytes;
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::{meta, set_meta};
-use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::{Details, Reason, Said, Status};
 use crate::wire::outgoing;
 use crate::writes::admission::policy::request::user;
-use crate::writes::admission::{Lookup, Operation, Options};
+use crate::writes::admission::{Lookup, Operation};
 
 /// A review that is to be sent.
 pub(super) struct Request {
@@ -139,7 +137,7 @@ pub(super) async fn request(
     request.push("object", new.map_or(Value::Null, Value::Object));
     request.push("oldObject", old.map_or(Value::Null, Value::Object));
     request.push("dryRun", write.dry_run.into());
-    request.push("options", options(write, naming));
+    request.push("options", write.options.shown(write.operation, naming));
 
     let mut review = Object::with_capacity(3);
     review.push("kind", "AdmissionReview".into());
@@ -225,68 +223,6 @@ fn named((group, version, name): (&str, &str, &str), what: &'static str) -> Valu
 fn push_text(object: &mut Object, name: &'static str, text: &str) {
     if !text.is_empty() {
         object.push(name, text.into());
-    }
-}
-
-/// The options of the request with their kind; a patch has those of what it comes to.
-pub(super) fn options(write: &Write<'_>, naming: &'static Naming) -> Value {
-    let mut members = Object::new();
-    let mut begin = |kind: &'static str, dry_run: bool| {
-        members.push("kind", kind.into());
-        members.push("apiVersion", format!("{}/v1", naming.meta_group()).into());
-        if dry_run {
-            members.push("dryRun", Value::Array(vec!["All".into()]));
-        }
-    };
-    match write.options {
-        Options::None => return Value::Null,
-        Options::Delete(options) => {
-            begin("DeleteOptions", false);
-            push_delete(&mut members, options);
-        }
-        Options::Create(options) | Options::Update(options) | Options::Patch(options) => {
-            let creates = write.operation == Operation::Create;
-            begin(if creates { "CreateOptions" } else { "UpdateOptions" }, options.dry_run);
-            push_write(&mut members, options);
-        }
-    }
-    members.into()
-}
-
-fn push_write(members: &mut Object, options: &WriteOptions) {
-    push_text(members, "fieldManager", &options.field_manager);
-    let validation = match options.field_validation {
-        FieldValidation::Ignore => "Ignore",
-        FieldValidation::Strict => "Strict",
-        FieldValidation::Warn if options.names_validation => "Warn",
-        FieldValidation::Warn => "",
-    };
-    push_text(members, "fieldValidation", validation);
-}
-
-fn push_delete(members: &mut Object, options: &DeleteOptions) {
-    if let Some(seconds) = options.grace_period_seconds {
-        members.push("gracePeriodSeconds", seconds.into());
-    }
-    let mut conditions = Object::new();
-    push_text(&mut conditions, "uid", options.uid.as_deref().unwrap_or_default());
-    push_text(&mut conditions, "resourceVersion", options.resource_version.as_deref().unwrap_or_default());
-    if !conditions.is_empty() {
-        members.push("preconditions", conditions.into());
-    }
-    if let Some(orphan) = options.orphan_dependents {
-        members.push("orphanDependents", orphan.into());
-    }
-    if let Some(propagation) = options.propagation {
-        let name = match propagation {
-            Propagation::Orphan => "Orphan",
-            Propagation::Background => "Background",
-            Propagation::Foreground => "Foreground",
-        };
-        members.push("propagationPolicy", name.into());
-    }
-    if options.dry_run {
-        members.push("dryRun", Value::Array(vec!["All".into()]));
     }
 }
 
