@@ -46,6 +46,7 @@ mod node_clients;
 mod node_streams;
 mod nodes;
 mod operations;
+mod own_writes;
 mod permissions;
 mod policies;
 mod process;

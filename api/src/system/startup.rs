@@ -30,11 +30,11 @@ pub fn load_types(context: &Context) -> Result<(), Status> {
 /// The store failed.
 pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
     renew_damaged(context).await?;
-    let mut outcome = bootstrap::reconcile(&Loopback::new(context), context.naming()).await?;
+    let mut outcome = bootstrap::reconcile(&Loopback::new(context).unasked(), context.naming()).await?;
     outcome += controllers::flow_control::prepare(context).await?;
-    controllers::aggregation::reconcile(context).await?;
+    controllers::aggregation::prepare(context).await?;
     controllers::api_services::prepare(context).await?;
-    controllers::own_service::ensure(context).await?;
+    controllers::own_service::prepare(context).await?;
     track_legacy_tokens(context).await?;
     Ok(outcome)
 }
@@ -43,7 +43,7 @@ pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
 /// count from there.
 async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
     const SINCE: &str = "since";
-    let (naming, loopback) = (context.naming(), Loopback::new(context));
+    let (naming, loopback) = (context.naming(), Loopback::new(context).unasked());
     let target = Target {
         group: "",
         version: "v1",
@@ -81,7 +81,7 @@ async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
 
 /// Makes room for the server's own objects whose records cannot be read: the steps that follow write them anew.
 async fn renew_damaged(context: &Context) -> Result<(), Status> {
-    let loopback = Loopback::new(context);
+    let loopback = Loopback::new(context).unasked();
     let bundled = [bootstrap::desired(context.naming()), bootstrap::flow_control(context.naming())];
     let mut targets: Vec<Target> = bundled.into_iter().flatten().map(|wanted| wanted.target).collect();
     targets.extend(controllers::api_services::own(context));

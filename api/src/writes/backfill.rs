@@ -39,7 +39,7 @@ pub struct Outcome {
 /// # Errors
 /// The first failure of the store. What was written by then stays; running it again completes the rest.
 pub async fn apply_defaults(api: &Context) -> Result<Outcome, Status> {
-    let loopback = Loopback::new(api);
+    let loopback = Loopback::new(api).unasked();
     let snapshot = loopback.store().view();
     let mut outcome = Outcome::default();
     let types = api.types();

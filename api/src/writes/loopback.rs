@@ -1,7 +1,12 @@
 //! Writes that the server makes on its own behalf: the objects every cluster starts with, and what controllers do.
 //!
-//! They take the write path like any other write, under the server's own identity, and leave out what is for requests
-//! only: admission, the comparison with a version in the object, and the question what the writer may grant.
+//! They take the write path like any other write, under the identity that upstream's users know, and pass admission: quotas
+//! count them, webhooks and policies see them and may refuse them. They leave out what is for requests only: the comparison
+//! with a version in the object, and the question what the writer may grant. What comes before the first request, repairs
+//! and what the reference server writes beneath its API is not asked about ([`Loopback::unasked`]).
+
+mod event;
+mod plugins;
 
 use std::sync::Arc;
 
@@ -17,20 +22,30 @@ use crate::types::options::DeleteOptions;
 use crate::types::schema::registry::Resource;
 use crate::types::served::Served;
 use crate::values::json::{Object, Value};
-use crate::values::names;
-use crate::values::object::meta;
-use crate::values::stage::Stage;
+use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::{Reason, Status};
 use crate::writes::admission::namespace_lifecycle::State as NamespaceState;
-use crate::writes::admission::{Operation, Options, Pending, Writer as PluginWriter};
+use crate::writes::admission::{Operation, Options};
 use crate::writes::bootstrap::{ObjectStore, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::write::commit::{Attempt, commit};
 use crate::writes::write::deletion::delete_object;
 use crate::writes::write::intent::{
-    BACKFILL, BY_SERVER, BY_SERVER_ADMITTED, BY_SERVER_APPLIED, DELETION_BY_SERVER,
+    BACKFILL, BY_SERVER, BY_SERVER_APPLIED, BY_SERVER_APPLIED_UNASKED, BY_SERVER_UNASKED, DELETION,
+    DELETION_UNASKED,
 };
 use crate::writes::write::{Caller, Current, Intent, Made, Outcome, Presence, Source, Wanted, write};
+
+pub use event::Warning;
+
+/// The server's own writes have no options.
+static NO_OPTIONS: WriteOptions = WriteOptions {
+    dry_run: false,
+    field_manager: String::new(),
+    field_validation: FieldValidation::Warn,
+    names_validation: false,
+    force: None,
+};
 
 /// The server as a client of itself.
 #[derive(Clone)]
@@ -41,8 +56,8 @@ pub struct Loopback<'a> {
     user: User,
     /// Who owns what it writes: a component of the system, by the name under which it is known.
     manager: String,
-    /// The stages that its writes leave out.
-    leaves_out: &'static [Stage],
+    /// Whether admission is asked about its writes.
+    is_admitted: bool,
     conversions: Arc<Conversions>,
 }
 
@@ -51,14 +66,7 @@ impl<'a> Loopback<'a> {
     pub fn new(api: &'a Context) -> Self {
         let user = User::new("system:apiserver", [auth::identity::MASTERS]);
         let manager = api.naming().system("apiserver");
-        Loopback {
-            api,
-            types: api.types(),
-            user,
-            manager,
-            leaves_out: BY_SERVER,
-            conversions: Arc::default(),
-        }
+        Loopback { api, types: api.types(), user, manager, is_admitted: true, conversions: Arc::default() }
     }
 
     /// The server itself, which owns what it writes by the name of one of its parts.
@@ -68,22 +76,17 @@ impl<'a> Loopback<'a> {
 
     /// The identity of one of the controllers, by which upstream's users know it: a service account of the system.
     pub fn controller(api: &'a Context, name: &str) -> Self {
-        let account = auth::identity::service_account_user(&api.naming().system("system"), name);
-        let user = User::new(account, [auth::identity::MASTERS]);
+        let namespace = api.naming().system("system");
+        let groups = auth::identity::service_account_groups(&namespace).into_iter();
+        let groups = groups.chain([auth::identity::AUTHENTICATED.to_owned()]);
+        let user = User::new(auth::identity::service_account_user(&namespace, name), groups);
         let manager = api.naming().system("controller-manager");
-        Loopback {
-            api,
-            types: api.types(),
-            user,
-            manager,
-            leaves_out: BY_SERVER,
-            conversions: Arc::default(),
-        }
+        Loopback { user, manager, ..Loopback::new(api) }
     }
 
-    /// The same, but what it creates and updates passes admission: it is counted by quotas, and may be refused.
-    pub fn admitted(self) -> Self {
-        Loopback { leaves_out: BY_SERVER_ADMITTED, ..self }
+    /// The same, but admission is not asked about what it writes.
+    pub fn unasked(self) -> Self {
+        Loopback { is_admitted: false, ..self }
     }
 
     /// The server.
@@ -125,18 +128,27 @@ impl<'a> Loopback<'a> {
             user: &self.user,
             permission: None,
             operation: Operation::Update,
-            options: Options::None,
+            options: Options::Update(&NO_OPTIONS),
             resource,
             endpoint: Endpoint::Main,
             namespace,
             name,
+            is_of_collection: false,
             presence: Presence::IfThere,
             seen: None,
             manager: &self.manager,
             conversions: &self.conversions,
             dry_run: false,
-            leaves_out: self.leaves_out,
+            leaves_out: if self.is_admitted { BY_SERVER } else { BY_SERVER_UNASKED },
         }
+    }
+
+    /// The same of one that is not there.
+    fn creation<'s>(&'s self, resource: &'s Resource, at: (&'s str, &'s str)) -> Intent<'s> {
+        let mut intent = self.intent(resource, at);
+        (intent.operation, intent.options) = (Operation::Create, Options::Create(&NO_OPTIONS));
+        intent.presence = Presence::New;
+        intent
     }
 
     async fn write<'s>(
@@ -210,7 +222,8 @@ impl<'a> Loopback<'a> {
         config: &Object,
     ) -> Result<Written, Status> {
         let mut intent = self.intent(resource, at);
-        (intent.seen, intent.endpoint, intent.leaves_out) = (Some(seen), endpoint, BY_SERVER_APPLIED);
+        (intent.seen, intent.endpoint) = (Some(seen), endpoint);
+        intent.leaves_out = if self.is_admitted { BY_SERVER_APPLIED } else { BY_SERVER_APPLIED_UNASKED };
         let (versions, reset) = (
             Versions::of(self.types.registry(), resource).with(&self.conversions),
             Reset::of(resource, endpoint),
@@ -261,11 +274,39 @@ impl<'a> Loopback<'a> {
         at: (&str, &str),
         options: &DeleteOptions,
     ) -> Result<(), Status> {
-        let mut intent = self.intent(resource, at);
-        intent.operation = Operation::Delete;
-        (intent.presence, intent.leaves_out) = (Presence::Existing, DELETION_BY_SERVER);
+        let mut intent = self.deletion(resource, at, options);
+        intent.presence = Presence::Existing;
         let mut caller = self;
         delete_object(&mut caller, &intent, options).await.map(drop)
+    }
+
+    /// [`Loopback::delete_object`] of one of a collection, which is deleted as a whole.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn delete_of_collection(
+        &self,
+        resource: &Resource,
+        at: (&str, &str),
+        options: &DeleteOptions,
+    ) -> Result<(), Status> {
+        let mut intent = self.deletion(resource, at, options);
+        (intent.presence, intent.is_of_collection) = (Presence::Existing, true);
+        let mut caller = self;
+        delete_object(&mut caller, &intent, options).await.map(drop)
+    }
+
+    /// A deletion by the server of one object that is there.
+    fn deletion<'s>(
+        &'s self,
+        resource: &'s Resource,
+        at: (&'s str, &'s str),
+        options: &'s DeleteOptions,
+    ) -> Intent<'s> {
+        let mut intent = self.intent(resource, at);
+        (intent.operation, intent.options) = (Operation::Delete, Options::Delete(options));
+        intent.leaves_out = if self.is_admitted { DELETION } else { DELETION_UNASKED };
+        intent
     }
 
     /// What a namespace is in the newest state.
@@ -276,62 +317,6 @@ impl<'a> Loopback<'a> {
         let stored = self.store().get(&store::key(self.api.namespaces(), "", namespace))?;
         Ok(NamespaceState::of(stored.as_ref()))
     }
-
-    /// Warns of something about an object with an event in `namespace`. Where nothing can be created any more, it is
-    /// not said.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub async fn warn(
-        &self,
-        resource: &Resource,
-        (namespace, name): (&str, &str),
-        uid: &str,
-        warning: Warning,
-    ) -> Result<(), Status> {
-        let _creation = self.api.creations().begin();
-        if self.namespace_state(namespace)? != NamespaceState::Active {
-            return Ok(());
-        }
-        let object = |members: &[(&'static str, &str)]| {
-            let present = members.iter().filter(|(_, text)| !text.is_empty());
-            Object::from_iter(present.map(|(name, text)| ((*name).into(), Value::from(*text))))
-        };
-        let now = crate::values::clock::now();
-        let event_name = names::generated(&format!("{}.", name.get(..40).unwrap_or(name)));
-        let scope = if resource.namespaced() { namespace } else { "" };
-        let mut event = object(&[("kind", "Event"), ("apiVersion", "v1")]);
-        event.push("metadata", object(&[("name", &event_name), ("namespace", namespace)]).into());
-        let regarding = [
-            ("kind", &*resource.table.kind),
-            ("namespace", scope),
-            ("name", name),
-            ("uid", uid),
-            ("apiVersion", &resource.api_version),
-        ];
-        event.push("involvedObject", object(&regarding).into());
-        event.push("reason", warning.reason.into());
-        event.push("message", warning.message.into());
-        event.push("source", object(&[("component", warning.component)]).into());
-        event.push("firstTimestamp", now.as_str().into());
-        event.push("lastTimestamp", now.into());
-        event.push("count", Value::Int(1));
-        event.push("type", "Warning".into());
-        event.push("reportingComponent", warning.component.into());
-        let (namespace, name) = (namespace.to_owned(), event_name);
-        let target = Target { group: "", version: "v1", resource: "events", namespace, name };
-        self.create(&target, event.into()).await.map(drop)
-    }
-}
-
-/// What an event warns of.
-pub struct Warning {
-    /// Why, in one word.
-    pub reason: &'static str,
-    /// The same for people.
-    pub message: String,
-    /// Which part of the system says so.
-    pub component: &'static str,
 }
 
 impl Loopback<'_> {
@@ -375,8 +360,7 @@ impl ObjectStore for Loopback<'_> {
     async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
         let object = given(object)?;
-        let mut intent = self.intent(resource, (&target.namespace, &target.name));
-        (intent.operation, intent.presence) = (Operation::Create, Presence::New);
+        let intent = self.creation(resource, (&target.namespace, &target.name));
         let mut source =
             Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| Ok(Wanted::Object(object.clone())));
         match self.write(&intent, &mut source).await {
@@ -399,56 +383,14 @@ impl ObjectStore for Loopback<'_> {
 
     async fn delete(&self, target: &Target, existing: &Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
-        let mut intent = self.intent(resource, (&target.namespace, &target.name));
-        intent.operation = Operation::Delete;
-        (intent.seen, intent.leaves_out) = (Some(revision_of(existing)?), DELETION_BY_SERVER);
+        let options = DeleteOptions::default();
+        let mut intent = self.deletion(resource, (&target.namespace, &target.name), &options);
+        intent.seen = Some(revision_of(existing)?);
         let mut source = Made::stored(|_: &mut &Loopback<'_>, current: Option<&mut Current>| {
             let Some(current) = current else { return Ok(Wanted::AsItIs) };
             current.take(resource).map(Wanted::GoneAsStored)
         });
         self.write(&intent, &mut source).await.map(as_written)
-    }
-}
-
-/// The writes of admission plugins are the server's own.
-impl PluginWriter for Context {
-    fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool> {
-        Box::pin(async move {
-            let loopback = Loopback::new(self);
-            let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
-            let mut object = Some(object);
-            let mut intent = loopback.intent(resource, (&namespace, &name));
-            (intent.operation, intent.presence) = (Operation::Create, Presence::New);
-            let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
-                Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
-            });
-            match loopback.write(&intent, &mut source).await {
-                Ok(outcome) => Ok(matches!(outcome, Outcome::Created(_))),
-                Err(status) if status.reason == Reason::AlreadyExists => Ok(false),
-                Err(status) => Err(status),
-            }
-        })
-    }
-
-    fn replace<'w>(
-        &'w self,
-        resource: &'w Resource,
-        endpoint: Endpoint,
-        seen: Revision,
-        object: Object,
-    ) -> Pending<'w, bool> {
-        Box::pin(async move {
-            let loopback = Loopback::new(self);
-            let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
-            let mut object = Some(object);
-            let mut intent = loopback.intent(resource, (&namespace, &name));
-            (intent.endpoint, intent.seen) = (endpoint, Some(seen));
-            let mut source = Made::stored(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
-                Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
-            });
-            let outcome = loopback.write(&intent, &mut source).await?;
-            Ok(matches!(outcome, Outcome::Updated(_) | Outcome::Unchanged(_)))
-        })
     }
 }
 

@@ -120,7 +120,8 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
         left -= 1;
         let (namespace, name) = store::identity(call.resource, entry.key());
         let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
-        (intent.leaves_out, intent.namespace, intent.name) = (DELETION, namespace, name);
+        (intent.leaves_out, intent.is_of_collection) = (DELETION, true);
+        (intent.namespace, intent.name) = (namespace, name);
         match delete_object(call, &intent, &options).await {
             Ok(_) => {}
             Err(status) if status.code == StatusCode::NOT_FOUND => {}

@@ -33,7 +33,7 @@ use crate::writes::admission::Options;
 use crate::writes::bootstrap::Target;
 use crate::writes::loopback::Loopback;
 use crate::writes::write::deletion::{check_preconditions, delete_object};
-use crate::writes::write::intent::DELETION_BY_SERVER;
+use crate::writes::write::intent::DELETION_UNASKED;
 
 /// Most evictions that a budget's controller may have yet to notice.
 const DISRUPTED_PODS_MAX: usize = 2000;
@@ -334,7 +334,7 @@ async fn delete(call: &mut Call<'_>, name: &str, options: &DeleteOptions) -> Res
         }
     }
     let mut intent = intent(call, Endpoint::Main, Options::Delete(&options), "");
-    intent.leaves_out = DELETION_BY_SERVER;
+    intent.leaves_out = DELETION_UNASKED;
     delete_object(call, &intent, &options).await.map(drop)
 }
 
@@ -346,7 +346,7 @@ async fn say_why(
     options: &DeleteOptions,
 ) -> Result<Option<String>, Status> {
     let mut mismatch = Ok(());
-    let loopback = Loopback::new(call.api);
+    let loopback = Loopback::new(call.api).unasked();
     let written = loopback
         .change_reporting(call.resource, (namespace, name), Endpoint::Status, |stored, pod| {
             mismatch = check_preconditions(call.resource, name, options, pod, stored);

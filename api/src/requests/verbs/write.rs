@@ -94,6 +94,7 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
         endpoint,
         namespace: call.info.namespace_of(call.resource),
         name: &call.info.name,
+        is_of_collection: false,
         presence: Presence::Existing,
         seen: None,
         manager,

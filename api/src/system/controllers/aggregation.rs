@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use auth::authz::aggregation::LabelSelector;
 use engine::{Entry, Event, EventKind, Revision};
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 
-use super::{EVENTS_MAX, Ending};
+use super::{EVENTS_MAX, Ending, Pass};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::state::policy::{aggregated, labels_of, selectors_of};
@@ -34,13 +34,22 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let prefix = store::collection(cluster_roles(&Loopback::new(&api))?, "");
     // The tail begins before the first look, so nothing falls in between.
     let mut tail = api.engine().tail(api.engine().revision(), prefix)?;
-    let mut selectors = reconcile(&api).await?;
+    let loopback = Loopback::controller(&api, NAME);
+    let mut selectors = reconcile(&loopback).await?;
     loop {
         let events = tail.next(EVENTS_MAX).await?;
         if events.iter().any(|event| concerns(event, &selectors)) {
-            selectors = reconcile(&api).await?;
+            selectors = reconcile(&loopback).await?;
         }
     }
+}
+
+/// [`reconcile`] at the start, before the first request.
+///
+/// # Errors
+/// The store failed.
+pub async fn prepare(api: &Context) -> Result<(), Status> {
+    reconcile(&Loopback::controller(api, NAME).unasked()).await.map(drop)
 }
 
 /// Gives all aggregated roles their rules; returns what they select. Costs one pass over the cluster roles, and a
@@ -48,9 +57,9 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 ///
 /// # Errors
 /// The store failed. A role that validation refuses is reported in the log and left as it is.
-pub async fn reconcile(api: &Context) -> Result<Vec<LabelSelector>, Status> {
-    let loopback = Loopback::controller(api, NAME);
-    let resource = cluster_roles(&loopback)?;
+async fn reconcile(loopback: &Loopback<'_>) -> Result<Vec<LabelSelector>, Status> {
+    let api = loopback.api();
+    let resource = cluster_roles(loopback)?;
     let mut attempts = Attempts::new();
     loop {
         let snapshot = api.engine().snapshot();
@@ -60,18 +69,23 @@ pub async fn reconcile(api: &Context) -> Result<Vec<LabelSelector>, Status> {
         let writes = aggregated(&roles).into_iter().map(|(at, rules)| {
             let name = roles[at].str_at(&["metadata", "name"]);
             let config = configuration(resource, name, rules);
-            let (loopback, seen) = (&loopback, revisions[at]);
+            let seen = revisions[at];
             async move {
                 match loopback.apply(resource, ("", name), (seen, Endpoint::Main), NAME, &config).await {
                     Err(error) if error.reason == Reason::Invalid => {
                         tracing::error!(role = name, %error, "aggregated role cannot be written");
-                        Ok(Written::Done)
+                        (name, Ok(Written::Done))
                     }
-                    outcome => outcome,
+                    outcome => (name, outcome),
                 }
             }
         });
-        if try_join_all(writes).await?.iter().all(|written| *written == Written::Done) {
+        let (mut pass, mut is_done) = (Pass::default(), true);
+        for (name, written) in join_all(writes).await {
+            pass.note(name, written.map(|written| is_done &= written == Written::Done));
+        }
+        pass.end()?;
+        if is_done {
             return Ok(roles.iter().filter_map(selectors_of).flatten().collect());
         }
         attempts.again().await.map_err(Status::internal)?;

@@ -25,7 +25,7 @@ use auth::User;
 
 use super::condition::Condition;
 use super::objects::objects;
-use super::{EVENTS_MAX, Ending, Trouble};
+use super::{EVENTS_MAX, Ending, Pass, Trouble};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::state::extension::{Extension, Told, identify};
@@ -34,7 +34,7 @@ use crate::types::schema::registry::{Registry, Resource};
 use crate::values::json::{self, Object, Value};
 use crate::values::status::Status;
 use crate::wire::outgoing::{self, Endpoint as Remote, Service};
-use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
@@ -56,7 +56,7 @@ const CUSTOM: (u32, u32) = (1_000, 100);
 /// # Errors
 /// The store failed.
 pub async fn prepare(api: &Context) -> Result<(), Status> {
-    register(api, false).await?;
+    register(&Loopback::new(api).unasked(), false).await?;
     load(api)?;
     Ok(())
 }
@@ -82,7 +82,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut types = api.type_changes();
     let mut due = interval_at(Instant::now(), CHECKED_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    register(&api, true).await?;
+    register(&loopback, true).await?;
     loop {
         let (service, backend, slice) =
             (pin!(services.next(EVENTS_MAX)), pin!(backends.next(EVENTS_MAX)), pin!(slices.next(EVENTS_MAX)));
@@ -101,7 +101,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
             }
             changed = types.changed() => {
                 if changed.is_ok() {
-                    register(&api, true).await?;
+                    register(&loopback, true).await?;
                 }
                 false
             }
@@ -173,8 +173,9 @@ fn label(api: &Context) -> String {
 /// custom types that went are removed.
 ///
 /// Looks at the keys of all of them, and reads those alone that may have to go.
-async fn register(api: &Context, custom: bool) -> Result<(), Status> {
-    let loopback = Loopback::new(api);
+async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
+    let api = loopback.api();
+    let mut pass = Pass::default();
     let types = api.types();
     let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
     let snapshot = api.engine().snapshot();
@@ -188,11 +189,11 @@ async fn register(api: &Context, custom: bool) -> Result<(), Status> {
             let managed = if custom { "true" } else { "onstart" };
             let object = registered(api, (&group, &version), priorities, managed);
             // A conflict says that it is there by now.
-            let _: Written = loopback.create(&target(GROUP, "apiservices", &name), object).await?;
+            pass.note(&name, loopback.create(&target(GROUP, "apiservices", &name), object).await.map(drop));
         }
     }
     if !custom {
-        return Ok(());
+        return pass.end();
     }
     for (group, version, _) in versions(types.registry(), false) {
         there.remove(&name(&group, &version));
@@ -202,10 +203,10 @@ async fn register(api: &Context, custom: bool) -> Result<(), Status> {
         let target = target(GROUP, "apiservices", &name);
         let Some(object) = loopback.get(&target)? else { continue };
         if object.str_at(&["metadata", "labels", &label]) == "true" {
-            let _: Written = loopback.delete(&target, &object).await?;
+            pass.note(&name, loopback.delete(&target, &object).await.map(drop));
         }
     }
-    Ok(())
+    pass.end()
 }
 
 /// The versions that are served, with the priorities of group and version; not that of APIServices themselves.

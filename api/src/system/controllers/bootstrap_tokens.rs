@@ -19,7 +19,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use http::StatusCode;
 
 use super::objects::objects;
-use super::{EVENTS_MAX, Ending};
+use super::{EVENTS_MAX, Ending, Pass};
 use crate::objects::store;
 use crate::types::options::DeleteOptions;
 use crate::types::schema::registry::Resource;
@@ -121,15 +121,17 @@ pub(super) async fn clean(api: Arc<Context>) -> Ending {
     loop {
         let tokens = tokens(&api, &prefix);
         let now = clock::now_seconds();
+        let mut pass = Pass::default();
         for token in tokens.iter().filter(|token| token.is_over(now)) {
             let options = DeleteOptions { uid: Some(token.uid.clone()), ..DeleteOptions::default() };
             match loopback.delete_object(resource, (&namespace, &token.name), &options).await {
                 Err(error) if !matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => {
-                    return Err(error.into());
+                    pass.note(&token.name, Err(error));
                 }
                 _ => tracing::info!(secret = token.name, "deleted an expired bootstrap token"),
             }
         }
+        pass.end()?;
         tokio::select! {
             events = tail.next(EVENTS_MAX) => drop(events?),
             () = until_next_end(&tokens) => {}

@@ -8,7 +8,6 @@ use crate::objects::store;
 use crate::types::attributes::Attributes;
 use crate::types::options::{DeleteOptions, Propagation};
 use crate::types::schema::registry::Resource;
-use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
 /// Most failures told in a condition.
@@ -33,26 +32,25 @@ impl Failures {
     }
 }
 
-/// Deletes all objects of a resource in a namespace, or everywhere if that is empty, as a request would. `again`: what is
+/// Deletes all objects of a resource in a namespace, or everywhere if that is empty, as a request for the collection would. `again`: what is
 /// being deleted already was told so before.
 pub async fn delete_all(
-    api: &Context,
+    loopback: &Loopback<'_>,
     resource: &Resource,
     namespace: &str,
     again: bool,
     failures: &mut Failures,
 ) {
-    let snapshot = api.engine().snapshot();
+    let snapshot = loopback.api().engine().snapshot();
     let options = DeleteOptions { propagation: Some(Propagation::Background), ..DeleteOptions::default() };
-    let loopback = Loopback::new(api);
-    let (loopback, options) = (&loopback, &options);
+    let options = &options;
     let deletions = snapshot.prefix(&store::collection(resource, namespace)).map(|entry| async move {
         let stored = store::read(entry)?;
         if again && Attributes::new(&stored.record.attributes).is_deleting() {
             return Ok(());
         }
         let (namespace, name) = store::identity(resource, &stored.record.key);
-        match loopback.delete_object(resource, (namespace, name), options).await {
+        match loopback.delete_of_collection(resource, (namespace, name), options).await {
             Err(error) if error.code != StatusCode::NOT_FOUND => Err(error),
             _ => Ok(()),
         }

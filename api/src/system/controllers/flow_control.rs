@@ -42,7 +42,7 @@ const RESTORED_EVERY: Duration = Duration::from_secs(60);
 /// # Errors
 /// The store failed.
 pub async fn prepare(api: &Context) -> Result<bootstrap::Outcome, Status> {
-    let outcome = restore(api).await?;
+    let outcome = restore(&Loopback::named(api, PRODUCER).unasked()).await?;
     load(api)?;
     Ok(outcome)
 }
@@ -68,19 +68,19 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
             events = schema => is_changed = !events?.is_empty(),
             events = level => is_changed = !events?.is_empty(),
             _ = divide.tick() => api.fairness().divide_again(),
-            _ = restored.tick() => drop(restore(&api).await?),
+            _ = restored.tick() => drop(restore(&Loopback::named(&api, PRODUCER)).await?),
         }
     }
 }
 
 /// Puts the bundled objects back where they are missing or must not be as they are, and removes those of earlier
 /// releases.
-async fn restore(api: &Context) -> Result<bootstrap::Outcome, Status> {
-    let loopback = Loopback::named(api, PRODUCER);
-    let outcome = bootstrap::reconcile_flow_control(&loopback, api.naming()).await?;
+async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> {
+    let api = loopback.api();
+    let outcome = bootstrap::reconcile_flow_control(loopback, api.naming()).await?;
     let bundled = bootstrap::flow_control(api.naming());
     let annotation = bootstrap::autoupdate_spec_annotation(api.naming());
-    let objects = Objects::read(&api.engine().snapshot(), &loopback)?;
+    let objects = Objects::read(&api.engine().snapshot(), loopback)?;
     for (plural, objects) in [(SCHEMAS, &objects.schemas), (LEVELS, &objects.levels)] {
         let names: BTreeSet<&str> = bundled
             .iter()

@@ -177,6 +177,31 @@ where
     }
 }
 
+/// One pass of a controller over several objects. One of them that cannot be written, because admission refuses it for
+/// example, does not keep the others from their turn.
+#[derive(Default)]
+struct Pass {
+    failed: Option<Status>,
+}
+
+impl Pass {
+    /// Takes note of what came of one object.
+    fn note(&mut self, object: &str, outcome: Result<(), Status>) {
+        if let Err(error) = outcome {
+            tracing::warn!(object, %error, "object is left as it is for now");
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// The end of the pass.
+    ///
+    /// # Errors
+    /// The first failure: the controller begins anew after a pause.
+    fn end(self) -> Result<(), Status> {
+        self.failed.map_or(Ok(()), Err)
+    }
+}
+
 /// Pauses that double from failure to failure.
 #[derive(Default)]
 struct Backoff {

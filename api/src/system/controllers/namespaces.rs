@@ -40,6 +40,9 @@ use crate::values::status::Status;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
+/// The identity under which namespaces are emptied.
+const NAME: &str = "namespace-controller";
+
 /// Namespaces swept at the same time, as many as upstream's workers; the others wait for their turn.
 const SWEEPS_MAX: usize = 10;
 
@@ -173,11 +176,12 @@ impl Left {
 /// or serve what still runs. `again`: what is being deleted already was told so before.
 async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Status> {
     let mut left = Left::default();
+    let loopback = Loopback::controller(api, NAME);
     let (pods, rest): (Vec<_>, Vec<_>) =
         content(&api.types()).into_iter().partition(|resource| resource.table.behavior.deleted_first);
     for stage in [pods, rest] {
         for resource in &stage {
-            delete_all(api, resource, namespace, again, &mut left.failures).await;
+            delete_all(&loopback, resource, namespace, again, &mut left.failures).await;
         }
         let snapshot = api.engine().snapshot();
         left.revision = snapshot.revision();
@@ -266,7 +270,7 @@ async fn finalize(api: &Context, name: &str) -> Result<(), Status> {
         finalizers.retain(|finalizer| finalizer.as_str() != Some(word));
         Some(wanted)
     };
-    Loopback::new(api).change(api.namespaces(), ("", name), Endpoint::Finalize, without).await
+    Loopback::controller(api, NAME).change(api.namespaces(), ("", name), Endpoint::Finalize, without).await
 }
 
 /// One condition of a terminating namespace: type; then reason and message in trouble, or when all is well.
@@ -293,7 +297,7 @@ async fn report(api: &Context, name: &str, left: &Left) -> Result<(), Status> {
         conditions.iter().for_each(|condition| condition.tell(list));
         Some(wanted)
     };
-    Loopback::new(api).change(api.namespaces(), ("", name), Endpoint::Status, tell).await
+    Loopback::controller(api, NAME).change(api.namespaces(), ("", name), Endpoint::Status, tell).await
 }
 
 /// The five conditions in upstream's order, with its texts (docs/api/controllers.md#namespace-controller).

@@ -35,19 +35,26 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     };
     let mut tails = wanted(&api).iter().map(tail).collect::<Result<Vec<_>, _>>()?;
     loop {
-        ensure(&api).await?;
+        ensure(&Loopback::new(&api)).await?;
         let changes = tails.iter_mut().map(|tail| Box::pin(tail.next(EVENTS_MAX)));
         futures_util::future::select_all(changes).await.0?;
     }
+}
+
+/// Makes the objects what they should be before the first request.
+///
+/// # Errors
+/// The store failed.
+pub async fn prepare(api: &Context) -> Result<(), Status> {
+    ensure(&Loopback::new(api).unasked()).await
 }
 
 /// Makes the objects what they should be.
 ///
 /// # Errors
 /// The store failed. An object that cannot be made (another service has its address) is reported in the log.
-pub async fn ensure(api: &Context) -> Result<(), Status> {
-    let loopback = Loopback::new(api);
-    for Wanted { target, object, decides } in wanted(api) {
+async fn ensure(loopback: &Loopback<'_>) -> Result<(), Status> {
+    for Wanted { target, object, decides } in wanted(loopback.api()) {
         for _ in 0..ATTEMPTS_MAX {
             let written = match loopback.get(&target)? {
                 None => loopback.create(&target, object.clone()).await,

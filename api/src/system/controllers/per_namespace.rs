@@ -37,6 +37,8 @@ pub struct Wanted<F> {
     pub resource: &'static str,
     /// Name.
     pub name: &'static str,
+    /// The controller that makes it.
+    pub controller: &'static str,
     /// The object as it should be, from the one that is there; `None` to leave it. Name and namespace are filled in.
     pub make: F,
 }
@@ -53,7 +55,7 @@ where
     let mut objects = api.engine().tail(snapshot.revision(), store::collection(resource, ""))?;
     let name_of = |key: &[u8]| store::identity(api.namespaces(), key).1.to_owned();
     let all = snapshot.prefix(&own).map(|entry| name_of(entry.key()));
-    let mut refused = ensure_all(&api, &wanted, all).await?;
+    let mut refused = ensure_all(&api, &wanted, all).await;
     drop(snapshot);
     loop {
         let again = async {
@@ -75,7 +77,7 @@ where
                 concerned.filter(|(_, name)| *name == wanted.name).map(|(ns, _)| ns.to_owned()).collect()
             }
         };
-        refused.append(&mut ensure_all(&api, &wanted, concerned.into_iter()).await?);
+        refused.append(&mut ensure_all(&api, &wanted, concerned.into_iter()).await);
     }
 }
 
@@ -84,26 +86,25 @@ async fn ensure_all<F>(
     api: &Context,
     wanted: &Wanted<F>,
     namespaces: impl Iterator<Item = String>,
-) -> Result<BTreeSet<String>, Status>
+) -> BTreeSet<String>
 where
     F: Fn(Option<Value>) -> Option<Value> + Sync,
 {
     let writes = namespaces.map(|namespace| async move {
         match wanted.ensure(api, &namespace).await {
-            Ok(()) => Ok(None),
-            Err(error) if error.reason == Reason::Forbidden => {
+            Ok(()) => None,
+            Err(error) => {
                 tracing::warn!(%namespace, name = wanted.name, %error, "object is refused");
-                Ok(Some(namespace))
+                Some(namespace)
             }
-            Err(error) => Err(error),
         }
     });
     let mut outcomes = stream::iter(writes).buffer_unordered(WRITES_MAX);
     let mut refused = BTreeSet::new();
     while let Some(outcome) = outcomes.next().await {
-        refused.extend(outcome?);
+        refused.extend(outcome);
     }
-    Ok(refused)
+    refused
 }
 
 impl<F> Wanted<F>
@@ -117,7 +118,7 @@ where
 
     /// Makes the object of one namespace what it should be, if the namespace is active.
     async fn ensure(&self, api: &Context, namespace: &str) -> Result<(), Status> {
-        let loopback = Loopback::new(api).admitted();
+        let loopback = Loopback::controller(api, self.controller);
         let target = self.target(namespace);
         let mut attempts = Attempts::new();
         loop {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use engine::EventKind;
 
-use super::{EVENTS_MAX, Ending};
+use super::{EVENTS_MAX, Ending, Pass};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::values::json::{Object, Value};
@@ -29,9 +29,11 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
     loop {
+        let mut pass = Pass::default();
         for name in &names {
-            check(&api, name).await?;
+            pass.note(name, check(&api, name).await);
         }
+        pass.end()?;
         let events = tail.next(EVENTS_MAX).await?;
         let is_there = |event: &&Arc<engine::Event>| event.kind == EventKind::Put;
         names = events.iter().filter(is_there).map(|event| name_of(&event.key)).collect();

@@ -22,6 +22,7 @@ use crate::values::object::{at, same_at};
 use crate::values::status::Status;
 use crate::writes::admission::quota::{Quota, Quotas, Usage, counted_by, to_value};
 use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
 
 /// Time between two counts of everything: pods that should have ended by now make no event.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
@@ -36,16 +37,20 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let snapshot = api.engine().snapshot();
     let mut tail = api.engine().tail(snapshot.revision(), Bytes::from_static(b"/"))?;
     drop(snapshot);
-    let counting = Counting { api: &api, quotas: &quotas, pods: &pods };
+    let loopback = Loopback::controller(&api, "resourcequota-controller");
+    let counting = Counting { loopback: &loopback, api: &api, quotas: &quotas, pods: &pods };
     let mut due = counting.all();
     let mut resync = tokio::time::interval(RESYNC);
     resync.reset();
     loop {
         let mut busy = BTreeSet::new();
         for namespace in std::mem::take(&mut due) {
-            if !counting.recount(&namespace).await? {
-                busy.insert(namespace);
+            match counting.recount(&namespace).await {
+                Ok(true) => continue,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(namespace, %error, "usage is counted again later"),
             }
+            busy.insert(namespace);
         }
         let again = async {
             if busy.is_empty() {
@@ -65,6 +70,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 }
 
 struct Counting<'c> {
+    loopback: &'c Loopback<'c>,
     api: &'c Context,
     quotas: &'c Resource,
     pods: &'c Resource,
@@ -79,7 +85,7 @@ impl Counting<'_> {
 
     fn of<'q>(&'q self, namespace: &'q str) -> Quotas<'q> {
         let lookup = self.api.lookup();
-        Quotas { lookup, resource: self.quotas, writer: self.api, namespace }
+        Quotas { lookup, resource: self.quotas, writer: self.loopback, namespace }
     }
 
     /// The namespace whose usage an event may lower, or whose quotas it changes.

@@ -17,7 +17,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let naming = api.naming();
     let certificates = api.root_ca().to_owned();
     let make = |existing| wanted(naming, &certificates, existing);
-    per_namespace::follow(api, Wanted { resource: "configmaps", name: naming.root_ca_config_map, make }).await
+    let (name, controller) = (naming.root_ca_config_map, "root-ca-cert-publisher");
+    per_namespace::follow(api, Wanted { resource: "configmaps", name, controller, make }).await
 }
 
 /// What the config map should be, if it is not: only these data and this annotation; its labels, other annotations

@@ -17,5 +17,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
             Some(Object::from_iter(members.map(|(name, value)| (name.into(), value.into()))).into())
         }
     };
-    per_namespace::follow(api, Wanted { resource: "serviceaccounts", name: "default", make }).await
+    let controller = "service-account-controller";
+    per_namespace::follow(api, Wanted { resource: "serviceaccounts", name: "default", controller, make })
+        .await
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use engine::Entry;
 
-use super::{EVENTS_MAX, Ending};
+use super::{EVENTS_MAX, Ending, Pass};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::types::attributes::Attributes;
@@ -54,6 +54,7 @@ impl Protection<'_> {
     /// Releases what is being deleted and not used. Reads attributes of what is protected, and pods of the namespaces in
     /// which a claim waits.
     async fn release(&self) -> Result<(), Status> {
+        let mut pass = Pass::default();
         for (at, (resource, (_, _, name))) in self.protected.iter().zip(PROTECTED).enumerate() {
             let finalizer = self.api.naming().label(name);
             let waiting: Vec<Entry> = self
@@ -78,10 +79,10 @@ impl Protection<'_> {
                     set_finalizers(&mut new, left);
                     (meta(old, "uid") == uid && !meta(old, "deletionTimestamp").is_empty()).then_some(new)
                 };
-                loopback.change(resource, place, Endpoint::Main, without).await?;
+                pass.note(place.1, loopback.change(resource, place, Endpoint::Main, without).await);
             }
         }
-        Ok(())
+        pass.end()
     }
 
     fn is_used(&self, at: usize, object: &Object) -> Result<bool, Status> {

@@ -17,7 +17,7 @@ use futures_util::{StreamExt, stream};
 use http::StatusCode;
 use serde::Deserialize;
 
-use super::{EVENTS_MAX, Ending, WRITES_MAX};
+use super::{EVENTS_MAX, Ending, Pass, WRITES_MAX};
 use crate::objects::store;
 use crate::types::options::{DeleteOptions, Propagation};
 use crate::types::schema::registry::Resource;
@@ -68,11 +68,16 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
             () = sleep => {
                 let later = agenda.split_off(&(clock::now_seconds() + 1, Bytes::new()));
                 let due = std::mem::replace(&mut agenda, later);
-                let deletions = due.into_iter().map(|(_, key)| end(&loopback, jobs, key));
+                let deletions = due.into_iter().map(|(_, key)| async {
+                    let name = store::identity(jobs, &key).1.to_owned();
+                    (name, end(&loopback, jobs, key).await)
+                });
                 let mut outcomes = stream::iter(deletions).buffer_unordered(WRITES_MAX);
-                while let Some(outcome) = outcomes.next().await {
-                    agenda.extend(outcome?);
+                let mut pass = Pass::default();
+                while let Some((name, outcome)) = outcomes.next().await {
+                    pass.note(&name, outcome.map(|later| agenda.extend(later)));
                 }
+                pass.end()?;
             }
         }
     }

@@ -53,7 +53,7 @@ pub enum Written {
 }
 
 /// The write path, as far as this module needs it. Writes are made under the server's own identity
-/// ([`Part::Loopback`](crate::objects::store::Part::Loopback)) and pass defaulting and validation, but no admission.
+/// ([`Part::Loopback`](crate::objects::store::Part::Loopback)) and pass defaulting and validation.
 pub trait ObjectStore: Sync {
     /// Why a read or write could not be made at all.
     type Error: Send;

@@ -30,15 +30,18 @@ use crate::wire::server;
 use crate::writes::admission::{self, Operation, Review};
 use crate::writes::context::Context;
 
-/// What the server's own writes leave out: admission, the comparison (they say what they saw in [`Intent::seen`]),
-/// and the question what they may grant.
-pub const BY_SERVER: &[Stage] = &[Stage::Mutate, Stage::Compare, Stage::Escalate, Stage::Admit];
+/// What the server's own writes leave out that clients of upstream's make: the comparison (they say what they saw in
+/// [`Intent::seen`]), and the question what they may grant.
+pub const BY_SERVER: &[Stage] = &[Stage::Compare, Stage::Escalate];
 
-/// [`BY_SERVER`] for an object that admission is asked about as about that of any client.
-pub const BY_SERVER_ADMITTED: &[Stage] = &[Stage::Compare, Stage::Escalate];
+/// [`BY_SERVER`], and admission: for what comes before the first request, and what no client of upstream's writes.
+pub const BY_SERVER_UNASKED: &[Stage] = &[Stage::Mutate, Stage::Compare, Stage::Escalate, Stage::Admit];
 
 /// [`BY_SERVER`] for an object whose managed fields were computed before.
-pub const BY_SERVER_APPLIED: &[Stage] =
+pub const BY_SERVER_APPLIED: &[Stage] = &[Stage::Compare, Stage::Own, Stage::Escalate];
+
+/// [`BY_SERVER_UNASKED`] for an object whose managed fields were computed before.
+pub const BY_SERVER_APPLIED_UNASKED: &[Stage] =
     &[Stage::Mutate, Stage::Compare, Stage::Own, Stage::Escalate, Stage::Admit];
 
 /// What the backfill of defaults leaves out: everything but the defaults, as it repairs what was valid when it was
@@ -65,8 +68,9 @@ pub const DELETION: &[Stage] = &[
     Stage::Escalate,
 ];
 
-/// [`DELETION`] by the server itself, or as the end of an eviction that was admitted.
-pub const DELETION_BY_SERVER: &[Stage] = &[
+/// [`DELETION`] that admission is not asked about: the end of an eviction that was admitted, and of what a definition
+/// leaves behind.
+pub const DELETION_UNASKED: &[Stage] = &[
     Stage::Default,
     Stage::Mutate,
     Stage::Compare,
@@ -122,6 +126,8 @@ pub struct Intent<'w> {
     pub namespace: &'w str,
     /// Name; empty where the object of a creation says it or asks for a generated one.
     pub name: &'w str,
+    /// Whether the object is deleted as one of a collection, which admission is told no name of.
+    pub is_of_collection: bool,
     /// What must be in the store.
     pub presence: Presence,
     /// The only revision that may be replaced: another is [`Outcome::Changed`], and not tried again.
@@ -181,11 +187,7 @@ impl<'w> Intent<'w> {
             resource: self.resource,
             subresource: self.endpoint.subresource(),
             namespace: self.namespace,
-            // The deletion of a collection names no object.
-            name: match self.permission {
-                Some(permission) if permission.verb == "deletecollection" => "",
-                _ => self.name,
-            },
+            name: if self.is_of_collection { "" } else { self.name },
             old,
             new,
         }

@@ -52,13 +52,13 @@ DELETE, first phase        x      .       x      .       .   .        .       . 
 PATCH, last finalizer      x      x       x      x       x   x        x       x        x        x     x      x
 DELETE of a collection     x      .       x      .       .   .        .       .        .        x     x      x
 bootstrap                  x      x       .      .       x   x        x       x        .        .     x      x
-server: create             x      x       .      .       x   x        x       x        .        .     x      x
-server: update             x      x       .      .       x   x        x       x        .        .     x      x
-server: apply              x      x       .      .       .   x        x       x        .        .     x      x
-controller: change         x      x       .      .       x   x        x       x        .        .     x      x
-controller: change status  x      x       .      .       x   .        x       x        .        .     x      x
+server: create             x      x       x      .       x   x        x       x        .        x     x      x
+server: update             x      x       x      .       x   x        x       x        .        x     x      x
+server: apply              x      x       x      .       .   x        x       x        .        x     x      x
+controller: change         x      x       x      .       x   x        x       x        .        x     x      x
+controller: change status  x      x       x      .       x   .        x       x        .        x     x      x
 backfill, no change        x      x       .      .       .   .        .       .        .        .     x      .
-controller: delete         x      .       .      .       .   .        .       .        .        .     x      x
+controller: delete         x      .       x      .       .   .        .       .        .        x     x      x
 ";
 
 /// The stages that the table has a column for.

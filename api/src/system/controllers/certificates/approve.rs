@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use auth::{Attributes, User};
 
-use super::super::{EVENTS_MAX, Ending};
+use super::super::{EVENTS_MAX, Ending, Pass};
 use super::signer::Signer;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
 use crate::objects::strategy::Endpoint;
@@ -32,14 +32,18 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     let (resource, prefix) = resource(&loopback)?;
     let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
     loop {
-        let mut waiting = false;
+        let (mut waiting, mut pass) = (false, Pass::default());
         for object in all(&api, &prefix).filter(is_undecided) {
             match permitted(&api, &object).await {
                 Permitted::Not => {}
                 Permitted::NotYet => waiting = true,
-                Permitted::For(message) => approve(&loopback, resource, &object, message).await?,
+                Permitted::For(message) => {
+                    let outcome = approve(&loopback, resource, &object, message).await;
+                    pass.note(meta(&object, "name"), outcome);
+                }
             }
         }
+        pass.end()?;
         let again = async {
             match waiting {
                 true => tokio::time::sleep(AGAIN).await,

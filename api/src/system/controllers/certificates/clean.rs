@@ -9,7 +9,7 @@ use http::StatusCode;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::super::{EVENTS_MAX, Ending};
+use super::super::{EVENTS_MAX, Ending, Pass};
 use super::{CONTROLLER, all, conditions, resource, text};
 use crate::types::options::DeleteOptions;
 use crate::types::schema::scalars::bytes;
@@ -34,6 +34,7 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     loop {
         let now = clock::now_seconds();
         let mut next = now.saturating_add(SLEEP_MAX.as_secs() as i64);
+        let mut pass = Pass::default();
         for object in all(&api, &prefix) {
             let Some(due) = due(&object) else { continue };
             if due > now {
@@ -42,13 +43,13 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
             }
             let options =
                 DeleteOptions { uid: Some(meta(&object, "uid").to_owned()), ..DeleteOptions::default() };
-            match loopback.delete_object(resource, ("", meta(&object, "name")), &options).await {
-                Err(error) if !matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => {
-                    return Err(error.into());
-                }
-                _ => {}
+            let name = meta(&object, "name");
+            match loopback.delete_object(resource, ("", name), &options).await {
+                Err(error) if matches!(error.code, StatusCode::NOT_FOUND | StatusCode::CONFLICT) => {}
+                outcome => pass.note(name, outcome),
             }
         }
+        pass.end()?;
         let pause = Duration::from_secs(u64::try_from(next - now).unwrap_or(0).max(1));
         tokio::select! {
             events = tail.next(EVENTS_MAX) => drop(events?),

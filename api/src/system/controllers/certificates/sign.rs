@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use auth::authn::certificate_authority::{Authority, IssueError};
 
-use super::super::{EVENTS_MAX, Ending};
+use super::super::{EVENTS_MAX, Ending, Pass};
 use super::signer::Signer;
 use super::{CONTROLLER, all, has, is_same, is_signed, request, resource, text, usages, with_condition};
 use crate::objects::strategy::Endpoint;
@@ -29,7 +29,7 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
     let (resource, prefix) = resource(&loopback)?;
     let mut tail = api.engine().tail(api.engine().revision(), prefix.clone())?;
     loop {
-        let mut unsigned = 0;
+        let (mut unsigned, mut pass) = (0, Pass::default());
         let waiting: Vec<Object> = all(&api, &prefix).filter(is_waiting).collect();
         let authority = match waiting.is_empty() {
             true => None,
@@ -47,8 +47,10 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
             let change = |current: &Object| {
                 (is_same(current, object) && is_waiting(current)).then(|| outcome.written(current))
             };
-            loopback.change(resource, ("", meta(object, "name")), Endpoint::Status, change).await?;
+            let name = meta(object, "name");
+            pass.note(name, loopback.change(resource, ("", name), Endpoint::Status, change).await);
         }
+        pass.end()?;
         if let (true, Some(Err(why))) = (unsigned > 0, &authority) {
             tracing::warn!(requests = unsigned, why, "approved certificate requests cannot be signed");
         }

@@ -54,7 +54,7 @@ pub(super) async fn run(api: Arc<Context>, name: String) -> String {
 
 /// Writes the objects that are in another form, and then says so. False: some are left.
 async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
-    let loopback = Loopback::new(api);
+    let loopback = Loopback::new(api).unasked();
     let stored = loopback.store().get(&store::key(api.definitions(), "", name))?;
     let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
         return Ok(true);

@@ -1,0 +1,74 @@
+//! Events by which the server warns of something about an object.
+
+use super::Loopback;
+use crate::types::schema::registry::Resource;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::names;
+use crate::values::status::Status;
+use crate::writes::admission::namespace_lifecycle::State;
+use crate::writes::bootstrap::{ObjectStore, Target};
+
+/// What an event warns of.
+pub struct Warning {
+    /// Why, in one word.
+    pub reason: &'static str,
+    /// The same for people.
+    pub message: String,
+    /// Which part of the system says so.
+    pub component: &'static str,
+}
+
+impl Loopback<'_> {
+    /// Warns of something about an object with an event in `namespace`. Where nothing can be created any more, or the event
+    /// is refused, it is not said.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn warn(
+        &self,
+        resource: &Resource,
+        (namespace, name): (&str, &str),
+        uid: &str,
+        warning: Warning,
+    ) -> Result<(), Status> {
+        let _creation = self.api.creations().begin();
+        if self.namespace_state(namespace)? != State::Active {
+            return Ok(());
+        }
+        let object = |members: &[(&'static str, &str)]| {
+            let present = members.iter().filter(|(_, text)| !text.is_empty());
+            Object::from_iter(present.map(|(name, text)| ((*name).into(), Value::from(*text))))
+        };
+        let now = clock::now();
+        let event_name = names::generated(&format!("{}.", name.get(..40).unwrap_or(name)));
+        let scope = if resource.namespaced() { namespace } else { "" };
+        let mut event = object(&[("kind", "Event"), ("apiVersion", "v1")]);
+        event.push("metadata", object(&[("name", &event_name), ("namespace", namespace)]).into());
+        let regarding = [
+            ("kind", &*resource.table.kind),
+            ("namespace", scope),
+            ("name", name),
+            ("uid", uid),
+            ("apiVersion", &resource.api_version),
+        ];
+        event.push("involvedObject", object(&regarding).into());
+        event.push("reason", warning.reason.into());
+        event.push("message", warning.message.into());
+        event.push("source", object(&[("component", warning.component)]).into());
+        event.push("firstTimestamp", now.as_str().into());
+        event.push("lastTimestamp", now.into());
+        event.push("count", Value::Int(1));
+        event.push("type", "Warning".into());
+        event.push("reportingComponent", warning.component.into());
+        let (namespace, name) = (namespace.to_owned(), event_name);
+        let target = Target { group: "", version: "v1", resource: "events", namespace, name };
+        match self.create(&target, event.into()).await {
+            Err(refusal) if refusal.code.is_client_error() => {
+                tracing::debug!(%refusal, "event is refused");
+                Ok(())
+            }
+            outcome => outcome.map(drop),
+        }
+    }
+}
