@@ -107,7 +107,9 @@ mod tests {
             ..DeleteOptions::default()
         };
         let written = |kind: &str| {
-            format!(r#"{{"kind":"{kind}","apiVersion":"meta.k8s.io/v1","dryRun":["All"],"fieldManager":"m"}}"#)
+            format!(
+                r#"{{"kind":"{kind}","apiVersion":"meta.k8s.io/v1","dryRun":["All"],"fieldManager":"m"}}"#
+            )
         };
         let deleted = r#"{"kind":"DeleteOptions","apiVersion":"meta.k8s.io/v1","gracePeriodSeconds":0,"preconditions":{"uid":"u"},"propagationPolicy":"Orphan"}"#;
         for (options, operation, want) in [
