@@ -113,6 +113,7 @@ impl Server {
             enablement: Default::default(),
             fairness: Default::default(),
             extensions: Default::default(),
+            peers: Default::default(),
             edge: Default::default(),
             log_files: None,
             flags: Vec::new(),

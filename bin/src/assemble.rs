@@ -398,6 +398,12 @@ fn api_of(
         log_files: config.serves_log_files.then(|| Arc::new(log_files::Directory::default()) as _),
         tracer,
         extensions: config.extensions.settings.clone(),
+        peers: config.peers.settings(
+            address,
+            config.advertise_address,
+            config.extensions.settings.certificate.clone(),
+            config.naming,
+        ),
         nodes: config.nodes.nodes.clone(),
         secrecy: config.secrecy.clone(),
         own_service: OwnService {

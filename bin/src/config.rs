@@ -32,6 +32,7 @@ use crate::files;
 use crate::flags::{Durability, Flags, LogFormat, NamedFiles, Profile};
 use crate::issuers::opening;
 use crate::nodes::NodeConfig;
+use crate::peers::PeerConfig;
 use crate::pki::Name;
 use crate::signing::SigningConfig;
 use crate::traces::TracingConfig;
@@ -84,6 +85,8 @@ pub struct Config {
     pub enablement: Enablement,
     /// How extension servers know this one.
     pub extensions: ExtensionConfig,
+    /// How the other servers on the same etcd are known.
+    pub peers: PeerConfig,
     /// What is done to requests before anything is known of them but their head.
     pub edge: api::state::edge::Settings,
     /// Certificates for clients that ask for their names.
@@ -206,6 +209,7 @@ impl Config {
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
         let etcd = EtcdConfig::from_flags(&flags.etcd)?;
         let extensions = ExtensionConfig::from_flags(flags.extension, &authentication)?;
+        let peers = PeerConfig::from_flags(&flags.peers, &features, extensions.settings.certificate.is_some())?;
         let nodes = NodeConfig::from_flags(flags.nodes)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
@@ -240,6 +244,7 @@ impl Config {
             enablement,
             fairness,
             extensions,
+            peers,
             edge,
             named_certificates,
             encryption,

@@ -16,6 +16,7 @@ mod forms;
 mod metrics;
 mod nodes;
 mod own_service;
+mod peers;
 mod secrecy;
 mod suggestion;
 mod tls;
@@ -44,6 +45,7 @@ pub use fairness::FairnessFlags;
 pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;
 pub use own_service::{NoReconciler, OwnServiceFlags};
+pub use peers::PeerFlags;
 pub use secrecy::SecrecyFlags;
 pub use tls::{NamedFiles, TlsFlags};
 
@@ -218,6 +220,9 @@ pub struct Flags {
 
     #[command(flatten)]
     pub extension: ExtensionFlags,
+
+    #[command(flatten)]
+    pub peers: PeerFlags,
 
     #[command(flatten)]
     pub nodes: NodeFlags,

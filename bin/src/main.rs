@@ -28,6 +28,7 @@ mod logging;
 mod moving;
 mod nodes;
 mod notify;
+mod peers;
 mod pki;
 mod process;
 mod reload;

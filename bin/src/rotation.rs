@@ -85,6 +85,7 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
                     if let Some((chain, _)) = &read.settings.certificate {
                         expiry::watch(followed.api.metrics(), "proxy-client", chain);
                     }
+                    followed.api.peers().replace_certificate(read.settings.certificate.clone());
                     followed.api.extensions().replace_settings(read.settings);
                     tracing::info!("credentials for extension servers reloaded");
                 }

@@ -3,7 +3,9 @@
 //! A key is `/<stored group or "core">/<resource>/[<namespace>/]<name>`; key order is list order. The value is the
 //! stored form, which is also the served form; the selector attributes are stored beside it.
 
+use std::collections::BTreeMap;
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -24,13 +26,27 @@ mod access;
 mod access_test;
 
 /// Who decides the writes of a server, and knows how new a state must be, where that is not its own engine. The engine follows
-/// then, and everything but these three is the same.
+/// then, and everything but this is the same. Servers that share one tell each other by it where they are.
 pub trait Ledger: Send + Sync {
     /// Decides one write. By the answer the engine has it.
     fn commit(&self, write: Write) -> Pending<'_, Result<Committed, CommitFailure>>;
 
     /// Resolves once the engine has everything that was acknowledged by any server before the call.
     fn current(&self) -> Pending<'_, Result<(), Status>>;
+
+    /// Says to the other servers where this one is reached, for some seconds. `round` is another one each time.
+    fn announce<'l>(
+        &'l self,
+        server: &'l str,
+        address: SocketAddr,
+        round: i64,
+    ) -> Pending<'l, Result<(), Status>>;
+
+    /// Says to the other servers that this one is not reached any more.
+    fn withdraw<'l>(&'l self, server: &'l str) -> Pending<'l, Result<(), Status>>;
+
+    /// Host and port of the servers that are reached, by their identity.
+    fn announced(&self) -> Pending<'_, Result<BTreeMap<String, (String, u16)>, Status>>;
 
     /// Whether writes could be decided a moment ago; if not, why.
     fn health(&self) -> Result<(), String>;

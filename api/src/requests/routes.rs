@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! Permitted ─┬─ version of an extension server: pass it on
+//!            ├─ resource that only another server on the same store serves: pass it on
 //!            ├─ resource: known? ─► scope ─► method ─► negotiate ─► read the body ─► verb ─► compress, warn
 //!            └─ other path: backup · health · metrics · flow control · version · discovery · OpenAPI
 //! ```
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +21,7 @@ use auth::go::duration;
 use bytes::Bytes;
 use http::header::WARNING;
 use http::request::Parts as Head;
-use http::{Method, StatusCode};
+use http::{HeaderValue, Method, StatusCode};
 
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::{self, answer::respond_status};
@@ -34,6 +36,7 @@ use crate::state::extension::{Extension, proxy};
 use crate::state::fairness;
 use crate::state::health;
 use crate::state::log_files;
+use crate::state::peers;
 use crate::state::zpages;
 use crate::types::features::Feature;
 use crate::types::schema::registry::{Registry, Resource};
@@ -104,6 +107,10 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
     {
         return Box::pin(forward(request, &extension)).await;
     }
+    let servers = elsewhere(&request);
+    if !servers.is_empty() {
+        return Box::pin(pass_on(request, servers)).await;
+    }
     if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
 }
 
@@ -117,8 +124,43 @@ async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Respon
         return Ok(proxy::unavailable());
     };
     let shutdown = context.lifecycle().shutdown();
-    let forwarded = proxy::Forwarded { head, path: &info.path, user: proof.user(), peer, incoming, shutdown };
+    let (path, user, mark) = (&*info.path, proof.user(), None);
+    let forwarded = proxy::Forwarded { head, path, user, peer, incoming, shutdown, mark };
     Ok(proxy::forward(&endpoint, forwarded).await)
+}
+
+/// The servers on the same store that serve a resource that this one does not; none for a request that one of them passed on.
+fn elsewhere(request: &Permitted<'_>) -> Vec<String> {
+    let Permitted { context, types, head, info, .. } = request;
+    let is_here = || types.registry().resource(&info.group, &info.version, &info.resource).is_some();
+    let was_passed_on = || head.headers.get(&peers::PASSED_ON).is_some_and(|value| value == "true");
+    if !info.is_resource || !context.peers().passes_on() || is_here() || was_passed_on() {
+        return Vec::new();
+    }
+    context.peers().serving(&info.group, &info.version, &info.resource)
+}
+
+/// Requests for what only other servers on the same store serve: one of those passes the answer.
+async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Response, Status> {
+    let Permitted { context, head, info, proof, incoming, peer, .. } = request;
+    let addresses = match context.ledger() {
+        Some(ledger) => ledger.announced().await?,
+        None => BTreeMap::new(),
+    };
+    let reached = servers.iter().filter_map(|server| addresses.get(server).cloned()).collect();
+    let endpoint = context.peers().one_of(reached).and_then(|address| context.peers().at(address).ok());
+    let Some(endpoint) = endpoint else {
+        let message = "Error getting ip and port info of the remote server while proxying";
+        return Err(Status::new(Reason::ServiceUnavailable, message));
+    };
+    let shutdown = context.lifecycle().shutdown();
+    let mark = Some((peers::PASSED_ON, HeaderValue::from_static("true")));
+    let (path, user) = (&*info.path, proof.user());
+    let forwarded = proxy::Forwarded { head, path, user, peer, incoming, shutdown, mark };
+    let response = proxy::forward(&endpoint, forwarded).await;
+    let code = response.status();
+    context.metrics().rerouted.count(&[code.as_str(), &info.group, &info.resource, &info.version]);
+    Ok(response)
 }
 
 /// Requests for a resource or one of its subresources.

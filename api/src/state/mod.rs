@@ -13,6 +13,7 @@ pub mod fairness;
 pub mod health;
 pub(crate) mod impersonation;
 pub mod log_files;
+pub mod peers;
 pub mod policy;
 pub mod replica;
 pub mod secrecy;

@@ -40,6 +40,8 @@ pub enum Feature {
     ComponentFlagz,
     /// `/statusz`: what the process is.
     ComponentStatusz,
+    /// Requests for types that only another server on the same store serves.
+    PeerProxy,
 }
 
 /// The maturity of the behaviour behind a gate.
@@ -70,7 +72,7 @@ const fn gate(feature: Feature, name: &'static str, stage: Stage) -> Gate {
 }
 
 /// Gates with an effect here.
-static GATES: [Gate; 12] = [
+static GATES: [Gate; 13] = [
     gate(Feature::ApiResponseCompression, "APIResponseCompression", Stage::Beta),
     gate(Feature::AllowUnsafeMalformedObjectDeletion, "AllowUnsafeMalformedObjectDeletion", Stage::Alpha),
     gate(Feature::CborServingAndStorage, "CBORServingAndStorage", Stage::Alpha),
@@ -82,6 +84,7 @@ static GATES: [Gate; 12] = [
     gate(Feature::ComponentFlagz, "ComponentFlagz", Stage::Beta),
     gate(Feature::ComponentStatusz, "ComponentStatusz", Stage::Beta),
     gate(Feature::PodLogsQuerySplitStreams, "PodLogsQuerySplitStreams", Stage::Alpha),
+    gate(Feature::PeerProxy, "UnknownVersionInteroperabilityProxy", Stage::Beta),
     // A watch with initial events needs no mechanism that could be disabled, so the gate is locked.
     Gate { feature: Feature::WatchList, name: "WatchList", stage: Stage::Beta, default: true, locked: true },
 ];

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 use crate::types::discovery::{Discovery, Foreign};
 use crate::types::openapi::OpenApi;
 use crate::types::schema::registry::{Registry, Resource};
+use crate::values::json::Value;
 
 /// The types that are served at one time, with their documents.
 #[derive(Debug)]
@@ -49,6 +50,12 @@ impl Served {
             discovery: self.discovery.beside(foreign),
             registry: self.registry.clone(),
         }
+    }
+
+    /// The same types, with the groups of these peers in the aggregated document.
+    fn among(&self, peers: Arc<[Vec<Value>]>) -> Self {
+        let (openapi, registry) = (self.openapi.with(self.registry.clone()), self.registry.clone());
+        Served { discovery: self.discovery.among(peers), openapi, registry }
     }
 
     /// The same server with other types.
@@ -125,6 +132,13 @@ impl Types {
     pub fn show(&self, foreign: Arc<[Foreign]>) {
         let _changing = self.changing.lock();
         let next = self.now.load().beside(foreign);
+        self.now.store(Arc::new(next));
+    }
+
+    /// Shows the groups of these peers in the aggregated document of requests that begin after the call.
+    pub fn show_peers(&self, peers: Arc<[Vec<Value>]>) {
+        let _changing = self.changing.lock();
+        let next = self.now.load().among(peers);
         self.now.store(Arc::new(next));
     }
 

@@ -29,6 +29,7 @@ use crate::state::extension::{self, Extensions};
 use crate::state::fairness::{self, Fairness};
 use crate::state::health;
 use crate::state::log_files::LogFiles;
+use crate::state::peers::{self, Peers};
 use crate::state::policy::EnginePolicy;
 use crate::state::secrecy::Secrecy;
 use crate::state::tokens::Tokens;
@@ -129,6 +130,7 @@ pub struct Context {
     auditor: Option<Auditor>,
     fairness: Fairness,
     extensions: Extensions,
+    peers: Peers,
     edge: edge::Settings,
     flags: Vec<(String, String)>,
     log_files: Option<Arc<dyn LogFiles>>,
@@ -180,6 +182,8 @@ pub struct Parts {
     pub fairness: fairness::Settings,
     /// How extension servers know this one.
     pub extensions: extension::Settings,
+    /// How the other servers on the same store are known, and this one to them.
+    pub peers: peers::Settings,
     /// What is done to requests before anything is known of them but their head.
     pub edge: edge::Settings,
     /// The flags of the process, for people who ask.
@@ -256,6 +260,7 @@ impl Context {
             auditor: parts.auditor,
             fairness: Fairness::new(parts.fairness),
             extensions: Extensions::new(parts.extensions),
+            peers: Peers::new(parts.peers),
             edge: parts.edge,
             flags: parts.flags,
             log_files: parts.log_files,
@@ -534,6 +539,16 @@ impl Context {
     /// How nodes, pods and services are reached.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
+    }
+
+    /// The other servers on the same store.
+    pub fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// Shows what peers serve in the aggregated discovery document.
+    pub fn show_peers(&self) {
+        self.types.show_peers(self.peers.groups());
     }
 
     /// Shows what extension servers serve in the discovery documents.

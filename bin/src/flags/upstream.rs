@@ -61,14 +61,11 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         flags: &[("contention-profiling", Form::Bool), ("debug-socket-path", Form::Text)],
     },
     Treatment {
-        why: "servers elect one by a lease of their own, and pass no requests on to each other",
+        why: "servers elect one by a lease of their own",
         flags: &[
             ("coordinated-leadership-lease-duration", Form::Duration),
             ("coordinated-leadership-renew-deadline", Form::Duration),
             ("coordinated-leadership-retry-period", Form::Duration),
-            ("peer-advertise-ip", Form::Text),
-            ("peer-advertise-port", Form::Text),
-            ("peer-ca-file", Form::Text),
         ],
     },
     Treatment {

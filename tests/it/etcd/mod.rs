@@ -3,6 +3,7 @@
 
 mod cluster;
 mod moving;
+mod peers;
 mod recorded;
 mod register;
 mod rounds;

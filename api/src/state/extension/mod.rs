@@ -120,6 +120,11 @@ impl Extensions {
         self.table.load().values().cloned().collect()
     }
 
+    /// The groups and versions that they serve.
+    pub fn versions(&self) -> Vec<(String, String)> {
+        self.table.load().keys().cloned().collect()
+    }
+
     /// Takes over the APIServices that name a server. Those whose spec stays keep what is known of them. Says whether
     /// there is another spec, or one more or less.
     pub fn configure(&self, services: &[Value]) -> bool {

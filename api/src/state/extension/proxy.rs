@@ -37,6 +37,8 @@ pub struct Forwarded<'f> {
     pub incoming: Incoming,
     /// Ends upgraded connections when the server does.
     pub shutdown: Shutdown,
+    /// A header that the other server is told besides.
+    pub mark: Option<(HeaderName, HeaderValue)>,
 }
 
 /// The answer while a server is known not to be available.
@@ -114,6 +116,9 @@ fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> HeaderMap {
     set("x-forwarded-host", endpoint.url().authority().map_or("", |authority| authority.as_str()));
     set("x-forwarded-proto", "https");
     set("x-forwarded-uri", &cleaned(forwarded.path));
+    if let Some((name, value)) = &forwarded.mark {
+        headers.insert(name, value.clone());
+    }
     headers
 }
 

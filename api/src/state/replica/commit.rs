@@ -3,6 +3,9 @@
 //! A transaction is sent once. When its answer is lost it may have happened or not, and the caller is told so: a loser of that
 //! race who tried again could overwrite what came after its own write.
 
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use engine::{Change, Committed, Engine, Entry, Expected, Revision, Write};
 use etcd::rpc::{
@@ -26,6 +29,23 @@ impl Ledger for Replica {
 
     fn current(&self) -> Pending<'_, Result<(), Status>> {
         Box::pin(Replica::current(self))
+    }
+
+    fn announce<'l>(
+        &'l self,
+        server: &'l str,
+        address: SocketAddr,
+        round: i64,
+    ) -> Pending<'l, Result<(), Status>> {
+        Box::pin(self.write_address(server, address, round))
+    }
+
+    fn withdraw<'l>(&'l self, server: &'l str) -> Pending<'l, Result<(), Status>> {
+        Box::pin(self.remove_address(server))
+    }
+
+    fn announced(&self) -> Pending<'_, Result<BTreeMap<String, (String, u16)>, Status>> {
+        Box::pin(self.read_addresses())
     }
 
     fn health(&self) -> Result<(), String> {

@@ -12,6 +12,7 @@
 //! does not fit etcd any more, it is thrown away and filled again. Conflicts are decided by etcd alone.
 //! This module knows kinds as far as their form, and no requests.
 
+mod addresses;
 mod allocated;
 mod apply;
 mod barrier;

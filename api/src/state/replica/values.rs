@@ -68,6 +68,11 @@ impl Values {
         Values { registry, naming }
     }
 
+    /// The built-in types.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
     /// What the engine keeps of an object of a built-in type.
     ///
     /// # Errors

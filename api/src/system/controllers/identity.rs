@@ -1,11 +1,14 @@
 //! The identity of a server among those that share a store: a Lease that says that it lives and where its peers reach it
 //! (docs/api/etcd.md#election). Those of servers that are gone are deleted by the elected one.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
+use super::objects::objects;
 use super::{Ending, Trouble};
 use crate::objects::store;
 use crate::types::schema::registry::Resource;
@@ -26,6 +29,9 @@ const RENEW: Duration = Duration::from_secs(10);
 /// Between two looks for leases that are over.
 const COLLECT: Duration = Duration::from_secs(3600);
 
+/// The port of a server that is alone on its host.
+const USUAL_PORT: u16 = 6443;
+
 /// Bytes of the digest of the host's name that make the name of the lease.
 const ID_BYTES: usize = 16;
 
@@ -39,10 +45,43 @@ fn target(api: &Context, name: &str) -> Target {
     }
 }
 
-/// The name of the lease of a server on a host.
-fn lease_name(host: &str) -> String {
-    let digest = Sha256::digest(host.as_bytes());
-    format!("apiserver-{}", base32(&digest[..ID_BYTES]))
+/// The name of the lease of a server on a host: a digest of the host's name and of what the server is, each after its length.
+/// Servers on one host are told apart by their ports; the usual port adds nothing.
+fn lease_name(host: &str, component: &str, port: u16) -> String {
+    let mut digest = Sha256::new();
+    let port = if port == USUAL_PORT { String::new() } else { port.to_string() };
+    for part in [host, component, &port].into_iter().filter(|part| !part.is_empty()) {
+        digest.update(u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
+        digest.update(part.as_bytes());
+    }
+    format!("apiserver-{}", base32(&digest.finalize()[..ID_BYTES]))
+}
+
+/// The name by which this server is known to those on the same store.
+pub(super) fn own_name(api: &Context) -> String {
+    lease_name(&own_host(), &api.naming().system("apiserver"), api.own_service().port)
+}
+
+fn own_host() -> String {
+    HOST.get().map(|host| host.to_lowercase()).unwrap_or_default()
+}
+
+/// The servers that have not ended, by name, each with the name of its process.
+pub(super) fn servers(api: &Context) -> Result<BTreeMap<String, String>, Status> {
+    let label = format!("apiserver.{}", api.naming().label("identity"));
+    let (server, now) = (api.naming().system("apiserver"), SystemTime::now());
+    let all = objects(&api.engine().snapshot(), &leases(api)?).into_iter().map(|(_, lease)| lease);
+    let found = all
+        .filter(|lease| lease.str_at(&["metadata", "labels", &label]) == server && !is_over(lease, now))
+        .map(|lease| [&["metadata", "name"], &["spec", "holderIdentity"]].map(|at| lease.str_at(at).to_owned()))
+        .filter(|[_, holder]| !holder.is_empty());
+    Ok(found.map(|[name, holder]| (name, holder)).collect())
+}
+
+/// The collection of all leases of servers.
+pub(super) fn leases(api: &Context) -> Result<Bytes, Status> {
+    let of_all = target(api, "");
+    Ok(store::collection(Loopback::new(api).resource(&of_all)?, &of_all.namespace))
 }
 
 /// RFC 4648, in lower case and without padding.
@@ -68,8 +107,7 @@ pub static HOST: OnceLock<String> = OnceLock::new();
 
 /// Keeps the lease of this server.
 pub(super) async fn renew(api: Arc<Context>) -> Ending {
-    let host = HOST.get().map(|host| host.to_lowercase()).unwrap_or_default();
-    let name = lease_name(&host);
+    let (host, name) = (own_host(), own_name(&api));
     let holder = format!("{name}_{}", names::uid());
     loop {
         renew_once(&api, &host, &name, &holder).await?;
@@ -95,7 +133,7 @@ async fn renew_once(api: &Context, host: &str, name: &str, holder: &str) -> Resu
         naming.system("apiserver").as_str().into(),
     );
     labels.insert(naming.label("hostname"), host.into());
-    if let Some(address) = api.advertised() {
+    if let Some(address) = api.peers().address().or(api.advertised()) {
         let annotations = metadata.object_entry("annotations");
         annotations.insert(naming.label("peer-advertise-address"), address.to_string().as_str().into());
     }
@@ -168,7 +206,11 @@ mod tests {
         ] {
             assert_eq!(base32(bytes.as_bytes()), want);
         }
-        assert_eq!(lease_name("vm"), "apiserver-lphjr5z7h3imqn7sokpnsue3ha");
+        // The name that a kube-apiserver on this host had.
+        let usual = lease_name("vm", "kube-apiserver", USUAL_PORT);
+        assert_eq!(usual, "apiserver-wlv32tlttr4jl3gtroqexyxapa");
+        let others = [("vm", 6444), ("v", 6444), ("v", 6445)].map(|(host, port)| lease_name(host, "kube-apiserver", port));
+        assert!(!others.contains(&usual) && others.iter().all(|one| others.iter().filter(|other| *other == one).count() == 1));
     }
 
     #[test]

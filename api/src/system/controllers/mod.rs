@@ -26,6 +26,7 @@ pub mod identity;
 pub mod namespaces;
 mod objects;
 pub mod own_service;
+mod peers;
 mod per_namespace;
 mod policy_types;
 mod resource_quota;
@@ -93,6 +94,12 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
         return Controllers { tasks, elected: None };
     }
     tasks.spawn(supervise("identity", api.clone(), identity::renew));
+    if api.peers().address().is_some() {
+        tasks.spawn(supervise("own address", api.clone(), peers::tell));
+    }
+    if api.peers().passes_on() {
+        tasks.spawn(supervise("peers", api.clone(), peers::follow));
+    }
     let id = election::candidate(&api);
     tasks.spawn(election::lead(api.clone(), selection.clone(), id.clone()));
     Controllers { tasks, elected: Some((api, id)) }
@@ -136,10 +143,11 @@ impl Controllers {
     pub async fn stop(mut self) {
         self.tasks.shutdown().await;
         // Another server need not wait for the end of the lease. It does where etcd does not answer.
-        if let Some((api, id)) = self.elected
-            && tokio::time::timeout(RELEASE_WAIT, election::release(&api, &id)).await.is_err()
-        {
-            tracing::warn!(id, "the lead was not given up in time");
+        if let Some((api, id)) = self.elected {
+            let given_up = async { tokio::join!(election::release(&api, &id), peers::withdraw(&api)) };
+            if tokio::time::timeout(RELEASE_WAIT, given_up).await.is_err() {
+                tracing::warn!(id, "the lead was not given up in time");
+            }
         }
     }
 }

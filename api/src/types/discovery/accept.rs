@@ -17,6 +17,9 @@ pub(super) const AGGREGATED_VERSION: &str = "v2";
 /// Kind of the aggregated form.
 pub(super) const AGGREGATED_KIND: &str = "APIGroupDiscoveryList";
 
+/// What asks for the types of this server alone, where servers know those of their peers.
+const LOCAL_PROFILE: &str = "nopeer";
+
 /// How a document is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Encoding {
@@ -44,8 +47,10 @@ impl Encoding {
 pub(super) enum Form {
     /// The plain document.
     Plain,
-    /// All groups, versions and resources at once.
+    /// All groups, versions and resources at once, those of peers too.
     Aggregated,
+    /// The same of this server alone.
+    Local,
 }
 
 /// Clauses beyond this many are not looked at: no client sends them, and sorting them is work.
@@ -128,7 +133,8 @@ impl<'a> Clause<'a> {
             (group, AGGREGATED_VERSION, AGGREGATED_KIND)
                 if group.strip_suffix(naming.group_suffix) == Some(AGGREGATED_GROUP) =>
             {
-                Some(Form::Aggregated)
+                let is_local = self.parameter("profile") == LOCAL_PROFILE;
+                Some(if is_local { Form::Local } else { Form::Aggregated })
             }
             _ => None,
         };
@@ -161,7 +167,7 @@ mod tests {
             (kubectl, &CLUSTER, Some(Form::Plain)),
             (old, &KUBERNETES, Some(Form::Plain)),
             (only_old, &KUBERNETES, None),
-            (&format!("{spaced};profile=nopeer"), &CLUSTER, Some(Form::Aggregated)),
+            (&format!("{spaced};profile=nopeer"), &CLUSTER, Some(Form::Local)),
             ("text/html", &CLUSTER, None),
             ("application/yaml, text/html", &CLUSTER, Some(Form::Plain)),
             ("application/*", &CLUSTER, None),

@@ -129,7 +129,7 @@ pub(super) fn aggregated<'g>(
     document
 }
 
-fn list_at<'v>(value: &'v mut Value, member: &str) -> Option<&'v mut Vec<Value>> {
+pub(super) fn list_at<'v>(value: &'v mut Value, member: &str) -> Option<&'v mut Vec<Value>> {
     match value.as_object_mut()?.get_mut(member)? {
         Value::Array(list) => Some(list),
         _ => None,

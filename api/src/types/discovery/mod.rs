@@ -13,6 +13,7 @@
 pub(crate) mod accept;
 mod documents;
 mod foreign;
+mod peers;
 mod swagger;
 
 use std::fmt::Write;
@@ -37,10 +38,14 @@ pub struct Discovery {
     registry: Arc<Registry>,
     /// What other servers serve.
     foreign: Arc<[Foreign]>,
+    /// The groups of each peer, as its aggregated document has them.
+    peers: Arc<[Vec<Value>]>,
     server_address: String,
     other_paths: Vec<String>,
     core: OnceLock<Aggregated>,
     named: OnceLock<Aggregated>,
+    /// The named groups with those of peers.
+    merged: OnceLock<Aggregated>,
 }
 
 /// An answer: a response with a JSON document, and the encoding that the client wants of it instead.
@@ -76,14 +81,20 @@ impl Discovery {
     /// Discovery of `registry`. `server_address` (`host:port`) is the address that `/api` gives to clients;
     /// `other_paths` are the paths outside the resource API (`/healthz`, `/version` …) that `/` lists too.
     pub fn new(registry: Arc<Registry>, server_address: String, other_paths: Vec<String>) -> Self {
-        let (core, named) = (OnceLock::new(), OnceLock::new());
-        Discovery { registry, foreign: Arc::new([]), server_address, other_paths, core, named }
+        let (core, named, merged) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (foreign, peers) = (Arc::new([]), Arc::new([]));
+        Discovery { registry, foreign, peers, server_address, other_paths, core, named, merged }
     }
 
     /// The same documents for another registry.
     pub fn with(&self, registry: Arc<Registry>) -> Self {
         let made = Self::new(registry, self.server_address.clone(), self.other_paths.clone());
-        Discovery { foreign: self.foreign.clone(), ..made }
+        Discovery { foreign: self.foreign.clone(), peers: self.peers.clone(), ..made }
+    }
+
+    /// The same documents, and the groups of these peers in the aggregated one.
+    pub fn among(&self, peers: Arc<[Vec<Value>]>) -> Self {
+        Discovery { peers, ..self.with(self.registry.clone()) }
     }
 
     /// The same documents, and what these other servers serve.
@@ -115,8 +126,11 @@ impl Discovery {
             return Some(Answer::json(json_response(status.code, &status.to_value(), true)));
         };
         let response = match (cache, form) {
-            (Some(cache), Form::Aggregated) => {
-                self.aggregated(cache, parts[0] == Some("api"), headers, encoding)
+            (Some(cache), Form::Aggregated | Form::Local) => {
+                let is_core = parts[0] == Some("api");
+                let is_merged = !is_core && form == Form::Aggregated && !self.peers.is_empty();
+                let cache = if is_merged { &self.merged } else { cache };
+                self.aggregated(cache, (is_core, is_merged), headers, encoding)
             }
             _ => {
                 let pretty = pretty && encoding == Encoding::Json;
@@ -155,14 +169,18 @@ impl Discovery {
     fn aggregated(
         &self,
         cache: &OnceLock<Aggregated>,
-        core: bool,
+        (core, merged): (bool, bool),
         headers: &HeaderMap,
         encoding: Encoding,
     ) -> Response<Bytes> {
         let document = cache.get_or_init(|| {
             let document = documents::aggregated(self.groups(core), self.registry.naming());
             let foreign = if core { &[] } else { &*self.foreign };
-            let body = body(&foreign::aggregated(document, self.groups(core), foreign), false);
+            let mut document = foreign::aggregated(document, self.groups(core), foreign);
+            if merged && let Some(items) = foreign::list_at(&mut document, "items") {
+                *items = peers::merged(std::mem::take(items), &self.peers);
+            }
+            let body = body(&document, false);
             Aggregated { etag: quoted(&sha512_hex(&body)), body }
         });
         let unchanged = headers.get(IF_NONE_MATCH) == Some(&document.etag);

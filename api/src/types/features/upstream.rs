@@ -131,7 +131,6 @@ pub(super) const BETA: &[&str] = &[
     "TopologyManagerPolicyBetaOptions",
     "TranslateStreamCloseWebsocketRequests",
     "UnauthenticatedHTTP2DOSMitigation",
-    "UnknownVersionInteroperabilityProxy",
     "UnlockWhileProcessingFIFO",
     "WatchCacheInitializationPostStartHook",
     "WatchListClient",

@@ -146,6 +146,9 @@ families! {
         became_unavailable: Counters =
             new(Alpha, "aggregator_unavailable_apiservice_total", &["name", "reason"]),
             "How often an APIService became unavailable, by reason.";
+        rerouted: Counters = new(Alpha, "apiserver_rerouted_request_total",
+            &["code", "group", "resource", "version"]),
+            "Requests that were passed on to another server on the same store.";
         pod_security: Counters = new(Alpha, "pod_security_evaluations_total",
             &["decision", "mode", "ocp_namespace", "policy_level", "policy_version", "request_operation",
                 "resource", "subresource"]),

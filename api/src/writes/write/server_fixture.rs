@@ -94,6 +94,7 @@ impl Server {
             enablement: Enablement::default(),
             fairness: Default::default(),
             extensions: Default::default(),
+            peers: Default::default(),
             nodes: crate::state::connect::Nodes::new(crate::state::connect::Settings::default()).unwrap(),
             secrecy: None,
         };

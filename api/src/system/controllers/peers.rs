@@ -1,0 +1,173 @@
+//! The other servers on the same store: says to them where this one is, and asks them what they serve (docs/api/peers.md).
+//!
+//! ```text
+//! every 10 s ─► own address, for 15 s
+//! tail on Leases ─► servers that came, went or began anew ─► ask each ─► table and aggregated discovery
+//! types, APIServices ─► versions that come from the store ─► not looked for at peers
+//! ```
+//!
+//! A server that does not answer is asked again after a while, for as long as its Lease says that it lives; what it said before
+//! counts meanwhile, so that requests for it are told to try again instead of that there is nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use auth::User;
+use auth::identity::AUTHENTICATED;
+use futures_util::future::join_all;
+use http::header::{ACCEPT, USER_AGENT};
+use http::{HeaderMap, HeaderValue};
+
+use super::{EVENTS_MAX, Ending, identity};
+use crate::objects::store::{self, Ledger};
+use crate::state::extension::identify;
+use crate::state::peers::{GONE, PASSED_ON, PEERS_MAX, Told, Version};
+use crate::values::json::{self, Value};
+use crate::values::status::Status;
+use crate::wire::outgoing;
+use crate::writes::bootstrap::Target;
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
+
+/// Between two times that the own address is told.
+const TELL: Duration = Duration::from_secs(10);
+
+/// How long one document of a peer may take.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Until peers that did not answer are asked again.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// Who asks peers.
+const ASKER: &str = "system:apiserver";
+
+/// Tells peers where this server is. Only where it has a ledger and an address.
+pub(super) async fn tell(api: Arc<Context>) -> Ending {
+    let (Some(ledger), Some(address)) = (api.ledger(), api.peers().address()) else {
+        return std::future::pending().await;
+    };
+    let name = identity::own_name(&api);
+    for round in 1.. {
+        ledger.announce(&name, address, round).await?;
+        tokio::time::sleep(TELL).await;
+    }
+    std::future::pending().await
+}
+
+/// Takes back what peers were told: this server stops.
+pub(super) async fn withdraw(api: &Context) {
+    if let (Some(ledger), Some(_)) = (api.ledger(), api.peers().address())
+        && let Err(error) = ledger.withdraw(&identity::own_name(api)).await
+    {
+        tracing::warn!(%error, "peers were not told that this server stops");
+    }
+}
+
+/// Follows which peers there are, and what they serve.
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let Some(ledger) = api.ledger() else { return std::future::pending().await };
+    let own = identity::own_name(&api);
+    let (revision, mut types) = (api.engine().revision(), api.type_changes());
+    let mut leases = api.engine().tail(revision, identity::leases(&api)?)?;
+    let mut services = api.engine().tail(revision, api_services(&api)?)?;
+    // The processes that answered.
+    let mut answered: BTreeMap<String, String> = BTreeMap::new();
+    loop {
+        let mut alive = identity::servers(&api)?;
+        alive.remove(&own);
+        answered.retain(|server, process| alive.get(server) == Some(process));
+        let unasked = alive.keys().filter(|server| !answered.contains_key(*server));
+        let unasked: Vec<&String> = unasked.take(PEERS_MAX).collect();
+        let mut told = Vec::new();
+        for (server, said) in ask_all(&api, &**ledger, &unasked).await {
+            match said {
+                Ok(said) => {
+                    answered.extend(alive.get(server).map(|process| (server.clone(), process.clone())));
+                    told.push((server.clone(), said));
+                }
+                Err(why) => tracing::debug!(server, why, "a peer does not say what it serves"),
+            }
+        }
+        let names: BTreeSet<String> = alive.into_keys().collect();
+        let are_all_known = names.len() == answered.len();
+        let is_changed = api.peers().exclude(&from_store(&api), Instant::now());
+        if api.peers().learn(&names, told) || is_changed {
+            api.show_peers();
+        }
+        let pause = if are_all_known { GONE / 5 } else { AGAIN };
+        let (lease, service) = (pin!(leases.next(EVENTS_MAX)), pin!(services.next(EVENTS_MAX)));
+        tokio::select! {
+            events = lease => drop(events?),
+            events = service => drop(events?),
+            // The sender lives as long as the context.
+            _ = types.changed() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+fn api_services(api: &Context) -> Result<bytes::Bytes, Status> {
+    let (namespace, name) = (String::new(), String::new());
+    let all = Target { group: "apiregistration", version: "v1", resource: "apiservices", namespace, name };
+    Ok(store::collection(Loopback::new(api).resource(&all)?, ""))
+}
+
+/// The versions that all servers know from the store: of custom types, and of extension servers.
+fn from_store(api: &Context) -> BTreeSet<Version> {
+    let types = api.types();
+    let custom = types.registry().resources().filter(|resource| resource.table.message.custom);
+    let custom = custom.map(|resource| (resource.group.clone(), resource.version.to_string()));
+    custom.chain(api.extensions().versions()).collect()
+}
+
+/// What each of these servers serves, or why that is not known.
+async fn ask_all<'s>(
+    api: &Context,
+    ledger: &dyn Ledger,
+    servers: &[&'s String],
+) -> Vec<(&'s String, Result<Told, String>)> {
+    if servers.is_empty() {
+        return Vec::new();
+    }
+    let addresses = ledger.announced().await.map_err(|status| status.message.clone());
+    let asked = servers.iter().map(|server| async {
+        let said = match &addresses {
+            Ok(addresses) => match addresses.get(*server) {
+                Some(address) => ask(api, address.clone()).await,
+                None => Err("it has not said where it is".to_owned()),
+            },
+            Err(why) => Err(why.clone()),
+        };
+        (*server, said)
+    });
+    join_all(asked).await
+}
+
+async fn ask(api: &Context, address: (String, u16)) -> Result<Told, String> {
+    let endpoint = api.peers().at(address)?;
+    let mut headers = HeaderMap::new();
+    let asker = User { uid: ASKER.to_owned(), ..User::new(ASKER, [AUTHENTICATED]) };
+    identify(&mut headers, &asker);
+    let group = api.naming().group("apidiscovery", true);
+    let accept = format!("application/json;g={group};v=v2;as=APIGroupDiscoveryList");
+    let texts = [
+        (ACCEPT, format!("{accept};profile=nopeer,{accept}")),
+        (USER_AGENT, api.naming().system("apiserver")),
+        (PASSED_ON, "true".to_owned()),
+    ];
+    for (name, text) in texts {
+        headers.insert(name, HeaderValue::try_from(text).map_err(|error| error.to_string())?);
+    }
+    let document = async |path: &str| -> Result<Value, String> {
+        let endpoint = endpoint.to(path)?;
+        let got = outgoing::get(&endpoint, headers.clone(), ANSWERED_WITHIN).await;
+        let (code, body) = got.map_err(|failure| failure.to_string())?;
+        if !code.is_success() {
+            return Err(format!("{path} is answered with {code}"));
+        }
+        json::parse(&body).map_err(|error| error.to_string())
+    };
+    Told::read(&document("/api").await?, document("/apis").await?)
+}
