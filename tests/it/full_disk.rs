@@ -36,10 +36,10 @@ const PATH: &str = "/api/v1/namespaces/default/configmaps";
 const REASON: &str = "no space left on the store's disk";
 
 /// A mounted file system in memory.
-struct SmallDisk(PathBuf);
+pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    fn mount(path: &Path) -> Option<SmallDisk> {
+    pub fn mount(path: &Path) -> Option<SmallDisk> {
         std::fs::create_dir_all(path).expect("the data directory is writable");
         let size = format!("size={DISK_BYTES},mode=0700");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).output();

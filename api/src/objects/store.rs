@@ -48,6 +48,9 @@ pub trait Ledger: Send + Sync {
     /// Host and port of the servers that are reached, by their identity.
     fn announced(&self) -> Pending<'_, Result<BTreeMap<String, (String, u16)>, Status>>;
 
+    /// Puts right what is allocated to services beside their objects; says whether nothing is left to be looked at soon.
+    fn repair_allocations(&self) -> Pending<'_, Result<bool, Status>>;
+
     /// Whether writes could be decided a moment ago; if not, why.
     fn health(&self) -> Result<(), String>;
 }

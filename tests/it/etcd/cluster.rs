@@ -1,7 +1,7 @@
 //! An etcd of the tests: members on loopback, each in a directory of its own, that can be stopped, killed and started again.
 
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -138,6 +138,55 @@ impl Etcd {
         let data = self.members[member].directory.path().join("data");
         std::fs::remove_dir_all(data).expect("the directory is there");
         self.restart(member);
+    }
+
+    /// Saves a snapshot; false where there is no `etcdctl`.
+    pub fn save(&self, file: &Path) -> bool {
+        let command = |arguments: &[&str]| {
+            let saved = Command::new("etcdctl").env("ETCDCTL_API", "3").args(arguments).output().ok()?;
+            assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
+            Some(())
+        };
+        let endpoints = format!("--endpoints={}", self.urls());
+        command(&[&endpoints, "snapshot", "save", &file.display().to_string()]).is_some()
+    }
+
+    /// Has the only member begin anew with what a snapshot has.
+    pub fn restore(&mut self, member: usize, file: &Path) {
+        self.kill(member);
+        let of = &self.members[member];
+        let data = of.directory.path().join("data");
+        std::fs::remove_dir_all(&data).expect("the directory is there");
+        let kept = ["--name=", "--data-dir=", "--initial-cluster=", "--initial-advertise-peer-urls="];
+        let flags = of.arguments.iter().filter(|flag| kept.iter().any(|start| flag.starts_with(start)));
+        let restored = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["snapshot", "restore"])
+            .arg(file)
+            .args(flags)
+            .output()
+            .expect("etcdctl runs");
+        assert!(restored.status.success(), "{}", String::from_utf8_lossy(&restored.stderr));
+        self.restart(member);
+    }
+
+    /// Ends a lease before its time.
+    pub async fn revoke(&self, lease: i64) {
+        self.post("/v3/lease/revoke", &format!("{{\"ID\":\"{lease}\"}}")).await;
+    }
+
+    /// Posts to the JSON gateway of the first member.
+    async fn post(&self, path: &str, body: &str) {
+        let host = self.members[0].url.trim_start_matches("http://");
+        let request = format!(
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut stream = TcpStream::connect(host).await.expect("the member listens");
+        stream.write_all(request.as_bytes()).await.expect("the member reads");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.expect("the member answers");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
 
     /// Stops all members where they are, or lets them go on.

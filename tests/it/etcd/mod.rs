@@ -2,6 +2,8 @@
 //! Without an etcd binary each test says that it is skipped.
 
 mod cluster;
+mod elected;
+mod failures;
 mod moving;
 mod peers;
 mod recorded;

@@ -25,7 +25,7 @@ use crate::wire::codec::protobuf::envelope::{self, Unknown};
 use crate::wire::codec::protobuf::{self, write_bytes, write_delimited};
 
 /// Path of the ports, below the prefix.
-const PORTS: &str = "ranges/servicenodeports";
+pub(super) const PORTS: &str = "ranges/servicenodeports";
 
 /// What belongs into the transaction of a service.
 #[derive(Default)]
@@ -69,12 +69,12 @@ impl Replica {
         Ok(parts)
     }
 
-    fn address_key(&self, address: &IpAddr) -> Bytes {
+    pub(super) fn address_key(&self, address: &IpAddr) -> Bytes {
         format!("{}ipaddresses/{address}", self.keys.prefix()).into()
     }
 
     /// The object that says whose an address is.
-    fn address_object(&self, address: &IpAddr, service: &Service<'_>) -> Result<Bytes, Status> {
+    pub(super) fn address_object(&self, address: &IpAddr, service: &Service<'_>) -> Result<Bytes, Status> {
         let resource = self.addresses()?;
         let object = |members: Vec<(String, Value)>| {
             let mut object = Object::new();
@@ -144,7 +144,7 @@ impl Replica {
 
 /// The ports of a range, each a bit of one number, which is written with its highest byte first.
 #[derive(Debug, Eq, PartialEq)]
-struct Bits {
+pub(super) struct Bits {
     range: String,
     first: u16,
     /// Lowest byte first.
@@ -152,12 +152,12 @@ struct Bits {
 }
 
 impl Bits {
-    fn of(range: &str) -> Bits {
+    pub(super) fn of(range: &str) -> Bits {
         let first = range.split('-').next().and_then(|first| first.parse().ok()).unwrap_or_default();
         Bits { range: range.to_owned(), first, bytes: Vec::new() }
     }
 
-    fn read(value: &[u8]) -> Result<Bits, String> {
+    pub(super) fn read(value: &[u8]) -> Result<Bits, String> {
         let enveloped = Unknown::read(value).map_err(|error| error.to_string())?;
         let mut reader = protobuf::Reader::new(enveloped.raw);
         let (mut range, mut data) = ("", &b""[..]);
@@ -172,16 +172,30 @@ impl Bits {
         Ok(Bits { bytes, ..Bits::of(range) })
     }
 
+    /// Whether a port has a bit: it is in the range.
+    pub(super) fn holds(&self, port: u16) -> bool {
+        let last = self.range.split('-').nth(1).and_then(|last| last.parse().ok()).unwrap_or(u16::MAX);
+        (self.first..=last).contains(&port)
+    }
+
     fn place(&self, port: u16) -> Option<(usize, u8)> {
         let at = usize::from(port.checked_sub(self.first)?);
         Some((at / 8, 1 << (at % 8)))
     }
 
-    fn has(&self, port: u16) -> bool {
+    /// The ports whose bits are set.
+    pub(super) fn taken(&self) -> impl Iterator<Item = u16> {
+        let bits = self.bytes.iter().zip(0_usize..).flat_map(|(byte, at)| {
+            (0..8).filter(move |bit| byte >> bit & 1 == 1).map(move |bit| at * 8 + bit)
+        });
+        bits.filter_map(|at| self.first.checked_add(u16::try_from(at).ok()?))
+    }
+
+    pub(super) fn has(&self, port: u16) -> bool {
         self.place(port).is_some_and(|(at, bit)| self.bytes.get(at).is_some_and(|byte| byte & bit != 0))
     }
 
-    fn set(&mut self, port: u16, taken: bool) {
+    pub(super) fn set(&mut self, port: u16, taken: bool) {
         let Some((at, bit)) = self.place(port) else { return };
         if self.bytes.len() <= at {
             self.bytes.resize(at + 1, 0);
@@ -192,7 +206,7 @@ impl Bits {
         }
     }
 
-    fn write(&self) -> Result<Bytes, protobuf::EncodeError> {
+    pub(super) fn write(&self) -> Result<Bytes, protobuf::EncodeError> {
         let len = self.bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let data: Vec<u8> = self.bytes[..len].iter().rev().copied().collect();
         let mut out = Vec::with_capacity(data.len() + 64);
@@ -222,6 +236,8 @@ mod tests {
             bits.set(port, taken);
             assert_eq!(bits.bytes, bytes, "{port}");
         }
+        assert_eq!(bits.taken().collect::<Vec<_>>(), [30_009]);
+        assert!(bits.holds(30_000) && bits.holds(32_767) && !bits.holds(32_768) && !bits.holds(29_999));
         assert!(bits.has(30_009) && !bits.has(30_000) && !bits.has(29_999) && !bits.has(32_767));
         let written = bits.write().unwrap();
         let start = b"k8s\0\n\x15\n\x02v1\x12\x0fRangeAllocation\x12";

@@ -48,6 +48,10 @@ impl Ledger for Replica {
         Box::pin(self.read_addresses())
     }
 
+    fn repair_allocations(&self) -> Pending<'_, Result<bool, Status>> {
+        Box::pin(self.repair())
+    }
+
     fn health(&self) -> Result<(), String> {
         self.health.lock().clone()?;
         if self.has_left() {

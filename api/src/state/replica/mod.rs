@@ -26,6 +26,7 @@ pub mod keys;
 mod lease;
 mod mark;
 pub mod moving;
+mod repair;
 pub mod values;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -77,6 +78,8 @@ pub struct Replica {
     types: OnceLock<Arc<Types>>,
     barrier: Barrier,
     leases: Leases,
+    /// Ports that are taken and that no service has.
+    leaks: Mutex<repair::Leaks>,
     /// Has the follower begin its stream anew: it is behind, and nothing comes.
     stalled: Notify,
     /// Why the copy cannot go on being one.
@@ -115,6 +118,7 @@ impl Replica {
             types: OnceLock::new(),
             barrier: Barrier::default(),
             leases: Leases::default(),
+            leaks: Mutex::default(),
             stalled: Notify::new(),
             broken: watch::Sender::new(None),
             trouble: Mutex::default(),

@@ -12,6 +12,7 @@
 //! Where servers share a store, one of them is elected for the controllers that act for all (`election`).
 
 pub mod aggregation;
+mod allocations;
 pub mod api_services;
 mod authentication_info;
 mod bootstrap_tokens;
@@ -84,11 +85,7 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     if !api.extensions().settings().authentication.is_empty() {
         tasks.spawn(supervise("authentication info", api.clone(), authentication_info::follow));
     }
-    if selection.has("storage-version-migrator-controller") {
-        tasks.spawn(supervise("definitions", api.clone(), definitions::follow_migrating));
-    } else {
-        tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
-    }
+    tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
     if api.ledger().is_none() {
         start_shared(&mut tasks, &api, selection);
         return Controllers { tasks, elected: None };
@@ -127,11 +124,13 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selecti
     run!("certificatesigningrequest-approving-controller", certificates::approve);
     run!("certificatesigningrequest-signing-controller", certificates::sign);
     run!("certificatesigningrequest-cleaner-controller", certificates::clean);
+    run!("storage-version-migrator-controller", definitions::follow_migrating);
     if api.collects_garbage() {
         run!("garbage-collector-controller", garbage::follow);
     }
     if api.ledger().is_some() {
         tasks.spawn(supervise("identities", api.clone(), identity::collect));
+        tasks.spawn(supervise("allocations", api.clone(), allocations::follow));
     }
     tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));
     tasks.spawn(supervise("own service", api.clone(), own_service::follow));

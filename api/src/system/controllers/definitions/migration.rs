@@ -10,14 +10,17 @@
 //! a restart begins again where objects are left. A written object keeps everything but its form; watchers see it. An
 //! object that changes meanwhile is in the new form already.
 
+use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use engine::TailError;
 use futures_util::{FutureExt, StreamExt, stream};
+use tokio::task::JoinSet;
 
-use super::super::{Backoff, Trouble, WRITES_MAX};
+use super::super::{Backoff, EVENTS_MAX, Ending, Trouble, WRITES_MAX};
 use super::deletion::is_deleted;
+use super::is_served;
 use crate::objects::conversion::is_current;
 use crate::objects::custom::definition::Definition;
 use crate::objects::store;
@@ -32,14 +35,54 @@ use crate::writes::loopback::Loopback;
 /// version end between two passes.
 const PASSES_MAX: usize = 10;
 
+/// Follows the definitions, and brings objects into their storage versions. One server of several on a store does that.
+pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
+    let prefix = store::collection(api.definitions(), "");
+    let name_of = |key: &[u8]| store::identity(api.definitions(), key).1.to_owned();
+    let snapshot = api.engine().snapshot();
+    let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
+    let mut names: Vec<String> = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
+    drop(snapshot);
+    // Those whose objects are being migrated, one task each.
+    let (mut migrating, mut migrations) = (HashSet::new(), JoinSet::new());
+    loop {
+        for name in names {
+            if !migrating.contains(&name) && due(&api, &name)?.is_some() {
+                migrating.insert(name.clone());
+                migrations.spawn(run(api.clone(), name));
+            }
+        }
+        names = tokio::select! {
+            events = tail.next(EVENTS_MAX) => events?.iter().map(|event| name_of(&event.key)).collect(),
+            Some(ended) = migrations.join_next() => {
+                // The storage version may have changed while the task was about to end. They catch their panics.
+                if let Ok(name) = &ended {
+                    migrating.remove(name);
+                }
+                ended.into_iter().collect()
+            }
+        };
+    }
+}
+
+/// The newest state of a definition whose objects may be stored in another version than its storage version.
+fn due(api: &Context, name: &str) -> Result<Option<(Object, Definition)>, Status> {
+    let stored = Loopback::new(api).store().get(&store::key(api.definitions(), "", name))?;
+    let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
+        return Ok(None);
+    };
+    let definition = Definition::read(&object);
+    Ok((is_served(api, &object, &definition) && is_due(&object, &definition)).then_some((object, definition)))
+}
+
 /// Whether objects may be stored in another version than the definition's storage version.
-pub(super) fn is_due(object: &Object, definition: &Definition) -> bool {
+fn is_due(object: &Object, definition: &Definition) -> bool {
     let Some(storage) = definition.storage_version() else { return false };
     !is_deleted(object) && definition.stored_versions.iter().any(|name| *name != storage.name)
 }
 
 /// Migrates the objects of one definition, however often that has to be tried; returns its name.
-pub(super) async fn run(api: Arc<Context>, name: String) -> String {
+async fn run(api: Arc<Context>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
         match AssertUnwindSafe(migrate(&api, &name)).catch_unwind().await {
@@ -55,20 +98,14 @@ pub(super) async fn run(api: Arc<Context>, name: String) -> String {
 /// Writes the objects that are in another form, and then says so. False: some are left.
 async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
     let loopback = Loopback::new(api).unasked();
-    let stored = loopback.store().get(&store::key(api.definitions(), "", name))?;
-    let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
-        return Ok(true);
-    };
-    let definition = Definition::read(&object);
-    let Some(storage) = definition.storage_version().filter(|_| is_due(&object, &definition)) else {
-        return Ok(true);
-    };
+    let Some((_, definition)) = due(api, name)? else { return Ok(true) };
+    let Some(storage) = definition.storage_version() else { return Ok(true) };
     let served = api.establish(|established, _| {
         let mut resources = established.resources(name).iter();
         resources.find(|resource| resource.is_stored_version()).cloned()
     });
-    // A definition that is not served now is looked at again when it is.
-    let Some(resource) = served else { return Ok(true) };
+    // A definition that is served soon: another task follows the same events.
+    let Some(resource) = served else { return Ok(false) };
     if *resource.version != storage.name {
         return Ok(false);
     }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! tail on definitions ─► names granted ─► types made ─► swap ─► status ─► store
-//!                    ├─ deleted ─► one task each (deletion.rs)
-//!                    └─ another storage version ─► one task each, if wanted (migration.rs)
+//!                    └─ deleted ─► one task each (deletion.rs)
+//! the same tail, on one server of several ─► another storage version ─► one task each, if wanted (migration.rs)
 //! ```
 //!
 //! The types are served before the status says so: who sees a definition established finds its objects. Names go to the
@@ -22,6 +22,7 @@ use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 
 pub use self::load::load;
+pub(super) use self::migration::follow as follow_migrating;
 use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::objects::custom::definition::conditions::{State, derive};
 use crate::objects::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
@@ -42,22 +43,13 @@ const READ_MAX: usize = 64;
 
 /// Follows the definitions.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    run(api, false).await
-}
-
-/// Follows the definitions, and brings objects into their storage versions.
-pub(super) async fn follow_migrating(api: Arc<Context>) -> Ending {
-    run(api, true).await
-}
-
-async fn run(api: Arc<Context>, migrates: bool) -> Ending {
     let prefix = store::collection(api.definitions(), "");
     let snapshot = api.engine().snapshot();
     let mut tail = api.engine().tail(snapshot.revision(), prefix.clone())?;
     let name_of = |key: &[u8]| store::identity(api.definitions(), key).1.to_owned();
     let names = snapshot.prefix(&prefix).map(|entry| name_of(entry.key())).collect();
     drop(snapshot);
-    let mut definitions = Definitions::new(&api, migrates);
+    let mut definitions = Definitions::new(&api);
     definitions.look_at(names).await?;
     loop {
         tokio::select! {
@@ -77,13 +69,6 @@ async fn run(api: Arc<Context>, migrates: bool) -> Ending {
                     definitions.look_at(vec![name]).await?;
                 }
             }
-            Some(ended) = definitions.migrations.join_next() => {
-                if let Ok(name) = ended {
-                    definitions.migrating.remove(&name);
-                    // The storage version may have changed while the task was about to end.
-                    definitions.look_at(vec![name]).await?;
-                }
-            }
         }
     }
 }
@@ -96,11 +81,6 @@ struct Definitions<'a> {
     /// Names of those whose deletion is under way, one task each.
     deleting: HashSet<String>,
     deletions: JoinSet<String>,
-    /// Whether objects are brought into the storage version.
-    migrates: bool,
-    /// Names of those whose objects are being migrated, one task each.
-    migrating: HashSet<String>,
-    migrations: JoinSet<String>,
 }
 
 /// What others of its group need to know of a definition.
@@ -121,15 +101,12 @@ struct Untold {
 }
 
 impl<'a> Definitions<'a> {
-    fn new(api: &'a Arc<Context>, migrates: bool) -> Self {
+    fn new(api: &'a Arc<Context>) -> Self {
         Definitions {
             api,
             known: BTreeMap::new(),
             deleting: HashSet::new(),
             deletions: JoinSet::new(),
-            migrates,
-            migrating: HashSet::new(),
-            migrations: JoinSet::new(),
         }
     }
 
@@ -245,12 +222,6 @@ impl<'a> Definitions<'a> {
         }
         if is_served(api, object, &definition) {
             serve(api, object, &definition, established, changes);
-            if self.migrates
-                && migration::is_due(object, &definition)
-                && self.migrating.insert(name.to_owned())
-            {
-                self.migrations.spawn(migration::run(api.clone(), name.to_owned()));
-            }
         } else {
             established.remove(name, changes);
         }

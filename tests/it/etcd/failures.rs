@@ -1,0 +1,152 @@
+//! What goes wrong with etcd, row by row of docs/api/etcd.md#failures-of-etcd: the rows that are not among the tests of `mod.rs`.
+
+use std::io::Write;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tests::{PATIENCE, Server, TempDir};
+
+use super::cluster::Etcd;
+use super::{MAPS, map, value, version};
+use crate::full_disk::SmallDisk;
+
+#[tokio::test]
+async fn a_server_without_a_quorum_says_so_and_serves_what_it_has() {
+    let Some(mut etcd) = Etcd::start(3).await else { return };
+    let server = etcd.server(&["--controllers="]).await;
+    let client = server.client();
+    assert_eq!(client.post(MAPS, &map("x", "0")).await.status, 201);
+    let mut watch = client.watch(&format!("{MAPS}?watch=true&fieldSelector=metadata.name=x")).await;
+    assert_eq!(watch.expect().await.1, "x");
+    for member in [1, 2] {
+        etcd.kill(member);
+    }
+    for method in ["GET", "PUT"] {
+        let began = Instant::now();
+        let reply = match method {
+            "GET" => client.another().get(&format!("{MAPS}/x")).await,
+            _ => client.another().put(&format!("{MAPS}/x"), &map("x", "1")).await,
+        };
+        assert!(matches!(reply.status, 500 | 503 | 504), "{method}: {} {}", reply.status, reply.text());
+        assert!(began.elapsed() < Duration::from_secs(40), "{method} took {:?}", began.elapsed());
+    }
+    let any = client.another().get(&format!("{MAPS}/x?resourceVersion=0")).await;
+    assert_eq!((any.status, any.json()["data"]["v"].as_str()), (200, Some("0")), "{}", any.text());
+    for member in [1, 2] {
+        etcd.restart(member);
+    }
+    etcd.answers().await;
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let reply = client.another().put(&format!("{MAPS}/x"), &map("x", "2")).await;
+        if reply.status == 200 {
+            break;
+        }
+        assert!(Instant::now() < until, "{} {}", reply.status, reply.text());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    // The watch that was open all the time goes on.
+    while watch.next().await.expect("it goes on")["object"]["data"]["v"] != "2" {}
+}
+
+#[tokio::test]
+async fn a_value_that_is_larger_than_etcd_takes_is_refused_in_its_words() {
+    let Some(etcd) = Etcd::start_with(1, &["--max-request-bytes=65536"]).await else { return };
+    let server = etcd.server(&["--controllers="]).await;
+    let client = server.client();
+    let refused = client.post(MAPS, &map("large", &"l".repeat(100_000))).await;
+    assert_eq!(refused.status, 500, "{}", refused.text());
+    assert!(refused.text().contains("request is too large"), "{}", refused.text());
+    assert_eq!(client.get(&format!("{MAPS}/large")).await.status, 404);
+    assert_eq!(client.post(MAPS, &map("large", "small")).await.status, 201);
+    assert_eq!(value(client, "large").await, "small");
+}
+
+#[tokio::test]
+async fn a_lease_that_is_over_before_its_time_is_made_anew() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let server = etcd.server(&["--controllers=", "--event-ttl=1h"]).await;
+    let events = "/api/v1/namespaces/default/events";
+    let event = |name: &str| json!({"metadata": {"name": name}, "involvedObject": {"namespace": "default"}, "reason": "r"});
+    let made = server.client().post(events, &event("one")).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let first = etcd.get("/registry/events/default/one").await.expect("it is there").lease;
+    etcd.revoke(first).await;
+    server.client().until_gone(&format!("{events}/one")).await;
+    // Events within a minute share a lease; this one is not there any more.
+    let made = server.client().post(events, &event("two")).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let second = etcd.get("/registry/events/default/two").await.expect("it is there").lease;
+    assert!(second != 0 && second != first, "{second}");
+}
+
+#[tokio::test]
+async fn a_restored_etcd_is_noticed_and_its_state_is_served() {
+    let Some(mut etcd) = Etcd::start(1).await else { return };
+    let mut server = etcd.server(&["--controllers="]).await;
+    assert_eq!(server.client().post(MAPS, &map("old", "1")).await.status, 201);
+    let scratch = TempDir::new();
+    let file = scratch.path().join("snapshot.db");
+    if !etcd.save(&file) {
+        return eprintln!("skipped: etcdctl not found");
+    }
+    let newer = server.client().post(MAPS, &map("newer", "1")).await.json();
+    etcd.restore(0, &file);
+    etcd.answers().await;
+    let until = Instant::now() + PATIENCE;
+    while !server.log().contains("the copy of etcd's store is broken") {
+        assert!(Instant::now() < until, "{}", server.log());
+        let _ = server.client().try_get(MAPS).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    server.kill();
+    server.restart().await;
+    assert_eq!(value(server.client(), "old").await, "1");
+    assert_eq!(server.client().get(&format!("{MAPS}/newer")).await.status, 404);
+    // A version from before the restore has not happened here.
+    let from = format!("{MAPS}?resourceVersion={}", version(&newer) + 1_000_000);
+    let unknown = server.client().get(&from).await;
+    assert_eq!(unknown.status, 504, "{}", unknown.text());
+    assert_eq!(server.client().post(MAPS, &map("again", "1")).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_copy_whose_disk_is_full_says_that_writes_are_stored_and_follows_later() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let directory = TempDir::new();
+    let path = directory.path().to_owned();
+    let Some(disk) = SmallDisk::mount(&path) else { return };
+    let server = Server::start_in(directory, etcd.options(&["--controllers="])).await;
+    let (other, client) = (etcd.server(&["--controllers="]).await, server.client());
+    assert_eq!(client.post(MAPS, &map("x", "0")).await.status, 201);
+    // All that is left of the disk.
+    let ballast = path.join("ballast");
+    let mut file = std::fs::File::create(&ballast).unwrap();
+    while file.write_all(&[b'b'; 4096]).is_ok() {}
+    let text = "f".repeat(500_000);
+    let mut told = None;
+    for at in 0..64 {
+        let reply = client.another().post(MAPS, &map(&format!("full{at}"), &text)).await;
+        if reply.status != 201 {
+            told = Some((at, reply));
+            break;
+        }
+    }
+    let (at, told) = told.expect("the copy cannot grow for ever");
+    assert_eq!(told.status, 504, "{}", told.text());
+    assert!(told.text().contains("the write is stored at revision"), "{}", told.text());
+    assert_eq!(value(other.client(), &format!("full{at}")).await, text);
+    // What the copy has it serves; what must be newer it does not.
+    let any = client.another().get(&format!("{MAPS}/x?resourceVersion=0")).await;
+    assert_eq!(any.status, 200, "{}", any.text());
+    assert_eq!(client.another().get(&format!("{MAPS}/x")).await.status, 504);
+    drop(file);
+    std::fs::remove_file(&ballast).unwrap();
+    let until = Instant::now() + PATIENCE;
+    while client.another().get(&format!("{MAPS}/full{at}")).await.status != 200 {
+        assert!(Instant::now() < until, "{}", server.log());
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    drop(server);
+    drop(disk);
+}
