@@ -27,7 +27,7 @@ fn migrate(arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn migrated(from: &str, to: &str, more: &[&str]) -> Value {
+pub(super) fn migrated(from: &str, to: &str, more: &[&str]) -> Value {
     let (from, to) = (format!("--from={from}"), format!("--to={to}"));
     let mut arguments = vec![from.as_str(), to.as_str()];
     arguments.extend(more);
