@@ -141,8 +141,8 @@ pub async fn run(
         // What is read of etcd has this release's defaults.
         upgrade::bring_up(&config.data_dir, &handler).await?;
     }
-    let outcome =
-        api::system::startup::prepare(&handler).await.context("cannot create the bootstrap objects")?;
+    let prepared = prepared(&handler, &lifecycle).await;
+    let outcome = prepared.context("cannot create the bootstrap objects")?;
     lifecycle.advance(Stage::Bootstrapped);
     tracing::debug!(?outcome, "bootstrap");
     let controllers = api::system::controllers::start(handler.clone(), &selection);
@@ -255,6 +255,33 @@ pub async fn run(
     }
     let after = if moves { After::Again } else { After::End };
     failed.map_or(Ok(after), Err)
+}
+
+/// How long the start repeats what etcd did not answer, and its pauses.
+const PREPARE_WAIT: (std::time::Duration, std::time::Duration) =
+    (std::time::Duration::from_secs(60), std::time::Duration::from_secs(1));
+
+/// Creates what every cluster starts with. Where etcd decides writes, one that does not answer for a while is asked again: each
+/// step leaves alone what is as it should be, so that it does not matter what became of the first attempt.
+async fn prepared(
+    api: &Api,
+    lifecycle: &Lifecycle,
+) -> Result<api::writes::bootstrap::Outcome, api::values::status::Status> {
+    let until = Instant::now() + PREPARE_WAIT.0;
+    loop {
+        let error = match api::system::startup::prepare(api).await {
+            Err(error) if api.ledger().is_some() && error.code.is_server_error() => error,
+            outcome => return outcome,
+        };
+        if Instant::now() >= until {
+            return Err(error);
+        }
+        tracing::warn!(%error, "the bootstrap objects are not there yet, trying again");
+        tokio::select! {
+            () = tokio::time::sleep(PREPARE_WAIT.1) => {}
+            () = lifecycle.reached(Stage::Leaving) => return Err(error),
+        }
+    }
 }
 
 /// Pause before the store is served again from where it was.
