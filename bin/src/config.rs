@@ -209,7 +209,8 @@ impl Config {
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
         let etcd = EtcdConfig::from_flags(&flags.etcd)?;
         let extensions = ExtensionConfig::from_flags(flags.extension, &authentication)?;
-        let peers = PeerConfig::from_flags(&flags.peers, &features, extensions.settings.certificate.is_some())?;
+        let peers =
+            PeerConfig::from_flags(&flags.peers, &features, extensions.settings.certificate.is_some())?;
         let nodes = NodeConfig::from_flags(flags.nodes)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");

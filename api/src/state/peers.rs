@@ -374,11 +374,8 @@ mod tests {
         let peers = Peers::new(Settings { server_name: "a.b".to_owned(), ..Settings::default() });
         assert!(!peers.passes_on());
         assert!(peers.at(("127.0.0.1".to_owned(), 1)).is_err());
-        let known = Settings {
-            authorities: Some(Vec::new()),
-            server_name: "a.b".to_owned(),
-            ..Settings::default()
-        };
+        let known =
+            Settings { authorities: Some(Vec::new()), server_name: "a.b".to_owned(), ..Settings::default() };
         let known = Peers::new(known).at(("127.0.0.1".to_owned(), 7)).unwrap();
         assert_eq!(known.url().to_string(), "https://127.0.0.1:7/");
     }

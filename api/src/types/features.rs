@@ -321,7 +321,7 @@ mod tests {
             (
                 "AllBeta=false",
                 Ok(
-                    "APIResponseCompression=false,ConstrainedImpersonation=false,ComponentFlagz=false,ComponentStatusz=false",
+                    "APIResponseCompression=false,ConstrainedImpersonation=false,ComponentFlagz=false,ComponentStatusz=false,UnknownVersionInteroperabilityProxy=false",
                 ),
             ),
             ("ConcurrentWatchObjectDecode=true", Ok("")),

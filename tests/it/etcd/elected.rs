@@ -88,7 +88,8 @@ async fn damage(etcd: &Etcd, client: &Client, name: &str, orphan: &str) -> Strin
     });
     etcd.put(&format!("/registry/ipaddresses/{orphan}"), orphaned.to_string().into_bytes()).await;
     let keys = [format!("/registry/ipaddresses/{address}"), "/registry/ranges/servicenodeports".to_owned()];
-    let deletes = keys.map(|key| Request::Delete(DeleteRangeRequest { key: key.into(), range_end: "".into() }).into());
+    let deletes =
+        keys.map(|key| Request::Delete(DeleteRangeRequest { key: key.into(), range_end: "".into() }).into());
     let request = TxnRequest { success: deletes.into(), ..TxnRequest::default() };
     etcd.client().txn(&request).await.expect("etcd takes it");
     address
@@ -97,7 +98,8 @@ async fn damage(etcd: &Etcd, client: &Client, name: &str, orphan: &str) -> Strin
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_server_does_what_only_one_may_and_another_goes_on_when_it_is_killed() {
     let Some(etcd) = Etcd::start(1).await else { return };
-    let flags = ["--controllers=*,storage-version-migrator,tokencleaner", "--service-cluster-ip-range=10.0.0.0/24"];
+    let flags =
+        ["--controllers=*,storage-version-migrator,tokencleaner", "--service-cluster-ip-range=10.0.0.0/24"];
     let mut one = etcd.server(&flags).await;
     one.client().until(LEASE, |lease| lease.is_some()).await;
     let two = etcd.server(&flags).await;
@@ -134,6 +136,7 @@ async fn one_server_does_what_only_one_may_and_another_goes_on_when_it_is_killed
     migrates_once(client, "v1", &two, &one).await;
     // The address of the server's own service was there all the time.
     let own = client.get("/api/v1/namespaces/default/services/kubernetes").await.json();
-    let own = format!("/apis/networking.k8s.io/v1/ipaddresses/{}", own["spec"]["clusterIP"].as_str().unwrap());
+    let own =
+        format!("/apis/networking.k8s.io/v1/ipaddresses/{}", own["spec"]["clusterIP"].as_str().unwrap());
     assert_eq!(client.get(&own).await.status, 200);
 }

@@ -28,7 +28,8 @@ impl Authority {
     }
 
     fn signed(&self, names: &[&str], common: &str) -> (String, String) {
-        let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        let mut params =
+            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         let params = params.as_mut().unwrap();
         params.distinguished_name.push(DnType::CommonName, common);
         params.extended_key_usages =
@@ -40,7 +41,8 @@ impl Authority {
 
 /// The options of a server that knows its peers.
 fn options(etcd: &Etcd, authority: &Authority, flags: &[&str]) -> Options {
-    let (serving, serving_key) = authority.signed(&["127.0.0.1", "localhost", "kubernetes.default.svc"], "server");
+    let (serving, serving_key) =
+        authority.signed(&["127.0.0.1", "localhost", "kubernetes.default.svc"], "server");
     let (proxy, proxy_key) = authority.signed(&[], "peer");
     let known = [
         "--tls-cert-file=$dir/tls.pem",
@@ -178,7 +180,9 @@ async fn what_a_server_does_not_serve_a_peer_does() {
 
     // What was passed on once is not passed on again, and what no server has is not there.
     assert_eq!(a.send("GET", JOBS, &[("x-kubernetes-peer-proxied", "true")], b"").await.status, 404);
-    for path in ["/apis/batch/v2/namespaces/default/jobs", "/apis/batch/v1/namespaces/default/tasks", "/apis/g/v1/x"] {
+    for path in
+        ["/apis/batch/v2/namespaces/default/jobs", "/apis/batch/v1/namespaces/default/tasks", "/apis/g/v1/x"]
+    {
         assert_eq!(a.get(path).await.status, 404, "{path}");
         assert_eq!(b.get(path).await.status, 404, "{path}");
     }
@@ -214,7 +218,10 @@ async fn what_a_server_does_not_serve_a_peer_does() {
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
     let unknown = answers(a, JOBS, 503).await;
-    assert!(unknown.contains("Error getting ip and port info of the remote server while proxying"), "{unknown}");
+    assert!(
+        unknown.contains("Error getting ip and port info of the remote server while proxying"),
+        "{unknown}"
+    );
     whole.restart().await;
     answers(a, JOBS, 200).await;
     // One that stops says so.

@@ -128,7 +128,8 @@ impl Replica {
             let Ok(address) = text.parse::<IpAddr>() else { continue };
             let object = json::parse(&entry.read().map_err(damaged)?.value).map_err(Status::internal)?;
             let owner = ["namespace", "name"].map(|member| object.str_at(&["spec", "parentRef", member]));
-            let is_its = held.get(&address).is_some_and(|holder| owner == [&*holder.namespace, &*holder.name]);
+            let is_its =
+                held.get(&address).is_some_and(|holder| owner == [&*holder.namespace, &*holder.name]);
             if is_its || !self.is_of_a_service(&object) {
                 named.insert(address);
                 continue;
@@ -160,7 +161,8 @@ impl Replica {
                 Compare::mod_revision(key.clone(), 0),
                 Compare::mod_revision(service_key, number(entry.revision())),
             ];
-            let value = self.address_object(address, &Service { namespace, name, before: None, after: None })?;
+            let value =
+                self.address_object(address, &Service { namespace, name, before: None, after: None })?;
             let put = Request::Put(PutRequest { key, value, lease: 0 });
             is_settled &= self.put_right(compare, put.into()).await?;
         }
@@ -214,7 +216,8 @@ mod tests {
     fn an_object_is_old_by_its_time() {
         let now = SystemTime::from("2026-01-01T00:03:00Z".parse::<jiff::Timestamp>().unwrap());
         for (made, want) in [("2026-01-01T00:00:59Z", true), ("2026-01-01T00:01:01Z", false), ("", true)] {
-            let object = json::parse(format!(r#"{{"metadata":{{"creationTimestamp":"{made}"}}}}"#).as_bytes());
+            let object =
+                json::parse(format!(r#"{{"metadata":{{"creationTimestamp":"{made}"}}}}"#).as_bytes());
             assert_eq!(is_older(&object.unwrap(), GRACE, now), want, "{made}");
         }
     }

@@ -73,7 +73,9 @@ pub(super) fn servers(api: &Context) -> Result<BTreeMap<String, String>, Status>
     let all = objects(&api.engine().snapshot(), &leases(api)?).into_iter().map(|(_, lease)| lease);
     let found = all
         .filter(|lease| lease.str_at(&["metadata", "labels", &label]) == server && !is_over(lease, now))
-        .map(|lease| [&["metadata", "name"], &["spec", "holderIdentity"]].map(|at| lease.str_at(at).to_owned()))
+        .map(|lease| {
+            [&["metadata", "name"], &["spec", "holderIdentity"]].map(|at| lease.str_at(at).to_owned())
+        })
         .filter(|[_, holder]| !holder.is_empty());
     Ok(found.map(|[name, holder]| (name, holder)).collect())
 }
@@ -209,8 +211,12 @@ mod tests {
         // The name that a kube-apiserver on this host had.
         let usual = lease_name("vm", "kube-apiserver", USUAL_PORT);
         assert_eq!(usual, "apiserver-wlv32tlttr4jl3gtroqexyxapa");
-        let others = [("vm", 6444), ("v", 6444), ("v", 6445)].map(|(host, port)| lease_name(host, "kube-apiserver", port));
-        assert!(!others.contains(&usual) && others.iter().all(|one| others.iter().filter(|other| *other == one).count() == 1));
+        let others = [("vm", 6444), ("v", 6444), ("v", 6445)]
+            .map(|(host, port)| lease_name(host, "kube-apiserver", port));
+        assert!(
+            !others.contains(&usual)
+                && others.iter().all(|one| others.iter().filter(|other| *other == one).count() == 1)
+        );
     }
 
     #[test]

@@ -100,10 +100,8 @@ mod tests {
             (&["a b", "b a c"], "b a c"),
         ];
         for (orders, want) in cases {
-            let orders: Vec<Vec<String>> = orders
-                .iter()
-                .map(|order| order.split_whitespace().map(str::to_owned).collect())
-                .collect();
+            let orders: Vec<Vec<String>> =
+                orders.iter().map(|order| order.split_whitespace().map(str::to_owned).collect()).collect();
             assert_eq!(agreed(&orders).join(" "), want, "{orders:?}");
         }
         // Lists that contradict each other have an order all the same, with each name once.

@@ -102,12 +102,7 @@ struct Untold {
 
 impl<'a> Definitions<'a> {
     fn new(api: &'a Arc<Context>) -> Self {
-        Definitions {
-            api,
-            known: BTreeMap::new(),
-            deleting: HashSet::new(),
-            deletions: JoinSet::new(),
-        }
+        Definitions { api, known: BTreeMap::new(), deleting: HashSet::new(), deletions: JoinSet::new() }
     }
 
     /// Takes the types of a definition that is gone away, even if there is another one of its name by now.
