@@ -46,7 +46,7 @@ pub trait Ledger: Send + Sync {
     fn withdraw<'l>(&'l self, server: &'l str) -> Pending<'l, Result<(), Status>>;
 
     /// Host and port of the servers that are reached, by their identity.
-    fn announced(&self) -> Pending<'_, Result<BTreeMap<String, (String, u16)>, Status>>;
+    fn announced(&self) -> Pending<'_, Result<Addresses, Status>>;
 
     /// Puts right what is allocated to services beside their objects; says whether nothing is left to be looked at soon.
     fn repair_allocations(&self) -> Pending<'_, Result<bool, Status>>;
@@ -54,6 +54,9 @@ pub trait Ledger: Send + Sync {
     /// Whether writes could be decided a moment ago; if not, why.
     fn health(&self) -> Result<(), String>;
 }
+
+/// Host and port of servers, by their identity.
+pub type Addresses = BTreeMap<String, (String, u16)>;
 
 /// An answer that is under way.
 pub type Pending<'l, T> = Pin<Box<dyn Future<Output = T> + Send + 'l>>;

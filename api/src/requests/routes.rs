@@ -10,7 +10,6 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
-use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,7 +24,7 @@ use http::{HeaderValue, Method, StatusCode};
 
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::{self, answer::respond_status};
-use crate::objects::store::{self, Part};
+use crate::objects::store::{self, Addresses, Part};
 use crate::objects::strategy::Endpoint;
 use crate::requests::scrape;
 use crate::requests::verbs::{self, Call, Wire};
@@ -145,7 +144,7 @@ async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Respons
     let Permitted { context, head, info, proof, incoming, peer, .. } = request;
     let addresses = match context.ledger() {
         Some(ledger) => ledger.announced().await?,
-        None => BTreeMap::new(),
+        None => Addresses::new(),
     };
     let reached = servers.iter().filter_map(|server| addresses.get(server).cloned()).collect();
     let endpoint = context.peers().one_of(reached).and_then(|address| context.peers().at(address).ok());

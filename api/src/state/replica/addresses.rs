@@ -8,7 +8,6 @@
 //! The keys are no objects, so no copy has them: they are read where they are needed. What another server wrote is not believed:
 //! a value that has no address is passed over.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use bytes::Bytes;
 use etcd::rpc::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, RequestOp, TxnRequest};
 
 use super::Replica;
+use crate::objects::store::Addresses;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
@@ -63,7 +63,7 @@ impl Replica {
     }
 
     /// Host and port of all servers that said them lately, by identity.
-    pub(super) async fn read_addresses(&self) -> Result<BTreeMap<String, (String, u16)>, Status> {
+    pub(super) async fn read_addresses(&self) -> Result<Addresses, Status> {
         let start = self.address_of("");
         let mut range_end = start.to_vec();
         // The path ends in a slash, so there is a byte behind it.

@@ -3,7 +3,6 @@
 //! A transaction is sent once. When its answer is lost it may have happened or not, and the caller is told so: a loser of that
 //! race who tried again could overwrite what came after its own write.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -16,7 +15,7 @@ use etcd::{Code, Error};
 use super::allocated::{Parts, Service};
 use super::values::{ValueError, has_unknown};
 use super::{Replica, number, revision};
-use crate::objects::store::{CommitFailure, Ledger, Pending};
+use crate::objects::store::{Addresses, CommitFailure, Ledger, Pending};
 use crate::values::status::{Reason, Status};
 
 /// Start of the keys of services.
@@ -44,7 +43,7 @@ impl Ledger for Replica {
         Box::pin(self.remove_address(server))
     }
 
-    fn announced(&self) -> Pending<'_, Result<BTreeMap<String, (String, u16)>, Status>> {
+    fn announced(&self) -> Pending<'_, Result<Addresses, Status>> {
         Box::pin(self.read_addresses())
     }
 

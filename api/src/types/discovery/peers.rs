@@ -1,4 +1,4 @@
-//! The groups of peers in the aggregated document, among the own ones (docs/api/peers.md#discovery).
+//! The groups of peers in the aggregated document, among the own ones (docs/api/peers.md#discovery-of-all-types).
 //!
 //! The order is one that fits the order in which each server lists them; what no server orders is in order of names. Groups and
 //! versions that both have become one with the resources of both.
