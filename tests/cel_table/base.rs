@@ -2,6 +2,7 @@
 
 use cel::cost::{SizeEstimate, SizeHints, estimate};
 use cel::environment::{Environment, Origin};
+use cel::error::EvalErrorKind;
 use cel::evaluation::{Limits, Program};
 use cel::library::{Version, extensions, standard};
 use cel::parser::parse;
@@ -44,6 +45,11 @@ pub fn answer(row: &Json) -> Json {
     out["estMax"] = cost.max.into();
     let program = match Program::new(&checked, &environment) {
         Ok(program) => program,
+        // The reference's process ends here, which its table shows as an error at run time.
+        Err(error) if error.kind == EvalErrorKind::Unhashable => {
+            out["runtimeError"] = format!("panic: {error}").into();
+            return out;
+        }
         Err(error) => {
             out["error"] = format!("program instantiation failed: {error}").into();
             return out;

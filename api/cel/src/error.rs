@@ -26,6 +26,8 @@ pub enum EvalErrorKind {
     CostLimit,
     /// The deadline passed or the caller cancelled: the evaluation stops at once.
     Interrupted,
+    /// A map was to have bytes as a key, which the reference cannot hash: the evaluation stops at once.
+    Unhashable,
 }
 
 impl EvalError {
@@ -37,6 +39,18 @@ impl EvalError {
     /// No overload takes these arguments.
     pub fn no_such_overload() -> Self {
         Self::new("no such overload")
+    }
+
+    /// Bytes as the key of a map, met while the expression is evaluated.
+    pub(crate) fn unhashable() -> Self {
+        let message = "internal error: runtime error: hash of unhashable type types.Bytes";
+        Self { kind: EvalErrorKind::Unhashable, ..Self::new(message) }
+    }
+
+    /// Bytes as the key of a map of constants, which is met when the program is made.
+    pub(crate) fn unhashable_constant() -> Self {
+        let message = "runtime error: hash of unhashable type types.Bytes";
+        Self { kind: EvalErrorKind::Unhashable, ..Self::new(message) }
     }
 
     /// The same error at `node`, unless it already has a place.

@@ -193,6 +193,27 @@ fn an_interrupted_evaluation_stops_within_100_iterations() {
 }
 
 #[test]
+fn bytes_as_the_key_of_a_map_end_the_evaluation() {
+    let environment = environment();
+    let make = |text: &str| Program::new(&environment.compile(text).unwrap(), &environment);
+    // A map of constants is computed when the program is made.
+    let error = make("true || {dyn(b'a'): 1} == {}").unwrap_err();
+    assert_eq!(error.kind, EvalErrorKind::Unhashable);
+    // Nothing makes up for it later, where another error would be absorbed.
+    for text in ["{dyn(b'a'): l} == {} || true", "l.transformMapEntry(i, e, {dyn(b'a'): e}) == {} || true"] {
+        let got = make(text).unwrap().evaluate(&variables(), &Limits::cost(1_000));
+        assert_eq!(got.result.unwrap_err(), crate::error::EvalError::unhashable(), "{text}");
+    }
+    assert!(
+        make("{dyn(l): 1} == {} || true")
+            .unwrap()
+            .evaluate(&variables(), &Limits::cost(1_000))
+            .result
+            .is_ok()
+    );
+}
+
+#[test]
 fn comparing_large_lists_can_be_interrupted() {
     let limits = Limits { cost: u64::MAX, interrupted: &|| true };
     let doubled = (0..12).fold(String::from("optional.of(l)"), |text, _| format!("{text}.optMap(a, a + a)"));

@@ -309,7 +309,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
             let key = self.evaluate(entry.key)?;
             let value = self.evaluate(entry.value)?;
             if matches!(key, Value::Bytes(_)) {
-                return Err(EvalError::new(BYTES_AS_KEY));
+                return Err(EvalError::unhashable());
             }
             if let Some(value) = present(entry.optional, &key, value)? {
                 map.set(key, value);
@@ -492,9 +492,6 @@ fn ends_in_presence(attribute: &Attribute) -> bool {
         _ => attribute.path.last().is_some_and(|qualifier| qualifier.presence),
     }
 }
-
-/// The error of a map with bytes as a key: the reference cannot hash them.
-pub(super) const BYTES_AS_KEY: &str = "internal error: runtime error: hash of unhashable type types.Bytes";
 
 /// The value of an entry, or nothing for an optional entry without one.
 fn present<'v>(optional: bool, key: &Value<'v>, value: Value<'v>) -> Result<Option<Value<'v>>, EvalError> {

@@ -5,9 +5,7 @@
 
 use crate::error::EvalError;
 use crate::evaluation::equality;
-use crate::evaluation::evaluator::{
-    BYTES_AS_KEY, Evaluator, Outcome, SlotState, describe, kind_name, settle,
-};
+use crate::evaluation::evaluator::{Evaluator, Outcome, SlotState, describe, kind_name, settle};
 use crate::evaluation::plan::{ExpressionId, Fold, FoldVariables, Slot, Step};
 use crate::evaluation::{dispatch, operators};
 use crate::value::{List, Object, Value};
@@ -225,7 +223,7 @@ impl<'v> Evaluator<'_, 'v> {
         }
         let SlotState::Map(map) = state else { return Err(EvalError::no_such_overload()) };
         if matches!(key, Value::Bytes(_)) {
-            return Err(EvalError::new(BYTES_AS_KEY));
+            return Err(EvalError::unhashable());
         }
         if map.get(&key).is_some() {
             return Err(EvalError::new(format!("insert failed: key {} already exists", describe(&key))));

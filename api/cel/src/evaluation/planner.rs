@@ -196,7 +196,7 @@ impl Planner<'_> {
                     let (key, value) = (self.plan(entry.key)?, self.plan(entry.value)?);
                     planned.push(MapEntry { key, value, optional: entry.optional });
                 }
-                Ok(self.plan_map(planned))
+                self.plan_map(planned)
             }
             NodeKind::Struct { name, fields } => {
                 let type_name = match checked.reference(id) {
@@ -265,17 +265,19 @@ impl Planner<'_> {
         Ok(self.add(Expression::List { elements, optional }))
     }
 
-    fn plan_map(&mut self, entries: Vec<MapEntry>) -> ExpressionId {
+    fn plan_map(&mut self, entries: Vec<MapEntry>) -> Planned {
         let mut folded = OwnedMap::default();
         for entry in &entries {
             match (self.constant(entry.key), self.constant(entry.value)) {
-                (Some(key), Some(value)) if !entry.optional && !matches!(key, Value::Bytes(_)) => {
-                    folded.set(key.clone(), value.clone());
-                }
-                _ => return self.add(Expression::Map { entries: entries.into() }),
+                (Some(key), Some(value)) if !entry.optional => folded.set(key.clone(), value.clone()),
+                _ => return Ok(self.add(Expression::Map { entries: entries.into() })),
             }
         }
-        self.add(Expression::Constant(Value::map(folded)))
+        // The reference computes the map here too, and fails at a key that it cannot hash.
+        if entries.iter().any(|entry| matches!(self.constant(entry.key), Some(Value::Bytes(_)))) {
+            return Err(EvalError::unhashable_constant());
+        }
+        Ok(self.add(Expression::Constant(Value::map(folded))))
     }
 
     fn overloads(&self, id: NodeId) -> &[Arc<Overload>] {

@@ -71,7 +71,8 @@ impl Program {
     /// Plans a checked expression.
     ///
     /// # Errors
-    /// That of a constant part, which is computed here: `duration(dyn('x'))`, a malformed constant pattern.
+    /// That of a constant part, which is computed here: `duration(dyn('x'))`, a malformed constant pattern, a constant
+    /// map with bytes as a key.
     pub fn new(checked: &CheckedAst, environment: &Environment) -> Result<Self, EvalError> {
         Ok(Self { plan: planner::plan(checked, environment)? })
     }

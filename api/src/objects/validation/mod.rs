@@ -144,14 +144,6 @@ impl Validator<'_> {
         self.errors.iter().any(|error| is_within(&error.path, &place))
     }
 
-    /// Reports what was found at a path and below it at another one.
-    fn rename(&mut self, path: &Path, other: &Path) {
-        let (place, other) = (path.to_string(), other.to_string());
-        for error in self.errors.iter_mut().filter(|error| is_within(&error.path, &place)) {
-            error.path.replace_range(..place.len(), &other);
-        }
-    }
-
     /// Says once more what was found at a path and below it: the reference server looks there twice.
     fn repeat(&mut self, path: &Path) {
         if self.has_enough() {

@@ -291,7 +291,7 @@ fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
             if !name.is_empty() && name.trim().is_empty() {
                 validator.required(place.child("name"), "name is not specified");
             } else if !name.is_empty() && !is_identifier(name) {
-                validator.invalid(place.child("name"), name, "name is not a valid CEL identifier");
+                validator.invalid(place.child("name"), name, "must be a valid CEL identifier");
             }
             let text = variable.text("expression");
             blank(validator, &place.child("expression"), text, "expression is not specified");
@@ -345,9 +345,9 @@ fn validation(validator: &mut Validator, path: &Path, validation: View, expressi
     expression(validator, &path.child("messageExpression"), made, |text| expressions.message(text));
     let message = validation.text("message");
     if !message.is_empty() && message.trim().is_empty() {
-        validator.invalid(path.child("message"), message, "message must be non-empty if specified");
+        validator.invalid(path.child("message"), message, "must be non-empty if specified");
     } else if message.trim().contains(['\n', '\r']) {
-        validator.invalid(path.child("message"), message, "message must not contain line breaks");
+        validator.invalid(path.child("message"), message, "must not contain line breaks");
     }
     const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
     if let Some(reason) = validation.get("reason").and_then(Value::as_str)
@@ -357,8 +357,30 @@ fn validation(validator: &mut Validator, path: &Path, validation: View, expressi
     }
 }
 
+/// Requests that have an object which can be changed: there is no deletion among them.
+fn mutable_requests(validator: &mut Validator, path: &Path, requests: View) {
+    const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
+    // The rules and their lists are not numbered in this error.
+    let place = path.child("resourceRules");
+    let place = place.child("operations");
+    for rule in requests.structs("resourceRules") {
+        for operation in rule.texts("operations").filter(|operation| !OPERATIONS.contains(operation)) {
+            if validator.has_enough() {
+                return;
+            }
+            validator.not_supported(&place, operation, &OPERATIONS);
+        }
+    }
+}
+
+/// The spec of a binding of a policy that changes objects.
+pub(super) fn mutating_binding(validator: &mut Validator, path: &Path, spec: View) {
+    mutable_requests(validator, &path.child("matchResources"), spec.child("matchResources"));
+}
+
 /// The spec of a policy that changes objects.
 pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View) {
+    mutable_requests(validator, &path.child("matchConstraints"), spec.child("matchConstraints"));
     let expressions = matched(validator, path, spec);
     let list = path.child("mutations");
     let mutations = spec.structs("mutations");
@@ -371,20 +393,26 @@ pub(super) fn mutating_policy(validator: &mut Validator, path: &Path, spec: View
         }
         let place = list.index(at);
         let patch_type = mutation.text("patchType");
-        for (form, name) in [(Form::ApplyConfiguration, "ApplyConfiguration"), (Form::JsonPatch, "JSONPatch")]
-        {
+        const FORMS: [(Form, &str); 2] =
+            [(Form::ApplyConfiguration, "ApplyConfiguration"), (Form::JsonPatch, "JSONPatch")];
+        if !FORMS.iter().any(|(_, name)| *name == patch_type) {
+            // A patch of no known form has no member that is its own.
+            continue;
+        }
+        for (form, name) in FORMS {
             let place = place.child(form.member());
             match (patch_type == name, mutation.has(form.member())) {
                 (true, false) => {
                     validator.required(place, &format!("must be specified when patchType is {name}"));
                 }
                 (false, true) => {
-                    validator
-                        .forbidden(place, format!("must not be specified when patchType is {patch_type}"));
+                    let value = format!("{{{}}}", form.member());
+                    let detail = format!("must not be specified when patchType is {patch_type}");
+                    validator.invalid(place, value, detail);
                 }
                 (true, true) => {
-                    let text = mutation.child(form.member()).text("expression");
-                    if text.trim().is_empty() {
+                    let text = mutation.child(form.member()).text("expression").trim();
+                    if text.is_empty() {
                         validator.required(place.child("expression"), "");
                     }
                     let place = place.child("expression");
@@ -429,14 +457,8 @@ pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
     }
 }
 
-/// Which requests a binding is for: the reference server knows the member by another name.
-pub(super) fn bound_requests(validator: &mut Validator, path: &Path, _spec: View) {
-    validator.rename(&path.child("matchResources"), &path.child("matchResouces"));
-}
-
 /// The actions of a binding on a failed validation.
 pub(super) fn binding(validator: &mut Validator, path: &Path, spec: View) {
-    bound_requests(validator, path, spec);
     let place = path.child("validationActions");
     let mut seen = Seen::new();
     for (at, action) in spec.texts("validationActions").enumerate() {
