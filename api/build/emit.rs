@@ -405,7 +405,7 @@ impl Emitter<'_> {
         }
         writeln!(
             out,
-            "]),format:Slot::new(),rules:Slot::new(),form:0,selectable_explicit:{},name_rule:NameRule::{},put_creates:{},unconditional_update:{},\
+            "]),format:Slot::new(),rules:None,form:None,selectable_explicit:{},name_rule:NameRule::{},put_creates:{},unconditional_update:{},\
              orphans_by_default:{},graceful_delete:{},delete_returns_object:{},generation_on:{},immutable:{},\
              deprecated:B({:?}),status:",
             r.selectable.is_some(),

@@ -183,6 +183,10 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
             return Ok(not_found_page());
         }
         check_custom_method(resource, info)?;
+        if let Some(fault) = resource.fault() {
+            let name = format!("{}.{}", info.resource, info.group);
+            return Err(Status::internal(format!("type of definition {name} cannot be served: {fault}")));
+        }
     } else {
         check_scope(resource, info)?;
         check_method(head, resource, info)?;

@@ -147,7 +147,7 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
 /// Fingerprint of what is written: the slots of a storage, and of a custom type the form of its objects. FNV-1a over
 /// the paths of the slots and their texts for absent values.
 pub fn layout(stored: &ResourceTable) -> u32 {
-    let mut hash = 0x811c_9dc5_u32 ^ stored.form;
+    let mut hash = 0x811c_9dc5_u32 ^ stored.form.as_deref().copied().unwrap_or(0);
     for slot in slots(stored) {
         for byte in slot.path.bytes().chain([0]).chain(slot.absent.bytes()).chain([0]) {
             hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);

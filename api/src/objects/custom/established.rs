@@ -10,10 +10,13 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hashbrown::HashMap;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::definition::Definition;
+use super::details::Unread;
 use super::serving::Makers;
 use crate::types::schema::make::MakeError;
 use crate::types::schema::registry::{Priorities, Registry, Resource};
@@ -25,14 +28,14 @@ use crate::values::naming::Naming;
 #[derive(Debug, Default)]
 pub struct Established {
     by_name: HashMap<String, Made>,
-    /// What the types have in common.
-    pool: Pool,
+    /// What the types have in common. Types that are made later share it then.
+    pool: Arc<Mutex<Pool>>,
 }
 
 /// What was made of a definition.
 #[derive(Debug)]
 struct Made {
-    /// Hash of what it was made of: the spec and the accepted names.
+    /// Hash of what tells what it was made of: the spec, or its generation, and the accepted names.
     source: [u8; 32],
     resources: Vec<Arc<Resource>>,
 }
@@ -53,6 +56,20 @@ impl Prepared {
     pub fn of((name, object): (&str, &Object), definition: &Definition) -> Result<Prepared, MakeError> {
         let makers = Makers::of(definition, object)?;
         Ok(Prepared { name: name.to_owned(), source: source(object, definition), makers })
+    }
+
+    /// Prepares a definition of which only the outline was read: its schemas are read from `text`, which is the whole,
+    /// when the first of them is needed. `None` for one whose outline does not tell it from an earlier state.
+    pub fn later(
+        (name, outline): (&str, &Object),
+        definition: &Definition,
+        text: Bytes,
+        pool: &Arc<Mutex<Pool>>,
+    ) -> Option<Prepared> {
+        generation(outline)?;
+        let unread = Unread::new(name, text, Arc::clone(pool));
+        let makers = Makers::later(definition, outline, &unread);
+        Some(Prepared { name: name.to_owned(), source: source(outline, definition), makers })
     }
 }
 
@@ -88,7 +105,7 @@ impl Established {
     /// Serves the types of a definition that was prepared, in place of those that it had.
     pub fn put(&mut self, prepared: Prepared, naming: &Naming, changes: &mut Changes) {
         let Prepared { name, source, makers } = prepared;
-        let resources = makers.served(naming, &mut self.pool);
+        let resources = makers.served(naming, &mut self.pool.lock());
         changes.new.extend(resources.iter().cloned());
         if let Some(before) = self.by_name.insert(name, Made { source, resources }) {
             changes.gone.extend(before.resources);
@@ -100,6 +117,16 @@ impl Established {
         if let Some(made) = self.by_name.remove(name) {
             changes.gone.extend(made.resources);
         }
+    }
+
+    /// What the types have in common.
+    pub fn pool(&self) -> &Arc<Mutex<Pool>> {
+        &self.pool
+    }
+
+    /// All types.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.by_name.values().flat_map(|made| &made.resources)
     }
 
     /// The types of a definition; none where it is not served.
@@ -128,9 +155,21 @@ impl Changes {
     }
 }
 
+/// The identity of a definition and the number of its spec's state; `None` for one that does not have both.
+fn generation(object: &Object) -> Option<(&str, i64)> {
+    let metadata = object.get("metadata")?;
+    let uid = metadata.str_at(&["uid"]);
+    let generation = metadata.get("generation").and_then(Value::as_i64)?;
+    (!uid.is_empty() && generation > 0).then_some((uid, generation))
+}
+
 fn source(object: &Object, definition: &Definition) -> [u8; 32] {
     let mut text = Vec::new();
-    json::write(object.get("spec").unwrap_or(&Value::Null), &mut text);
+    match generation(object) {
+        // Another spec has another generation.
+        Some((uid, generation)) => text.extend_from_slice(format!("{uid} {generation} ").as_bytes()),
+        None => json::write(object.get("spec").unwrap_or(&Value::Null), &mut text),
+    }
     json::write(&definition.accepted.to_value(), &mut text);
     Sha256::digest(&text).into()
 }

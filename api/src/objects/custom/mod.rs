@@ -10,11 +10,13 @@
 //! Nothing here reads or writes the store or knows HTTP: functions from values to values.
 
 pub mod definition;
+pub mod details;
 pub mod established;
 pub mod field_path;
 pub mod format;
 mod lists;
 mod number;
+pub mod outline;
 mod path;
 pub mod resource;
 pub mod rules;

@@ -2,22 +2,18 @@
 //!
 //! All versions share the keys of one storage. Each is worked with in its own form; the versions know of each other, and
 //! which of them is written to the store, whether that is served or not. Names are those that the definition was
-//! granted.
+//! granted. What follows from their schemas is made elsewhere (`details`), at once or later.
 
 use std::sync::{Arc, OnceLock};
 
-use sha2::{Digest, Sha256};
-
 use super::definition::{Definition, Version};
-use super::resource;
-use super::rules::Rules;
-use super::schema::Schema;
+use super::details::{Details, Unread};
 use crate::types::schema::make::{MakeError, ResourceMaker};
 use crate::types::schema::registry::Resource;
 use crate::types::schema::share::Pool;
 use crate::types::schema::table::{ScalePaths, Slot};
 use crate::types::schema::versioned::{self, Versions};
-use crate::values::json::{self, Object, Value};
+use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::at;
 use crate::wire::outgoing::{Client, Identities};
@@ -62,14 +58,27 @@ impl Makers {
     pub fn of(definition: &Definition, object: &Object) -> Result<Makers, MakeError> {
         let mut versions = Vec::with_capacity(definition.versions.len());
         for version in &definition.versions {
-            match maker(definition, object, version) {
-                Ok(maker) => versions.push((version.served, version.storage, maker)),
+            match Details::of(definition, object, version) {
+                Ok(details) => {
+                    let maker = maker(definition, version, details);
+                    versions.push((version.served, version.storage, maker));
+                }
                 Err(error) if version.served || version.storage => return Err(error),
                 // Objects of such a version are read without a schema.
                 Err(_) => {}
             }
         }
         Ok(Makers { versions, webhook: webhook(definition, object) })
+    }
+
+    /// Those of all versions of a definition that is read from its outline, `object`: what follows from the schemas is
+    /// made when it is first asked for.
+    pub fn later(definition: &Definition, object: &Object, unread: &Unread) -> Makers {
+        let versions = definition.versions.iter().enumerate().map(|(at, version)| {
+            let details = Details::later(definition, version, unread, at);
+            (version.served, version.storage, maker(definition, version, details))
+        });
+        Makers { versions: versions.collect(), webhook: webhook(definition, object) }
     }
 
     /// The resources of the served versions in the order of the definition; none for one without a storage version.
@@ -119,57 +128,19 @@ fn webhook(definition: &Definition, object: &Object) -> Slot {
     }))
 }
 
-/// Fingerprint of a version and of what its schema says of the form of objects: everything but descriptions.
-fn form(api_version: &str, schema: &Value) -> u32 {
-    let mut hash = Sha256::new();
-    hash.update(api_version);
-    let mut text = Vec::new();
-    write_undescribed(schema, &mut text);
-    hash.update(&text);
-    let digest: [u8; 32] = hash.finalize().into();
-    // Zero is that of built-in types.
-    u32::from_le_bytes([digest[0], digest[1], digest[2], digest[3]]).max(1)
-}
-
-/// Appends a schema as compact JSON without the descriptions of its parts. Values that it names stay as they are.
-fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
-    match schema {
-        Value::Object(members) => {
-            let is_description = |name: &str, part: &Value| name == "description" && part.as_str().is_some();
-            let parts = members.iter().filter(|(name, part)| !is_description(name, part));
-            json::write_members(parts, out, |name, part, out| match name {
-                "default" | "enum" | "example" => json::write(part, out),
-                _ => write_undescribed(part, out),
-            });
-        }
-        Value::Array(items) => json::write_items(items, out, write_undescribed),
-        scalar => json::write(scalar, out),
-    }
-}
-
-/// The schema of a version as the definition's object has it; `null` without one.
-fn written<'o>(object: &'o Object, version: &str) -> &'o Value {
-    let versions = at(object, "spec.versions").and_then(Value::as_array).unwrap_or_default();
-    let version = versions.iter().find(|each| each.str_at(&["name"]) == version);
-    version.and_then(|version| version.at(&["schema", "openAPIV3Schema"])).unwrap_or(&Value::Null)
-}
-
-fn maker(definition: &Definition, object: &Object, version: &Version) -> Result<ResourceMaker, MakeError> {
+fn maker(definition: &Definition, version: &Version, details: Details) -> ResourceMaker {
     let accepted = &definition.accepted;
-    let schema = version.validation.as_ref().and_then(|validation| validation.schema.as_ref());
-    let made = match schema {
-        Some(schema) => resource::object(&accepted.kind, schema)?,
-        // A version without a schema keeps what it is given.
-        None => {
-            let open = Schema { preserve_unknown_fields: Some(true), ..Schema::default() };
-            resource::object(&accepted.kind, &open)?
-        }
-    };
     let group_version = (&*definition.group, &*version.name);
-    let mut maker = ResourceMaker::new(group_version, accepted.plural.clone(), definition.scope(), made)?;
-    let schema_text = written(object, &version.name);
-    let form = form(&format!("{}/{}", definition.group, version.name), schema_text);
-    maker = maker.form(form).published(schema_text);
+    let Details { message, form, published, rules, fault } = details;
+    let named = (accepted.kind.clone().into(), message);
+    let mut maker = ResourceMaker::of(group_version, accepted.plural.clone(), definition.scope(), named);
+    maker = maker.form(form).published(published);
+    if let Some(rules) = rules {
+        maker = maker.rules(rules);
+    }
+    if let Some(fault) = fault {
+        maker = maker.fault(fault);
+    }
     let scale = version.subresources.as_ref().and_then(|subresources| subresources.scale.as_ref());
     if let Some(scale) = scale {
         let selector = scale.label_selector_path.clone().filter(|path| !path.is_empty());
@@ -179,14 +150,12 @@ fn maker(definition: &Definition, object: &Object, version: &Version) -> Result<
             selector: selector.map(Into::into),
         });
     }
-    if let Some(rules) = schema.and_then(Rules::of) {
-        maker = maker.rules(Slot::of(rules));
-    }
-    Ok(definition.present(version, maker))
+    definition.present(version, maker)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::outline::outline;
     use super::*;
     use crate::testing::{object, object_text};
     use crate::types::schema::decode::decode;
@@ -222,23 +191,49 @@ mod tests {
         assert_eq!(v2.storage.as_ref().unwrap().key_prefix, "/custom:g.example/things/");
     }
 
+    /// What a start makes of a definition's text.
+    fn made_later(text: &str) -> Vec<Arc<Resource>> {
+        let outline = object(&String::from_utf8(outline(text.as_bytes()).unwrap()).unwrap());
+        let unread = Unread::new("things.g.example", text.to_owned().into(), Arc::default());
+        Makers::later(&Definition::read(&outline), &outline, &unread)
+            .served(&KUBERNETES, &mut Pool::default())
+    }
+
     #[test]
-    fn a_form_is_that_of_a_version_and_its_schema_without_descriptions() {
-        let form =
-            |version: &str, schema: &str| super::form(version, &json::parse(schema.as_bytes()).unwrap());
-        let first = form("g/v1", r#"{"type":"object","properties":{"a":{"type":"string"}}}"#);
-        for (version, schema, is_same) in [
-            ("g/v1", r#"{"type":"object","properties":{"a":{"type":"string","description":"x"}}}"#, true),
-            ("g/v2", r#"{"type":"object","properties":{"a":{"type":"string"}}}"#, false),
-            ("g/v1", r#"{"type":"object","properties":{"b":{"type":"string"}}}"#, false),
-            ("g/v1", r#"{"type":"object","properties":{"a":{"type":"string","default":"x"}}}"#, false),
-            (
-                "g/v1",
-                r#"{"type":"object","properties":{"a":{"type":"string"},"description":{"type":"string"}}}"#,
-                false,
-            ),
-        ] {
-            assert_eq!(form(version, schema) == first, is_same, "{version} {schema}");
+    fn types_whose_making_is_put_off_are_those_that_are_made_at_once() {
+        let text = object_text(&object(&DEFINITION.replace(
+            r#""spec":{"type":"object","#,
+            r#""spec":{"type":"object","default":{"a":"x"},"x-kubernetes-validations":[{"rule":"self.a != 'y'"}],"#,
+        )));
+        let (now, later) = (made(&text).unwrap(), made_later(&text));
+        assert_eq!(now.len(), later.len());
+        for (now, later) in now.iter().zip(&later) {
+            // Names are known without a look at the schema.
+            assert_eq!((&now.api_version, &now.table.kind), (&later.api_version, &later.table.kind));
+            assert!(format!("{:?}", later.table.message).contains("uninit"), "{:?}", later.table.message);
+            later.complete();
+            assert_eq!(later.fault(), None);
+            let text = |resource: &Resource| format!("{:?}", resource.table.message.fields);
+            assert_eq!(text(now), text(later));
+            assert_eq!(now.table.form.as_deref(), later.table.form.as_deref());
+            let rules = |resource: &Resource| resource.table.rules.as_deref().is_some_and(Slot::is_filled);
+            assert_eq!(rules(now), rules(later));
+            let published = |resource: &Resource| resource.published.as_deref().unwrap().schema();
+            assert_eq!(published(now), published(later));
+        }
+        assert!(later[0].table.rules.as_deref().is_some_and(Slot::is_filled));
+    }
+
+    #[test]
+    fn a_schema_that_gives_no_type_is_a_fault_of_every_version() {
+        let text = object_text(&object(&DEFINITION.replace(
+            r#""a":{"type":"string"},"#,
+            r#""l":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object"}},"#,
+        )));
+        assert_eq!(made(&text).unwrap_err(), MakeError::NoKey("k".into()));
+        for resource in made_later(&text) {
+            assert_eq!(resource.fault(), Some(&MakeError::NoKey("k".into())), "{}", resource.api_version);
+            assert!(resource.table.message.custom);
         }
     }
 

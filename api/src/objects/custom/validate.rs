@@ -22,7 +22,7 @@ use super::rules::Rules;
 use super::same::{counterpart, is_same, limits_of};
 use super::scale;
 use crate::types::schema::limits::{Limits, Schemas};
-use crate::types::schema::table::{Empty, Kind, Message, ResourceTable};
+use crate::types::schema::table::{Empty, Kind, Message, ResourceTable, Slot};
 use crate::values::field::{FieldError, FieldErrorKind, go_quote};
 use crate::values::json::{self, Object, Value};
 
@@ -61,7 +61,7 @@ pub fn object(
         errors.extend(lists::repeated(message, new));
     }
     let mut warnings = Vec::new();
-    if let Some(rules) = table.rules.get::<Rules>() {
+    if let Some(rules) = table.rules.as_deref().and_then(Slot::get::<Rules>) {
         if blocks_rules(&errors) {
             errors.push(FieldError::invalid("", &Value::Null, NOT_CHECKED));
         } else {

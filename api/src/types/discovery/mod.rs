@@ -293,7 +293,7 @@ mod tests {
             verbs: &["create", "get"],
             short_names: vec!["po".into()].into(),
             categories: vec!["all".into()].into(),
-            ..table("pods".into(), message())
+            ..table("pods".into(), message().name.clone(), message())
         });
         let storage = Storage {
             group: String::new(),
@@ -312,6 +312,7 @@ mod tests {
             storage: Some(storage),
             subresources: vec![registry::subresource(&CLUSTER, &eviction)],
             published: None,
+            fault: None,
             versions: None,
         })
     }

@@ -208,7 +208,9 @@ impl<'a> Definitions<'a> {
 
     /// Name of the definition of a resource's objects.
     pub(super) fn object(&mut self, resource: &'a Resource) -> String {
-        let Some(schema) = &resource.published else { return self.message(&resource.table.message) };
+        let Some(schema) = resource.published.as_deref() else {
+            return self.message(&resource.table.message);
+        };
         let name = custom::definition_name(&Gvk::of(resource));
         self.meta("ObjectMeta");
         self.sources.entry(name.clone()).or_insert(Source::Custom(resource, schema));

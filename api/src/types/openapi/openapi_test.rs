@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::*;
 use crate::types::schema::make::{ResourceMaker, Struct};
+use crate::types::schema::published::Published;
 use crate::types::schema::registry::{Priorities, Registry, Resource};
-use crate::types::schema::table::Scope;
+use crate::types::schema::table::{Ref, Scope};
 use crate::values::naming::{self, CLUSTER, KUBERNETES, Naming};
 
 /// Every built-in type and one custom type.
@@ -21,7 +22,7 @@ fn widgets(naming: &Naming) -> Arc<Resource> {
     let schema = json::parse(text.as_bytes()).unwrap();
     let widgets =
         ResourceMaker::new(("example.com", "v1"), "widgets", Scope::Namespaced, Struct::new("Widget"));
-    widgets.unwrap().published(&schema).make(naming)
+    widgets.unwrap().published(Ref::new(Published::new(&schema))).make(naming)
 }
 
 fn get(api: &OpenApi, path: &str, accept: &str) -> Response<Bytes> {

@@ -1,12 +1,13 @@
 //! Handles on the parts of a type: static for built-in types, owned for types made at run time.
 //!
-//! All three are made without work in constants, and looking through them costs no more than through a reference.
+//! All three are made without work in constants, and looking through them costs no more than through a reference. A part
+//! whose making is put off is made by the first look through its handle, on the thread of the one who looks.
 
 use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// A name or another text of a type; also what the keys of objects are, so that a clone of a static name costs nothing.
 pub type Text = Cow<'static, str>;
@@ -21,12 +22,22 @@ pub enum Ref<T: 'static> {
     Static(&'static T),
     /// A part of a type made at run time.
     Shared(Arc<T>),
+    /// A part of a type made at run time, which is made when it is first looked at.
+    Later(Arc<LazyLock<Ref<T>, Make<T>>>),
 }
+
+/// How a part is made, once.
+type Make<T> = Box<dyn FnOnce() -> Ref<T> + Send + Sync>;
 
 impl<T> Ref<T> {
     /// A part made at run time.
     pub fn new(part: T) -> Self {
         Ref::Shared(Arc::new(part))
+    }
+
+    /// A part that is made by the first look at it. `make` must not panic: every look would, from then on.
+    pub fn later(make: impl FnOnce() -> Ref<T> + Send + Sync + 'static) -> Self {
+        Ref::Later(Arc::new(LazyLock::new(Box::new(make))))
     }
 
     /// Whether both are one and the same part.
@@ -40,6 +51,7 @@ impl<T> Clone for Ref<T> {
         match self {
             Ref::Static(part) => Ref::Static(part),
             Ref::Shared(part) => Ref::Shared(Arc::clone(part)),
+            Ref::Later(part) => Ref::Later(Arc::clone(part)),
         }
     }
 }
@@ -52,6 +64,7 @@ impl<T> Deref for Ref<T> {
         match self {
             Ref::Static(part) => part,
             Ref::Shared(part) => part,
+            Ref::Later(part) => part,
         }
     }
 }

@@ -21,7 +21,7 @@ use super::table::{
     ResourceTable, ScalePaths, Scope, Selectable, Slot, StatusRules, StorageTable, SubresourceTable, Text,
     Unknown,
 };
-use crate::values::json::{self, Value};
+use crate::values::json;
 use crate::values::naming::Naming;
 
 /// Verbs of a stored resource.
@@ -42,6 +42,9 @@ pub enum MakeError {
     /// A default is no JSON.
     #[error("default of field {0} is no JSON")]
     Default(Text),
+    /// What describes the type cannot be read.
+    #[error("what describes the type cannot be read")]
+    Unreadable,
 }
 
 /// One value: its kind and what is said about it.
@@ -251,6 +254,15 @@ impl Struct {
         Ok(Node::new(Kind::Message(self.message("", false)?)))
     }
 
+    /// The type of the objects of a version of a group.
+    ///
+    /// # Errors
+    /// [`MakeError`].
+    pub fn object(self, (group, version): (&str, &str)) -> Result<Ref<Message>, MakeError> {
+        let reversed: Vec<&str> = group.rsplit('.').collect();
+        self.message(&format!("{}.{version}", reversed.join(".")), true)
+    }
+
     fn message(self, package: &str, is_object: bool) -> Result<Ref<Message>, MakeError> {
         let mut limits = self.limits;
         let mut fields = Vec::with_capacity(self.fields.len() + 3);
@@ -324,7 +336,8 @@ pub struct ResourceMaker {
     has_status: bool,
     scale: Option<ScalePaths>,
     prefix: Option<String>,
-    published: Option<Published>,
+    published: Option<Ref<Published>>,
+    fault: Option<Ref<Option<MakeError>>>,
 }
 
 impl ResourceMaker {
@@ -338,19 +351,28 @@ impl ResourceMaker {
         scope: Scope,
         object: Struct,
     ) -> Result<Self, MakeError> {
-        let reversed: Vec<&str> = group.rsplit('.').collect();
-        let message = object.message(&format!("{}.{version}", reversed.join(".")), true)?;
-        let table = ResourceTable { scope, ..table(plural.into(), message) };
-        let version = version.to_owned().into();
-        Ok(ResourceMaker {
+        let kind = object.name.clone();
+        let message = object.object((group, version))?;
+        Ok(ResourceMaker::of((group, version), plural, scope, (kind, message)))
+    }
+
+    /// A stored resource of this name with objects of a kind and its type, which is not looked at.
+    pub fn of(
+        (group, version): (&str, &str),
+        plural: impl Into<Text>,
+        scope: Scope,
+        (kind, message): (Text, Ref<Message>),
+    ) -> Self {
+        ResourceMaker {
             group: group.to_owned(),
-            version,
-            table,
+            version: version.to_owned().into(),
+            table: ResourceTable { scope, ..table(plural.into(), kind, message) },
             has_status: false,
             scale: None,
             prefix: None,
             published: None,
-        })
+            fault: None,
+        }
     }
 
     /// Under other names: the singular, the kind of lists, short names and categories.
@@ -416,15 +438,15 @@ impl ResourceMaker {
 
     /// With rules, which validation asks of its objects.
     #[must_use]
-    pub fn rules(mut self, rules: Slot) -> Self {
-        self.table.rules = rules;
+    pub fn rules(mut self, rules: Ref<Slot>) -> Self {
+        self.table.rules = Some(rules);
         self
     }
 
     /// With this fingerprint of the form of its objects.
     #[must_use]
-    pub fn form(mut self, form: u32) -> Self {
-        self.table.form = form;
+    pub fn form(mut self, form: Ref<u32>) -> Self {
+        self.table.form = Some(form);
         self
     }
 
@@ -438,8 +460,15 @@ impl ResourceMaker {
 
     /// With this schema in OpenAPI documents, as the author of the type wrote it. Otherwise it follows from the type.
     #[must_use]
-    pub fn published(mut self, schema: &Value) -> Self {
-        self.published = Some(Published::new(schema));
+    pub fn published(mut self, schema: Ref<Published>) -> Self {
+        self.published = Some(schema);
+        self
+    }
+
+    /// With this as the place where it says why there is no type, which is made later.
+    #[must_use]
+    pub fn fault(mut self, fault: Ref<Option<MakeError>>) -> Self {
+        self.fault = Some(fault);
         self
     }
 
@@ -457,10 +486,7 @@ impl ResourceMaker {
 
     /// The same, for callers that have more to say of it.
     pub fn resource(self, naming: &Naming) -> Resource {
-        let ResourceMaker { group, version, mut table, has_status, scale, prefix, published } = self;
-        let others = table.message.fields.iter().map(|field| field.name.clone());
-        let others: Vec<Text> =
-            others.filter(|name| !matches!(&**name, "kind" | "apiVersion" | "metadata" | "status")).collect();
+        let ResourceMaker { group, version, mut table, has_status, scale, prefix, published, fault } = self;
         let subresource_of = |name, group: Text, version, kind, message| SubresourceTable {
             name,
             group,
@@ -485,7 +511,8 @@ impl ResourceMaker {
             let status: Vec<Text> = vec!["status".into()];
             table.status = Some(StatusRules {
                 kept_by_main: status.clone().into(),
-                kept_by_status: others.into(),
+                // All but the status.
+                kept_by_status: (&[]).into(),
                 reset_by_main: status.into(),
                 reset_by_status: vec!["metadata".into(), "spec".into()].into(),
                 kept_on_create: false,
@@ -512,13 +539,22 @@ impl ResourceMaker {
             ttl: None,
         };
         let storage = Some(storage);
-        Resource { table, group, version, api_version, storage, subresources, published, versions: None }
+        Resource {
+            table,
+            group,
+            version,
+            api_version,
+            storage,
+            subresources,
+            published,
+            fault,
+            versions: None,
+        }
     }
 }
 
 /// A stored resource of this name with objects of this type, without anything special about it.
-pub(crate) fn table(plural: Text, message: Ref<Message>) -> ResourceTable {
-    let kind = message.name.clone();
+pub(crate) fn table(plural: Text, kind: Text, message: Ref<Message>) -> ResourceTable {
     ResourceTable {
         plural,
         singular: kind.to_lowercase().into(),
@@ -544,8 +580,8 @@ pub(crate) fn table(plural: Text, message: Ref<Message>) -> ResourceTable {
         status: None,
         immutable: &[],
         format: Slot::new(),
-        rules: Slot::new(),
-        form: 0,
+        rules: None,
+        form: None,
         deprecated: "".into(),
         behavior: &Behavior::PLAIN,
     }
@@ -577,7 +613,11 @@ pub(crate) fn plain(name: &'static str, fields: Vec<Field>) -> Message {
 /// A resource of objects without fields, for tests that look at something else.
 #[cfg(test)]
 pub(crate) fn nothing(plural: &'static str, kind: &'static str) -> ResourceTable {
-    table(plural.into(), Struct::new(kind).message("test", false).expect("there are no fields to go wrong"))
+    table(
+        plural.into(),
+        kind.into(),
+        Struct::new(kind).message("test", false).expect("there are no fields to go wrong"),
+    )
 }
 
 #[cfg(test)]

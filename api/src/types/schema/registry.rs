@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::builtin;
+use super::make::MakeError;
 use super::published::Published;
 use super::table::{GroupTable, Message, Ref, ResourceTable, Scope, StorageTable, SubresourceTable, Text};
 use super::versioned::Versions;
@@ -88,7 +89,9 @@ pub struct Resource {
     pub subresources: Vec<Subresource>,
     /// The schema that is published of its objects, as the author of the type wrote it; `None` where it follows from the
     /// type.
-    pub published: Option<Published>,
+    pub published: Option<Ref<Published>>,
+    /// Why the type cannot be made, of one whose making was put off; see [`Resource::fault`].
+    pub fault: Option<Ref<Option<MakeError>>>,
     /// The versions of a custom type, each of which the server works with in its own form; `None` for other types.
     pub versions: Option<Arc<Versions>>,
 }
@@ -297,6 +300,19 @@ impl Version {
 }
 
 impl Resource {
+    /// Why there is no type for its objects. Makes the type, where that was put off.
+    pub fn fault(&self) -> Option<&MakeError> {
+        self.fault.as_deref()?.as_ref()
+    }
+
+    /// Makes the parts of its type whose making was put off.
+    pub fn complete(&self) {
+        let Resource { table, published, fault, .. } = self;
+        let ResourceTable { message, rules, form, .. } = &**table;
+        // A look makes it.
+        let _ = (&**message, rules.as_deref(), form.as_deref(), published.as_deref(), fault.as_deref());
+    }
+
     /// `<plural>.<group>`, or the plural alone in the core group: how messages name a resource.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
@@ -404,6 +420,7 @@ fn group(
                         .map(|table| subresource(naming, table))
                         .collect(),
                     published: None,
+                    fault: None,
                     versions: None,
                 })
             });

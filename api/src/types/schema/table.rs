@@ -425,9 +425,9 @@ pub struct ResourceTable {
     /// How objects become rows of tables; the business of `table`.
     pub format: Slot,
     /// Rules of a type made at run time, in the expression language; the business of `custom`.
-    pub rules: Slot,
-    /// Fingerprint of the form in which a version of a custom type writes its objects; 0 for built-in types.
-    pub form: u32,
+    pub rules: Option<Ref<Slot>>,
+    /// Fingerprint of the form in which a version of a custom type writes its objects; none for built-in types.
+    pub form: Option<Ref<u32>>,
     /// Release since which the version is deprecated, as `1.33`; empty = it is not. Of types made at run time, the
     /// warning itself.
     pub deprecated: Text,

@@ -302,6 +302,44 @@ async fn established_types_are_served_from_the_first_request_of_the_next_start()
 }
 
 #[tokio::test]
+async fn a_type_that_cannot_be_made_when_it_is_needed_is_an_internal_error_of_its_requests() {
+    use crate::objects::custom::definition::Definition;
+    use crate::objects::custom::established::Prepared;
+
+    let server = Server::start();
+    let text = |keys: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"things.g.example","uid":"u","generation":1}},"spec":{{"group":"g.example","scope":"Namespaced","versions":[
+                {{"name":"v1","served":true,"storage":true,"schema":{{"openAPIV3Schema":{{"type":"object","properties":{{"l":{{"type":"array",
+                "x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["{keys}"],"items":{{"type":"object","properties":{{"a":{{"type":"string"}}}}}}}}}}}}}}}}]}},
+                "status":{{"acceptedNames":{{"plural":"things","kind":"Thing","listKind":"ThingList","singular":"thing"}}}}}}"#
+        )
+    };
+    for (keys, code, message) in [
+        ("a", 200, ""),
+        (
+            "b",
+            500,
+            "Internal error occurred: type of definition things.g.example cannot be served: elements have no field b to tell them apart",
+        ),
+    ] {
+        let text = text(keys);
+        let object = crate::testing::object(&text);
+        let definition = Definition::read(&object);
+        server.api.establish(|established, changes| {
+            let pool = Arc::clone(established.pool());
+            let named = ("things.g.example", &object);
+            let prepared = Prepared::later(named, &definition, text.clone().into(), &pool).unwrap();
+            established.put(prepared, server.api.naming(), changes);
+        });
+        // Discovery needs no schema.
+        assert_eq!(server.ask("GET /apis/g.example/v1", "").await.0, 200);
+        let (got, _, body) = server.ask(&format!("GET {THINGS}"), "").await;
+        assert_eq!((got, body.str_at(&["message"])), (code, message));
+    }
+}
+
+#[tokio::test]
 async fn a_change_among_a_thousand_types_takes_milliseconds() {
     let server = Server::start();
     let make = |at: usize| {

@@ -1,24 +1,31 @@
 //! The types of all definitions at the start, before the first request.
 //!
 //! ```text
-//! established definitions ─┬─► thread: read, prepared ─┐
-//!                          └─► thread: read, prepared ─┴─► at most PREPARED_MAX waiting ─► what is equal shared ─► served
+//! established definitions ─┬─► thread: outline read, prepared ─┐
+//!                          └─► thread: outline read, prepared ─┴─► at most PREPARED_MAX waiting ─► served
+//!                                                                                                     │
+//! later: a request for an object, or one thread for all (complete) ─► schema read, what is equal shared ◄┘
 //! ```
 //!
 //! Types are put into the registry in the order in which they were prepared, which makes no difference: it sorts them.
+//! Until its schema is read, a definition keeps the text of its record, which is part of a file of the log.
 
 use std::num::NonZero;
+use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::available_parallelism;
 
+use bytes::Bytes;
 use engine::Entry;
 use parking_lot::Mutex;
 
 use super::is_served;
 use crate::objects::custom::definition::Definition;
 use crate::objects::custom::established::Prepared;
+use crate::objects::custom::outline::outline;
 use crate::objects::store;
-use crate::values::json::{self, Value};
+use crate::types::schema::share::Pool;
+use crate::values::json::{self, Object, Value};
 use crate::values::object::meta;
 use crate::values::status::Status;
 use crate::writes::context::Context;
@@ -42,11 +49,12 @@ pub fn load(api: &Context) -> Result<(), Status> {
     }
     let threads = available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX).min(entries.len());
     let entries = Mutex::new(entries.into_iter());
+    let pool = api.establish(|established, _| Arc::clone(established.pool()));
     std::thread::scope(|scope| {
         let (send, prepared) = sync_channel(PREPARED_MAX);
         for _ in 0..threads {
-            let (entries, send) = (&entries, send.clone());
-            scope.spawn(move || prepare(api, entries, &send));
+            let (entries, pool, send) = (&entries, &pool, send.clone());
+            scope.spawn(move || prepare(api, entries, pool, &send));
         }
         drop(send);
         api.establish(|established, changes| {
@@ -62,11 +70,12 @@ pub fn load(api: &Context) -> Result<(), Status> {
 fn prepare(
     api: &Context,
     entries: &Mutex<impl Iterator<Item = Entry>>,
+    pool: &Arc<Mutex<Pool>>,
     send: &SyncSender<Result<Prepared, Status>>,
 ) {
     loop {
         let Some(entry) = entries.lock().next() else { return };
-        let Some(prepared) = prepared(api, entry).transpose() else { continue };
+        let Some(prepared) = prepared(api, entry, pool).transpose() else { continue };
         if send.send(prepared).is_err() {
             return;
         }
@@ -74,20 +83,52 @@ fn prepare(
 }
 
 /// A definition prepared; `None` for one that is not to be served.
-fn prepared(api: &Context, entry: Entry) -> Result<Option<Prepared>, Status> {
-    let stored = store::read(entry)?;
-    // The text is the canonical one: it says what the tree by the definition's schema would.
-    let Ok(Value::Object(object)) = json::parse(&stored.record.value) else { return Ok(None) };
+fn prepared(api: &Context, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Option<Prepared>, Status> {
+    let text = store::read(entry)?.record.value;
+    let Some(outlined) = outlined(&text) else {
+        return Ok(prepared_at_once(api, &text));
+    };
+    let definition = Definition::read(&outlined);
+    if !is_served(api, &outlined, &definition) {
+        return Ok(None);
+    }
+    let later = Prepared::later((meta(&outlined, "name"), &outlined), &definition, Bytes::clone(&text), pool);
+    Ok(later.or_else(|| prepared_at_once(api, &text)))
+}
+
+/// The object that a text is, without its schemas; `None` for a text with anything unusual in it.
+pub(super) fn outlined(text: &[u8]) -> Option<Object> {
+    object(&outline(text)?)
+}
+
+/// The object that a text is. The text is the canonical one: it says what the tree by the definition's schema would.
+pub(super) fn object(text: &[u8]) -> Option<Object> {
+    match json::parse(text) {
+        Ok(Value::Object(object)) => Some(object),
+        _ => None,
+    }
+}
+
+/// A definition prepared with its schemas; `None` for one that is not to be served.
+fn prepared_at_once(api: &Context, text: &[u8]) -> Option<Prepared> {
+    let object = object(text)?;
     let definition = Definition::read(&object);
     if !is_served(api, &object, &definition) {
-        return Ok(None);
+        return None;
     }
     let name = meta(&object, "name");
     match Prepared::of((name, &object), &definition) {
-        Ok(prepared) => Ok(Some(prepared)),
+        Ok(prepared) => Some(prepared),
         Err(error) => {
             tracing::error!(definition = name, %error, "types of a definition cannot be served");
-            Ok(None)
+            None
         }
     }
+}
+
+/// Reads the schemas of all definitions that no request asked for yet, one after the other, beside what the server does
+/// otherwise: then every type costs what its schema says, and the log's files are let go of.
+pub(super) fn complete(api: &Context) {
+    let all: Vec<_> = api.establish(|established, _| established.all().cloned().collect());
+    all.iter().for_each(|resource| resource.complete());
 }

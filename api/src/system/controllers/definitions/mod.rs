@@ -28,7 +28,7 @@ use crate::objects::custom::definition::conditions::{State, derive};
 use crate::objects::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
 use crate::objects::custom::definition::{Definition, Names};
 use crate::objects::custom::established::{Changes, Established};
-use crate::objects::store;
+use crate::objects::store::{self, Stored};
 use crate::objects::strategy::Endpoint;
 use crate::objects::validation;
 use crate::values::clock;
@@ -51,6 +51,9 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     drop(snapshot);
     let mut definitions = Definitions::new(&api);
     definitions.look_at(names).await?;
+    let context = Arc::clone(&api);
+    // Not waited for: it is short, and requests do its work where it comes too late.
+    drop(tokio::task::spawn_blocking(move || load::complete(&context)));
     loop {
         tokio::select! {
             events = tail.next(EVENTS_MAX) => {
@@ -119,11 +122,11 @@ impl<'a> Definitions<'a> {
             if names.len() > READ_MAX {
                 // The names that all of them have are known when the first is decided about.
                 for name in &names {
-                    self.read(std::slice::from_ref(name), &mut freed)?;
+                    self.read(std::slice::from_ref(name), load::outlined, &mut freed)?;
                 }
             }
             for names in names.chunks(READ_MAX) {
-                let read = self.read(names, &mut freed)?;
+                let read = self.read(names, load::object, &mut freed)?;
                 let mut untold = Vec::new();
                 let api = self.api;
                 api.establish(|established, changes| {
@@ -147,18 +150,23 @@ impl<'a> Definitions<'a> {
         Ok(())
     }
 
-    /// The newest states of definitions. The names that they have are known when the first is decided about; groups in
+    /// The newest states of definitions, whose stored texts `parse` makes objects of. The names that they have are known when the first is decided about; groups in
     /// which some were given back are added to `freed`.
     fn read<'n>(
         &mut self,
         names: &'n [String],
+        parse: fn(&[u8]) -> Option<Object>,
         freed: &mut HashSet<String>,
     ) -> Result<Vec<(&'n str, Newest)>, Status> {
         let loopback = Loopback::new(self.api);
         let mut read = Vec::with_capacity(names.len());
         for name in names {
             let stored = loopback.store().get(&store::key(self.api.definitions(), "", name))?;
-            let object = stored.map(|stored| stored.object(self.api.definitions())).transpose();
+            let decoded = |stored: Stored| match parse(&stored.record.value) {
+                Some(object) => Ok(object),
+                None => stored.object(self.api.definitions()),
+            };
+            let object = stored.map(decoded).transpose();
             let object = match object {
                 Ok(object) => object,
                 Err(error) => {
