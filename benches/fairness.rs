@@ -1,28 +1,41 @@
 //! Benchmark of flow control: what a small client notices of a flood.
 //!
+//! ```text
+//! this process: the small client ─┐
+//! the flood, a process of its own ┴─► server
+//! ```
+//!
 //! One client does a get, a list of ten objects and a create, again and again with a pause. Beside it, another user floods
-//! the server with lists of a large collection and with writes, over many connections. Latencies of the small client are
+//! the server with lists of a large collection, and a third one with writes, each over many connections. Latencies of the small client are
 //! told without the flood, with it under flow control, and with it under the two plain bounds of requests at once.
 //!
-//! Both users are ordinary ones, so they share a priority level and differ by their flow. `BENCH_SECONDS` sets the length of
-//! each part. Load and server share the machine, and the flood's reading of lists takes as much of it as the server's
-//! writing, so the ratio counts and not the times.
+//! All are ordinary users, so they share a priority level and differ by their flow. `BENCH_SECONDS` sets the length of
+//! each part. Load and server share the machine. A flood of the usual priority takes the processor from the server and from
+//! the small client, which a flood from other machines would not; one of a low priority takes only what they leave. Both are told.
 
 use std::cell::Cell;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use benches::cluster::{CONFIG_MAPS, PODS, fill_pods};
 use benches::load::Connection;
+use benches::process::cpu_time;
 use benches::report::{quantile, row, time};
 use benches::{Runtime, data, scale};
 use futures_util::future::{join, join_all};
-use tests::{Options, Server};
+use tests::client::Identity;
+use tests::{Client, Options, Server};
 
 /// Between two rounds of the small client.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Tokens of the two users.
-const TOKENS: &str = "flood-token,flood,1\nsmall-token,small,2\n";
+/// Tokens of the users.
+const TOKENS: &str = "lists-token,lists,1\nwrites-token,writes,2\nsmall-token,small,3\n";
+
+/// Names the kubeconfig of the server to the process that is the flood.
+const FLOOD: &str = "BENCH_FLOOD";
 
 /// A complete request with a token.
 fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
@@ -48,32 +61,90 @@ fn start(runtime: &Runtime, is_shared: bool) -> Server {
     server
 }
 
-/// How many requests of the flood were answered.
+/// What the flood was answered.
 #[derive(Default)]
 struct Counts {
-    served: Cell<u64>,
+    /// Bytes of lists; the last ones take longer than the bench.
+    bytes: Cell<u64>,
+    writes: Cell<u64>,
     refused: Cell<u64>,
 }
 
-/// Sends one request after the other, until it is dropped: the last lists may take minutes.
-async fn flood(server: &Server, counts: &Counts, make: impl Fn(u64) -> Vec<u8>) {
-    let client = server.client().anonymous();
-    let mut connection = Connection::open(&client).await;
+/// Sends one request after the other, until it is dropped.
+async fn flood(client: &Client, counts: &Counts, make: impl Fn(u64) -> Vec<u8>) {
+    let mut connection = Connection::open(client).await;
     for n in 0.. {
-        match connection.exchange(&make(n), |_| {}).await {
-            Ok(answer) if answer.status < 300 => counts.served.update(|count| count + 1),
+        let request = make(n);
+        let is_list = request.starts_with(b"GET");
+        let seen = |piece: &[u8]| {
+            if is_list {
+                counts.bytes.update(|bytes| bytes + piece.len() as u64);
+            }
+        };
+        match connection.exchange(&request, seen).await {
+            Ok(answer) if answer.status < 300 => counts.writes.update(|count| count + u64::from(!is_list)),
             Ok(_) => {
                 counts.refused.update(|count| count + 1);
                 // As clients do that are asked to come back later, though earlier than they are told.
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(_) => connection = Connection::open(&client).await,
+            Err(_) => connection = Connection::open(client).await,
         }
     }
 }
 
+/// The process that is the flood: it ends with its standard input, and says then what it was answered.
+fn be_flood(kubeconfig: &Path) {
+    let identity = Identity::from_kubeconfig(kubeconfig).expect("the server has written it");
+    let client = Client::new(identity).anonymous();
+    let connections: u64 = scale(200, 4);
+    let counts = Counts::default();
+    let lists =
+        (0..connections).map(|_| flood(&client, &counts, |_| request("GET", PODS, "lists-token", "")));
+    let part = std::process::id();
+    let writes = (0..connections).map(|of| {
+        let make = move |n| {
+            let name = format!("f{part}-{of}-{n}");
+            request("POST", CONFIG_MAPS, "writes-token", &data::config_map(&name))
+        };
+        flood(&client, &counts, make)
+    });
+    let flooding = join(join_all(lists), join_all(writes));
+    let (over, until_over) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read(&mut [0]);
+        let _ = over.send(());
+    });
+    Runtime::new().run(async {
+        tokio::select! {
+            _ = until_over => {}
+            _ = flooding => {}
+        }
+    });
+    let line = [counts.bytes.get(), counts.writes.get(), counts.refused.get()].map(|count| count.to_string());
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), (line.join(" ") + "\n").as_bytes());
+}
+
+/// Starts the flood with a priority for the processor.
+fn start_flood(server: &Server, niceness: u32) -> Child {
+    let mut command = Command::new("nice");
+    command.arg("-n").arg(niceness.to_string()).arg(std::env::current_exe().expect("a bench knows its path"));
+    command.args(std::env::args().skip(1)).env(FLOOD, server.kubeconfig());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the flood starts")
+}
+
+/// Ends the flood; says what it was answered: bytes of lists, writes, refusals.
+fn end_flood(mut flood: Child) -> Vec<u64> {
+    drop(flood.stdin.take());
+    let mut line = String::new();
+    let output = flood.stdout.take().expect("it is piped");
+    BufReader::new(output).read_line(&mut line).expect("the flood says what it was answered");
+    flood.wait().expect("the flood ends");
+    line.split_whitespace().filter_map(|count| count.parse().ok()).collect()
+}
+
 /// Latencies of the small client over a time, sorted, and how many of its requests were refused.
-async fn small(server: &Server, part: &str, length: Duration) -> (Vec<Duration>, u64) {
+async fn small(server: &Server, part: &str, length: Duration) -> (Vec<(usize, Duration)>, u64) {
     let mut connection = Connection::open(&server.client().anonymous()).await;
     let (mut latencies, mut refused) = (Vec::new(), 0);
     let began = Instant::now();
@@ -82,73 +153,89 @@ async fn small(server: &Server, part: &str, length: Duration) -> (Vec<Duration>,
             break;
         }
         let name = format!("small-{part}-{round}");
-        for request in [
+        for (kind, request) in [
             request("GET", &format!("{PODS}/web-000001"), "small-token", ""),
             request("GET", &format!("{PODS}?limit=10"), "small-token", ""),
             request("POST", CONFIG_MAPS, "small-token", &data::config_map(&name)),
-        ] {
+        ]
+        .into_iter()
+        .enumerate()
+        {
             let sent = Instant::now();
             let answer = connection.exchange(&request, |_| {}).await.expect("the server answers");
             match answer.status {
-                200 | 201 => latencies.push(sent.elapsed()),
+                200 | 201 => latencies.push((kind, sent.elapsed())),
                 429 => refused += 1,
                 other => panic!("{other}"),
             }
         }
         tokio::time::sleep(PAUSE).await;
     }
-    latencies.sort_unstable();
+    latencies.sort_unstable_by_key(|(_, latency)| *latency);
     (latencies, refused)
 }
 
-fn report(part: &str, (latencies, refused): &(Vec<Duration>, u64), flooded: &Counts) {
-    let cells = [
-        time(quantile(latencies, 0.5)),
-        time(quantile(latencies, 0.99)),
-        latencies.len().to_string(),
+/// A row of what was measured in `length`, in which the server was busy for `busy`.
+fn report(
+    part: &str,
+    (latencies, refused): &(Vec<(usize, Duration)>, u64),
+    flooded: &[u64],
+    length: Duration,
+    busy: Duration,
+) {
+    let of = |wanted: Option<usize>| -> Vec<Duration> {
+        let all = latencies.iter().filter(|(kind, _)| wanted.is_none_or(|wanted| *kind == wanted));
+        all.map(|(_, latency)| *latency).collect()
+    };
+    let mut cells = vec![time(quantile(&of(None), 0.5)), time(quantile(&of(None), 0.99))];
+    cells.extend((0..3).map(|kind| {
+        let of_kind = of(Some(kind));
+        format!("{} / {}", time(quantile(&of_kind, 0.5)), time(quantile(&of_kind, 0.99)))
+    }));
+    let per_second = |at: usize| flooded.get(at).copied().unwrap_or_default() as f64 / length.as_secs_f64();
+    cells.extend([
         refused.to_string(),
-        flooded.served.get().to_string(),
-        flooded.refused.get().to_string(),
-    ];
-    row(part, &cells.each_ref().map(String::as_str));
+        format!("{:.0} MB", per_second(0) / 1e6),
+        format!("{:.0}", per_second(1)),
+        format!("{:.0}", per_second(2)),
+        format!("{:.0} %", busy.as_secs_f64() / length.as_secs_f64() * 100.0),
+    ]);
+    row(part, &cells.iter().map(String::as_str).collect::<Vec<_>>());
 }
 
 fn main() {
+    if let Some(kubeconfig) = std::env::var_os(FLOOD) {
+        return be_flood(Path::new(&kubeconfig));
+    }
     let runtime = Runtime::new();
     let seconds = std::env::var("BENCH_SECONDS").ok().and_then(|text| text.parse().ok());
     let length = Duration::from_secs(seconds.unwrap_or(scale(20, 1)));
-    let connections: u64 = scale(200, 4);
-    row("small client", &["p50", "p99", "requests", "refused", "flood served", "flood refused"]);
-    for (is_shared, part) in [(true, "flow control"), (false, "plain bounds")] {
+    row(
+        "small client",
+        &[
+            "p50",
+            "p99",
+            "get",
+            "list",
+            "create",
+            "refused",
+            "flood reads/s",
+            "flood writes/s",
+            "flood refused/s",
+            "server busy",
+        ],
+    );
+    for (is_shared, manner) in [(true, "flow control"), (false, "plain bounds")] {
         let server = start(&runtime, is_shared);
-        let calm = runtime.run(small(&server, "calm", length));
-        report(&format!("{part}, calm"), &calm, &Counts::default());
-        let counts = Counts::default();
-        let lists =
-            (0..connections).map(|_| flood(&server, &counts, |_| request("GET", PODS, "flood-token", "")));
-        let writes = (0..connections).map(|of| {
-            let make = move |n| {
-                request("POST", CONFIG_MAPS, "flood-token", &data::config_map(&format!("f{of}-{n}")))
-            };
-            flood(&server, &counts, make)
-        });
-        let flooding = join(join_all(lists), join_all(writes));
-        let measured = std::thread::scope(|threads| {
-            let (over, until_over) = tokio::sync::oneshot::channel();
-            // On a thread of its own, as its client would be: it does not wait for the flood's reading.
-            let measured = threads.spawn(|| {
-                let measured = Runtime::new().run(small(&server, "flood", length));
-                let _ = over.send(());
-                measured
-            });
-            runtime.run(async {
-                tokio::select! {
-                    _ = until_over => {}
-                    _ = flooding => {}
-                }
-            });
-            measured.join().expect("it measures")
-        });
-        report(&format!("{part}, flood"), &measured, &counts);
+        for (part, niceness) in [("calm", None), ("flood", Some(0)), ("flood at low priority", Some(10))] {
+            let flood = niceness.map(|niceness| start_flood(&server, niceness));
+            // The flood makes its connections, and fills the queues.
+            std::thread::sleep(if flood.is_some() { PAUSE * 20 } else { PAUSE });
+            let before = cpu_time(server.pid());
+            let measured = runtime.run(small(&server, &part.replace(' ', "-"), length));
+            let busy = cpu_time(server.pid()).saturating_sub(before);
+            let flooded = flood.map(end_flood).unwrap_or_default();
+            report(&format!("{manner}, {part}"), &measured, &flooded, length, busy);
+        }
     }
 }

@@ -1,4 +1,9 @@
-//! The TCP socket under TLS, with a write timeout and a graceful close.
+//! The TCP socket under TLS, with a write timeout, turns between connections and a graceful close.
+//!
+//! A peer that reads fast takes megabytes of a long answer at once, and the task that makes them keeps a thread for as long. What is
+//! written is therefore charged to the budget that the runtime gives a task each time it runs it: after [`TURN_BYTES`] nothing
+//! of the task goes on, and the runtime looks for what else has become ready before it comes back to the task
+//! (docs/api/fairness.md#turns-of-connections).
 //!
 //! A write that the peer does not read fails after a timeout. Closing waits briefly for the peer to close too: a socket
 //! closed with unread input resets the connection, and a reset may overtake and destroy the response that was just
@@ -11,6 +16,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop;
 use tokio::time::{Instant, Sleep};
 
 use super::Limits;
@@ -18,6 +24,24 @@ use super::connection::Activity;
 
 /// Input thrown away while a closing peer finishes sending; more than this and it is cut off after all.
 const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Written bytes for which a task may run without a pause: encrypting them takes less than 0.1 ms.
+const TURN_BYTES: usize = 128 * 1024;
+
+/// How many steps the runtime lets a task do before others have their turn.
+const STEPS_PER_TURN: usize = 128;
+
+/// Charges the running task for bytes, as so many of its steps.
+fn charge(cx: &mut Context<'_>, bytes: usize) {
+    for _ in 0..bytes / (TURN_BYTES / STEPS_PER_TURN) {
+        if !coop::has_budget_remaining() {
+            return;
+        }
+        if let Poll::Ready(step) = coop::poll_proceed(cx) {
+            step.made_progress();
+        }
+    }
+}
 
 pub(super) struct Wire<T> {
     inner: T,
@@ -47,10 +71,21 @@ impl<T> Wire<T> {
         }
     }
 
+    /// What a write came to: bytes that are charged for, or a peer that is waited for.
+    fn account(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(bytes)) = &result {
+            charge(cx, *bytes);
+        }
+        self.watch_stall(cx, result)
+    }
+
     fn watch_stall<R>(&mut self, cx: &mut Context<'_>, result: Poll<io::Result<R>>) -> Poll<io::Result<R>> {
         if result.is_ready() {
             self.stalled = None;
             return result;
+        }
+        if !coop::has_budget_remaining() {
+            return Poll::Pending; // the turn is over, and the runtime knows that the task wants another one
         }
         let timeout = self.stall_timeout;
         let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
@@ -77,7 +112,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Wire<T> {
 impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write(cx, buf);
-        self.watch_stall(cx, result)
+        self.account(cx, result)
     }
 
     fn poll_write_vectored(
@@ -86,7 +121,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Wire<T> {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let result = Pin::new(&mut self.inner).poll_write_vectored(cx, bufs);
-        self.watch_stall(cx, result)
+        self.account(cx, result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -156,6 +191,33 @@ mod tests {
         let before = Instant::now();
         assert_eq!(writer.await.unwrap(), io::ErrorKind::TimedOut);
         assert!(before.elapsed() >= Limits::default().write_stall_timeout);
+    }
+
+    #[tokio::test]
+    async fn a_long_answer_lets_others_have_their_turn() {
+        const ANSWER: usize = 16 * TURN_BYTES;
+        let (near, mut far) = tokio::io::duplex(2 * ANSWER);
+        let mut near = wire(near);
+        // On one thread, another task runs only while the writer does not.
+        let turns = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = turns.clone();
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        });
+        let written = tokio::spawn(async move {
+            for piece in vec![7; ANSWER].chunks(TURN_BYTES / 2) {
+                near.write_all(piece).await.unwrap();
+            }
+        });
+        written.await.unwrap();
+        assert!(turns.load(std::sync::atomic::Ordering::Relaxed) >= 15);
+        other.abort();
+        let mut read = Vec::new();
+        far.read_to_end(&mut read).await.unwrap();
+        assert_eq!(read.len(), ANSWER);
     }
 
     #[tokio::test(start_paused = true)]
