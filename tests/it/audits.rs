@@ -100,9 +100,12 @@ fn numbers(server: &Server, end: usize, judge: impl Fn(&Value, usize)) -> Vec<u8
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_request_is_in_the_audit_log_once() {
+    /// One request in so many creates an object of a megabyte; the others ask for what is not there.
+    const PERIOD: usize = 5000;
+    let is_large = |n: usize| n % PERIOD == PERIOD / 2;
     let requests = count("AUDITED_REQUESTS", 20_000);
     let mut server = server(
-        "Metadata",
+        "RequestResponse",
         Vec::new(),
         &[
             "--audit-log-path=$dir/audit.log",
@@ -112,43 +115,58 @@ async fn every_request_is_in_the_audit_log_once() {
         ],
     )
     .await;
-    each(server.client(), requests, |client, n| async move {
+    each(server.client(), requests, move |client, n| async move {
         let id = format!("request-{n}");
-        let reply = client.send("GET", &format!("{MAPS}/none-{n}"), &[("audit-id", &id)], b"").await;
-        assert_eq!((reply.status, reply.header_all("audit-id")), (404, vec![id]));
+        let headers = [("audit-id", id.as_str()), ("content-type", "application/json")];
+        let (reply, status) = if is_large(n) {
+            (client.send("POST", MAPS, &headers, large(n).as_bytes()).await, 201)
+        } else {
+            (client.send("GET", &format!("{MAPS}/m{n}"), &headers, b"").await, 404)
+        };
+        assert_eq!((reply.status, reply.header_all("audit-id")), (status, vec![id]));
     })
     .await;
     // The end of the process writes what still waits.
     assert_eq!(server.terminate(), Some(0));
     let seen = numbers(&server, requests, |event, n| {
-        assert_eq!(event["objectRef"]["name"], format!("none-{n}"), "{event}");
-        assert_eq!(
-            (&event["stage"], &event["responseStatus"]["code"]),
-            (&json!("ResponseComplete"), &json!(404))
-        );
+        assert_eq!(event["stage"], "ResponseComplete", "{n}");
+        if is_large(n) {
+            assert_whole(event, n);
+        } else {
+            assert_eq!(event["objectRef"]["name"], format!("m{n}"), "{event}");
+            assert_eq!(event["responseObject"]["code"], 404, "{event}");
+        }
     });
     assert!(seen.iter().all(|count| *count == 1), "{:?}", seen.iter().position(|count| *count != 1));
 }
 
+/// Bytes of the value of a large object.
+const LONG: usize = 1_000_000;
+
+fn large(n: usize) -> String {
+    json!({"metadata": {"name": format!("m{n}")}, "data": {"k": "x".repeat(LONG)}}).to_string()
+}
+
+/// The event of a creation of a large object has all of it, as sent and as answered.
+fn assert_whole(event: &Value, n: usize) {
+    for object in ["requestObject", "responseObject"] {
+        assert_eq!(event[object]["metadata"]["name"], format!("m{n}"), "{object} of {n}");
+        assert_eq!(event[object]["data"]["k"].as_str().map(str::len), Some(LONG), "{object} of {n}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_of_a_megabyte_are_whole_in_the_log() {
-    const LONG: usize = 1_000_000;
     let objects = count("AUDITED_OBJECTS", 40);
     let mut server = server("RequestResponse", Vec::new(), &["--audit-log-path=$dir/audit.log"]).await;
     each(server.client(), objects, |client, n| async move {
-        let map = json!({"metadata": {"name": format!("m{n}")}, "data": {"k": "x".repeat(LONG)}}).to_string();
         let id = format!("request-{n}");
         let headers = [("audit-id", id.as_str()), ("content-type", "application/json")];
-        assert_eq!(client.send("POST", MAPS, &headers, map.as_bytes()).await.status, 201);
+        assert_eq!(client.send("POST", MAPS, &headers, large(n).as_bytes()).await.status, 201);
     })
     .await;
     assert_eq!(server.terminate(), Some(0));
-    let seen = numbers(&server, objects, |event, n| {
-        for object in ["requestObject", "responseObject"] {
-            assert_eq!(event[object]["metadata"]["name"], format!("m{n}"), "{object} of {n}");
-            assert_eq!(event[object]["data"]["k"].as_str().map(str::len), Some(LONG), "{object} of {n}");
-        }
-    });
+    let seen = numbers(&server, objects, assert_whole);
     assert!(seen.iter().all(|count| *count == 1), "{seen:?}");
 }
 

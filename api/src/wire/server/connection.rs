@@ -26,6 +26,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::head;
+use super::lull::Lull;
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
 
 /// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
@@ -260,6 +261,7 @@ where
 pub(super) struct Server<H> {
     pub(super) handler: Arc<H>,
     pub(super) protocols: Protocols,
+    pub(super) lull: Arc<Lull>,
     pub(super) limits: Limits,
     pub(super) shutdown: Shutdown,
 }
@@ -276,11 +278,15 @@ where
     H: Handler,
     I: Read + Write + Unpin + Send + 'static,
 {
-    let Server { protocols, limits, shutdown, .. } = server;
+    let Server { protocols, shutdown, .. } = server;
     let service = service_fn({
         let (handler, activity, shutdown) = (server.handler.clone(), activity.clone(), shutdown.clone());
+        let lull = server.lull.clone();
         move |request: http::Request<hyper::body::Incoming>| {
             let in_flight = activity.request_began();
+            if shutdown.is_begun() {
+                lull.request_came();
+            }
             let (handler, info, shutdown) = (handler.clone(), info.clone(), shutdown.clone());
             let activity = activity.clone();
             async move {
@@ -301,19 +307,18 @@ where
     // Boxed, because a future reserves space for every location that a value in it is moved through.
     if http1 {
         let connection = Box::pin(protocols.http1.serve_connection(io, service).with_upgrades());
-        drive(connection, true, &activity, limits, shutdown).await
+        drive(connection, true, &activity, server).await
     } else {
         let connection = Box::pin(protocols.http2.serve_connection(io, service));
-        drive(connection, false, &activity, limits, shutdown).await
+        drive(connection, false, &activity, server).await
     }
 }
 
-async fn drive(
+async fn drive<H>(
     mut connection: Pin<Box<impl Graceful>>,
     http1: bool,
     activity: &Activity,
-    limits: &Limits,
-    shutdown: &Shutdown,
+    Server { lull, limits, shutdown, .. }: &Server<H>,
 ) -> hyper::Result<()> {
     let wake = tokio::time::sleep(limits.head_timeout.min(limits.idle_timeout));
     tokio::pin!(wake);
@@ -321,7 +326,7 @@ async fn drive(
         shutdown.begun().await;
         if http1 {
             // HTTP/2 announces which requests it will still answer; HTTP/1.1 cannot, so it waits for late requests.
-            tokio::time::sleep(limits.drain_idle_grace).await;
+            lull.wait(limits.drain_idle_grace, limits.drain_idle_max).await;
         }
     };
     tokio::pin!(begun);

@@ -16,6 +16,7 @@ pub mod body;
 mod connection;
 mod head;
 mod lifecycle;
+mod lull;
 mod serve;
 mod tls;
 pub mod upgrade;
@@ -155,9 +156,11 @@ pub struct Limits {
     pub http2_ping_interval: Duration,
     /// See [`Limits::http2_ping_interval`].
     pub http2_ping_timeout: Duration,
-    /// Once drained, how long HTTP/1.1 connections without a request stay open: a request that crosses our closing
-    /// on the wire would be lost.
+    /// Once draining, how long no request must have come before HTTP/1.1 connections without one are closed: a request
+    /// that crosses our closing on the wire would be lost.
     pub drain_idle_grace: Duration,
+    /// How long they stay open at most, while requests go on coming.
+    pub drain_idle_max: Duration,
     /// Once draining, how long requests in flight may go on before their connections are cut.
     pub drain_timeout: Duration,
 }
@@ -178,6 +181,7 @@ impl Default for Limits {
             http2_ping_interval: Duration::from_secs(30),
             http2_ping_timeout: Duration::from_secs(20),
             drain_idle_grace: Duration::from_millis(250),
+            drain_idle_max: Duration::from_secs(5),
             drain_timeout: Duration::from_secs(60),
         }
     }

@@ -14,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::{self, Activity, Protocols, Server};
+use super::lull::Lull;
 use super::wire::Wire;
 use super::{ConnectionInfo, Handler, Limits, Shutdown, tls};
 
@@ -57,7 +58,8 @@ pub async fn serve<H: Handler>(
 ) -> Drained {
     let permits = Arc::new(Semaphore::new(limits.connections_max as usize));
     let (cut_sender, cut) = watch::channel(false);
-    let server = Server { handler, protocols: Protocols::new(&limits), limits, shutdown };
+    let (protocols, lull) = (Protocols::new(&limits), Arc::new(Lull::new()));
+    let server = Server { handler, protocols, lull, limits, shutdown };
     let shared = Arc::new(Shared { tls, server, cut });
     tokio::select! {
         () = shared.server.shutdown.begun() => {}
