@@ -368,7 +368,7 @@ fn mutable_requests(validator: &mut Validator, path: &Path, requests: View) {
             if validator.has_enough() {
                 return;
             }
-            validator.not_supported(&place, operation, &OPERATIONS);
+            validator.not_supported(place, operation, &OPERATIONS);
         }
     }
 }
