@@ -310,6 +310,7 @@ impl<'c> Exchange<'c> {
         self.context.metrics().stages.time(&["priorityandfairness"], began.elapsed());
         self.passed("apf-queue-wait", began.elapsed());
         self.flow = turn.ids;
+        self.connection.set_crowded(turn.permit.as_ref().is_ok_and(Permit::is_crowded));
         turn.permit.map(Some).map_err(|retry_after_s| {
             self.count_termination(info, StatusCode::TOO_MANY_REQUESTS);
             let text = "Too many requests, please try again later.\n";

@@ -50,6 +50,9 @@ const SEATS_MAX: (u32, u32) = (100, 10);
 /// Most queues of a level that are kept; more of them are allowed, and would take memory that no flow has a use for.
 const QUEUES_MAX: i64 = 4096;
 
+/// Most seats of a flow whose requests run as soon as they can. More of them than processors only wait for each other.
+const CROWD_SEATS: u32 = 4;
+
 /// What part of a level's seats one request may take at most.
 const PART_MAX: f64 = 0.15;
 
@@ -130,7 +133,7 @@ pub struct Turn {
 /// The right to run, until it is dropped.
 #[derive(Debug)]
 pub struct Permit {
-    _seat: Option<(seats::Seat, Running, Listed)>,
+    seat: Option<(seats::Seat, Running, Listed)>,
     counted: Option<Arc<AtomicU32>>,
 }
 
@@ -143,7 +146,13 @@ impl Drop for Permit {
 }
 
 impl Permit {
-    const FREE: Permit = Permit { _seat: None, counted: None };
+    /// Whether the request is one of many of its flow, or a large one: it then takes turns on the processor with others of that
+    /// kind.
+    pub fn is_crowded(&self) -> bool {
+        self.seat.as_ref().is_some_and(|(seat, ..)| seat.flow_seats() > CROWD_SEATS)
+    }
+
+    const FREE: Permit = Permit { seat: None, counted: None };
 }
 
 /// How much a request is going to take.
@@ -232,7 +241,7 @@ impl Fairness {
                 let flow = name.to_owned();
                 let runner = Runner { schema, flow, queue: seat.queue(), seats, arrived: began, began: now };
                 let listed = level.executing().list(runner);
-                Ok(Permit { _seat: Some((seat, running, listed)), counted: None })
+                Ok(Permit { seat: Some((seat, running, listed)), counted: None })
             }
             Err(Refused { why, retry_after_s }) => {
                 meter.refused(why, began.elapsed());
@@ -253,7 +262,7 @@ impl Fairness {
             return Ok(Permit::FREE);
         }
         let before = counter.fetch_add(1, Ordering::Relaxed);
-        let permit = Permit { _seat: None, counted: Some(counter.clone()) };
+        let permit = Permit { seat: None, counted: Some(counter.clone()) };
         if before >= bound { Err(1) } else { Ok(permit) }
     }
 

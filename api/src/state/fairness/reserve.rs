@@ -30,8 +30,13 @@ impl Reserve {
     /// Whether a flow may take kept seats: there are enough, and the flow has at most half of their number with these.
     pub(super) fn has_room(&self, limit: u32, flow: u64, seats: u32) -> bool {
         let size = Reserve::size(limit);
-        let under_way = self.flows.get(&flow).copied().unwrap_or_default();
+        let under_way = self.under_way(flow);
         self.in_use + seats <= size && under_way + seats <= (size / 2).max(1)
+    }
+
+    /// Seats of what a flow has under way.
+    pub(super) fn under_way(&self, flow: u64) -> u32 {
+        self.flows.get(&flow).copied().unwrap_or_default()
     }
 
     /// Notes that a request of a flow runs, on kept seats or on others.

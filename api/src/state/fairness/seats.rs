@@ -164,6 +164,8 @@ pub struct Seat {
     /// `None` only while it is taken apart.
     level: Option<Arc<Level>>,
     taken: Taken,
+    /// Seats that its flow has, with these; 0 in a level without queues.
+    flow_seats: u32,
 }
 
 /// Which seats a request has.
@@ -182,6 +184,11 @@ impl Seat {
     /// The queue that its request came through.
     pub(super) fn queue(&self) -> Option<usize> {
         self.taken.queue
+    }
+
+    /// Seats that its flow had when it began, with these; 0 in a level without queues, which tells no flows apart.
+    pub(super) fn flow_seats(&self) -> u32 {
+        self.flow_seats
     }
 }
 
@@ -349,7 +356,7 @@ impl Level {
 
     fn seat(self: &Arc<Level>, state: &mut State, taken: Taken) -> Seat {
         state.begin(&taken);
-        Seat { level: Some(self.clone()), taken }
+        Seat { level: Some(self.clone()), taken, flow_seats: state.reserve.under_way(taken.hash) }
     }
 
     fn release(self: &Arc<Level>, taken: &Taken) {

@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::head;
 use super::lull::Lull;
+use super::turns::{Place, Turns};
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
 
 /// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
@@ -261,6 +262,7 @@ where
 pub(super) struct Server<H> {
     pub(super) handler: Arc<H>,
     pub(super) protocols: Protocols,
+    pub(super) turns: Turns,
     pub(super) lull: Arc<Lull>,
     pub(super) limits: Limits,
     pub(super) shutdown: Shutdown,
@@ -279,9 +281,10 @@ where
     I: Read + Write + Unpin + Send + 'static,
 {
     let Server { protocols, shutdown, .. } = server;
+    let turns = (server.turns.place(), info.clone());
     let service = service_fn({
         let (handler, activity, shutdown) = (server.handler.clone(), activity.clone(), shutdown.clone());
-        let lull = server.lull.clone();
+        let (turns, lull) = (server.turns.clone(), server.lull.clone());
         move |request: http::Request<hyper::body::Incoming>| {
             let in_flight = activity.request_began();
             if shutdown.is_begun() {
@@ -289,9 +292,17 @@ where
             }
             let (handler, info, shutdown) = (handler.clone(), info.clone(), shutdown.clone());
             let activity = activity.clone();
+            // The task of a connection serves its requests over HTTP/1.1; over HTTP/2 each has its own.
+            let place = (!http1).then(|| turns.place());
             async move {
                 let request = request.map(|body| Incoming::new(body, activity.clone()));
-                let mut response = answer(&*handler, request, &info).await;
+                // Boxed, because what holds it goes on to hold the response, for as long as a watch takes, and would keep the
+                // room for all that a handler may need.
+                let answering = Box::pin(answer(&*handler, request, &info));
+                let mut response = match place {
+                    Some(place) => in_turns(place, &info, answering).await,
+                    None => answering.await,
+                };
                 // An unread rest of the body precedes the next request on the wire, so hyper closes the connection.
                 // Without `Connection: close` the client might send its next request into the close.
                 let retires = response.extensions().get::<Retire>().is_some();
@@ -307,16 +318,17 @@ where
     // Boxed, because a future reserves space for every location that a value in it is moved through.
     if http1 {
         let connection = Box::pin(protocols.http1.serve_connection(io, service).with_upgrades());
-        drive(connection, true, &activity, server).await
+        drive(connection, true, turns, &activity, server).await
     } else {
         let connection = Box::pin(protocols.http2.serve_connection(io, service));
-        drive(connection, false, &activity, server).await
+        drive(connection, false, turns, &activity, server).await
     }
 }
 
 async fn drive<H>(
     mut connection: Pin<Box<impl Graceful>>,
     http1: bool,
+    (mut place, info): (Place, Arc<ConnectionInfo>),
     activity: &Activity,
     Server { lull, limits, shutdown, .. }: &Server<H>,
 ) -> hyper::Result<()> {
@@ -334,7 +346,9 @@ async fn drive<H>(
     let mut retired = false;
     loop {
         tokio::select! {
-            result = connection.as_mut() => return result,
+            result = std::future::poll_fn(|cx| {
+                place.poll(cx, info.is_crowded(), |cx| connection.as_mut().poll(cx))
+            }) => return result,
             () = begun.as_mut(), if !draining => {
                 draining = true;
                 connection.as_mut().graceful_shutdown();
@@ -357,14 +371,18 @@ async fn drive<H>(
     }
 }
 
+/// Runs `work` for a request of the connection, in turns while it is crowded.
+async fn in_turns<F: Future>(mut place: Place, info: &ConnectionInfo, mut work: Pin<Box<F>>) -> F::Output {
+    std::future::poll_fn(|cx| place.poll(cx, info.is_crowded(), |cx| work.as_mut().poll(cx))).await
+}
+
 async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<ConnectionInfo>) -> Response {
     if let Some(refusal) = head::refusal(request.version(), request.headers()) {
         return refusal;
     }
     let (method, uri) = (request.method().clone(), request.uri().clone());
-    // The inner block makes sure that a panic before the first await is caught as well. Boxed, because what holds it goes
-    // on to hold the response, for as long as a watch takes, and would keep the room for all that a handler may need.
-    match AssertUnwindSafe(Box::pin(async { handler.handle(request, info).await })).catch_unwind().await {
+    // The inner block makes sure that a panic before the first await is caught as well.
+    match AssertUnwindSafe(async { handler.handle(request, info).await }).catch_unwind().await {
         Ok(response) => response,
         Err(_) => {
             // The panic hook has logged message and location; this line names the request.

@@ -19,6 +19,7 @@ mod lifecycle;
 mod lull;
 mod serve;
 mod tls;
+mod turns;
 pub mod upgrade;
 pub mod websocket;
 mod wire;
@@ -26,6 +27,7 @@ mod wire;
 use std::any::Any;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
@@ -77,6 +79,8 @@ pub struct ConnectionInfo {
     /// When the certificates cease to be valid, once a caller asked.
     expires: OnceLock<Option<SystemTime>>,
     permit: Option<OwnedSemaphorePermit>,
+    /// Whether its last request is one of many.
+    is_crowded: AtomicBool,
 }
 
 impl ConnectionInfo {
@@ -89,7 +93,18 @@ impl ConnectionInfo {
             allotment: crate::values::memory::Allotment::default(),
             expires: OnceLock::new(),
             permit: None,
+            is_crowded: AtomicBool::new(false),
         }
+    }
+
+    /// Notes whether the flow of the request that runs has much under way. If so, the connection takes turns with others of
+    /// that kind, until its next request.
+    pub fn set_crowded(&self, is_crowded: bool) {
+        self.is_crowded.store(is_crowded, Ordering::Relaxed);
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
     }
 
     /// How much longer the certificates are valid; `None` without any.

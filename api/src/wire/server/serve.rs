@@ -15,6 +15,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connection::{self, Activity, Protocols, Server};
 use super::lull::Lull;
+use super::turns::Turns;
 use super::wire::Wire;
 use super::{ConnectionInfo, Handler, Limits, Shutdown, tls};
 
@@ -58,8 +59,9 @@ pub async fn serve<H: Handler>(
 ) -> Drained {
     let permits = Arc::new(Semaphore::new(limits.connections_max as usize));
     let (cut_sender, cut) = watch::channel(false);
+    let turns = Turns::of_machine();
     let (protocols, lull) = (Protocols::new(&limits), Arc::new(Lull::new()));
-    let server = Server { handler, protocols, lull, limits, shutdown };
+    let server = Server { handler, protocols, turns, lull, limits, shutdown };
     let shared = Arc::new(Shared { tls, server, cut });
     tokio::select! {
         () = shared.server.shutdown.begun() => {}
