@@ -22,6 +22,8 @@ fn start(runtime: &Runtime, level: &str, mode: &str) -> Server {
         "--audit-log-path=$dir/audit.log".to_owned(),
         format!("--audit-log-mode={mode}"),
         "--audit-log-batch-buffer-size=100000".to_owned(),
+        // The log stays one file, whose length is measured.
+        "--audit-log-maxsize=10000".to_owned(),
     ];
     let flags = if level == "off" { Vec::new() } else { flags.to_vec() };
     let flags = flags.into_iter().chain(["--controllers=".to_owned()]).collect();
