@@ -71,7 +71,7 @@ fn start(runtime: &Runtime, directory: &Path) -> (Duration, Memory) {
     let start = Instant::now();
     let child = Command::new(binary())
         .arg(format!("--data-dir={}", directory.display()))
-        .args(["--naming=kubernetes", "--secure-port=0"])
+        .args(["--naming=kubernetes", "--secure-port=free"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -160,7 +160,7 @@ fn spawn(options: &Options, directory: &Path) -> Child {
         .envs(options.environment.iter().map(|(name, value)| (name, told(value))))
         .arg(format!("--data-dir={}", directory.display()))
         .arg(format!("--naming={}", options.naming))
-        .arg("--secure-port=0")
+        .arg("--secure-port=free")
         // Tests create pods in namespaces whose account the controller may not have made yet.
         .arg("--disable-admission-plugins=ServiceAccount")
         .args(options.flags.iter().map(|flag| told(flag)))

@@ -29,7 +29,7 @@ use crate::encryption::EncryptionConfig;
 use crate::etcd::EtcdConfig;
 use crate::extension::ExtensionConfig;
 use crate::files;
-use crate::flags::{Durability, Flags, LogFormat, NamedFiles, Profile};
+use crate::flags::{Durability, Flags, LogFormat, NamedFiles, Port, Profile};
 use crate::issuers::opening;
 use crate::nodes::NodeConfig;
 use crate::peers::PeerConfig;
@@ -271,13 +271,16 @@ impl Config {
     }
 }
 
-/// The port to listen on. Zero is a free one, of which the log tells.
+/// The port to bind to; 0 has the system choose a free one.
 ///
 /// # Errors
 /// There is no such port.
-pub fn port(port: i64) -> anyhow::Result<u16> {
-    u16::try_from(port).map_err(|_| {
-        anyhow!("--secure-port {port} must be between 1 and 65535, inclusive. It cannot be turned off with 0")
+pub fn port(port: Port) -> anyhow::Result<u16> {
+    let Port::Number(number) = port else { return Ok(0) };
+    u16::try_from(number).ok().filter(|port| *port != 0).ok_or_else(|| {
+        anyhow!(
+            "--secure-port {number} must be between 1 and 65535, inclusive. It cannot be turned off with 0"
+        )
     })
 }
 

@@ -42,6 +42,7 @@ pub use edge::EdgeFlags;
 pub use etcd::{Direction, EtcdFlags};
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
+pub use forms::Port;
 pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;
 pub use own_service::{NoReconciler, OwnServiceFlags};
@@ -108,10 +109,10 @@ pub struct Flags {
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_parser = ip)]
     pub bind_address: IpAddr,
 
-    /// Port to listen on; 0 selects a free one.
-    #[arg(long, value_name = "PORT", default_value_t = 6443, allow_negative_numbers = true,
-          value_parser = forms::integer::<i64>)]
-    pub secure_port: i64,
+    /// Port to listen on; `free` selects a free one, of which the log tells.
+    #[arg(long, value_name = "PORT", default_value = "6443", allow_negative_numbers = true,
+          value_parser = forms::port)]
+    pub secure_port: Port,
 
     #[arg(long, value_name = "PROFILE", default_value = naming::ALL[0].profile, value_parser = profile,
           help = format!("Naming profile of groups, labels and media types; fixed for the life of a store. One of: {}",
@@ -557,7 +558,10 @@ mod tests {
     fn no_flags_mean_the_documented_defaults() {
         let flags = line("").unwrap();
         assert_eq!(flags.data_dir, PathBuf::from("./cluster-data"));
-        assert_eq!((flags.bind_address.to_string().as_str(), flags.secure_port), ("127.0.0.1", 6443));
+        assert_eq!(
+            (flags.bind_address.to_string().as_str(), flags.secure_port),
+            ("127.0.0.1", Port::Number(6443))
+        );
         assert_eq!(flags.naming.profile, "cluster");
         assert_eq!((flags.durability, flags.authentication.anonymous_auth), (Durability::Sync, None));
         assert_eq!(flags.request_timeout, Duration::from_secs(60));
@@ -570,9 +574,10 @@ mod tests {
     fn flags_are_read_as_upstream_reads_them() {
         type Check = fn(&Flags) -> bool;
         let table: &[(&str, Check)] = &[
-            ("--secure_port=7000", |f| f.secure_port == 7000),
-            ("--secure-port 7000", |f| f.secure_port == 7000),
-            ("--secure-port=1 --secure_port=2", |f| f.secure_port == 2), // the last one wins
+            ("--secure_port=7000", |f| f.secure_port == Port::Number(7000)),
+            ("--secure-port 7000", |f| f.secure_port == Port::Number(7000)),
+            ("--secure-port=free", |f| f.secure_port == Port::Free),
+            ("--secure-port=1 --secure_port=2", |f| f.secure_port == Port::Number(2)), // the last one wins
             ("--data_dir=some_dir", |f| f.data_dir == *"some_dir"),
             ("--anonymous-auth", |f| f.authentication.anonymous_auth == Some(true)),
             ("--anonymous-auth=false", |f| f.authentication.anonymous_auth == Some(false)),

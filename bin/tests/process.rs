@@ -52,7 +52,7 @@ struct Running {
 
 impl Running {
     fn start(data: &Path, arguments: &[&str]) -> Self {
-        let mut command = command(data, &["--secure-port=0", "--log-format=json"]);
+        let mut command = command(data, &["--secure-port=free", "--log-format=json"]);
         let mut child = command.args(arguments).spawn().unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
         // From here on the process is killed if the test fails.

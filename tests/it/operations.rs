@@ -191,7 +191,7 @@ async fn the_service_manager_hears_of_the_start_and_the_end() {
     };
     let mut child = tokio::process::Command::new(tests::server::binary())
         .arg(format!("--data-dir={}", directory.path().display()))
-        .arg("--secure-port=0")
+        .arg("--secure-port=free")
         .env("NOTIFY_SOCKET", &path)
         .stderr(std::process::Stdio::null())
         .kill_on_drop(true)

@@ -21,7 +21,7 @@ fn start_another(directory: &Path, naming: &str) -> Output {
     let mut command = Command::new(binary());
     command.arg(format!("--data-dir={}", directory.display())).arg(format!("--naming={naming}"));
     command
-        .arg("--secure-port=0")
+        .arg("--secure-port=free")
         .env_remove("RUST_LOG")
         .stdin(Stdio::null())
         .output()
@@ -245,7 +245,7 @@ async fn while_leaving_everything_is_served_but_nothing_is_ready() {
 fn start_logging_to(directory: &TempDir, log: impl Into<Stdio>) -> Running {
     let child = Command::new(binary())
         .arg(format!("--data-dir={}", directory.path().display()))
-        .args(["--naming=kubernetes", "--secure-port=0", "-v=9"])
+        .args(["--naming=kubernetes", "--secure-port=free", "-v=9"])
         .env_remove("RUST_LOG")
         .stdin(Stdio::null())
         .stdout(Stdio::null())

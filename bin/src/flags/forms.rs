@@ -11,6 +11,20 @@ pub fn ip(text: &str) -> Result<IpAddr, String> {
     text.trim().parse().map_err(|_| format!("failed to parse IP: {}", quote(text)))
 }
 
+/// A port to listen on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Port {
+    /// This one, if there is such a port.
+    Number(i64),
+    /// Any that is free.
+    Free,
+}
+
+/// Reads a port, or `free`.
+pub fn port(text: &str) -> Result<Port, String> {
+    if text == "free" { Ok(Port::Free) } else { integer(text).map(Port::Number) }
+}
+
 /// Reads a decimal number of a type's range.
 pub fn integer<N>(text: &str) -> Result<N, String>
 where
