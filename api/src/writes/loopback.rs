@@ -274,10 +274,7 @@ impl<'a> Loopback<'a> {
         at: (&str, &str),
         options: &DeleteOptions,
     ) -> Result<(), Status> {
-        let mut intent = self.deletion(resource, at, options);
-        intent.presence = Presence::Existing;
-        let mut caller = self;
-        delete_object(&mut caller, &intent, options).await.map(drop)
+        self.delete_as(self.deletion(resource, at, options), options).await
     }
 
     /// [`Loopback::delete_object`] of one of a collection, which is deleted as a whole.
@@ -291,7 +288,12 @@ impl<'a> Loopback<'a> {
         options: &DeleteOptions,
     ) -> Result<(), Status> {
         let mut intent = self.deletion(resource, at, options);
-        (intent.presence, intent.is_of_collection) = (Presence::Existing, true);
+        intent.is_of_collection = true;
+        self.delete_as(intent, options).await
+    }
+
+    async fn delete_as(&self, mut intent: Intent<'_>, options: &DeleteOptions) -> Result<(), Status> {
+        intent.presence = Presence::Existing;
         let mut caller = self;
         delete_object(&mut caller, &intent, options).await.map(drop)
     }

@@ -44,7 +44,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// [`reconcile`] at the start, before the first request.
+/// Gives all aggregated roles their rules at the start, before the first request.
 ///
 /// # Errors
 /// The store failed.
