@@ -7,8 +7,9 @@
 //!
 //! The runtime runs what is ready first in, first out. Hundreds of connections of a flood that are ready at once would all
 //! come before a short request. So they wait here instead, and only as many of them as there are turns are the runtime's. A
-//! turn lasts from when the runtime is told of the task until the task pauses, whatever it waits for then; so connections do not wait for each other's peers. A task that
-//! keeps its thread longer, which waits for a file or a peer in place, holds the others up for [`WAIT_MAX`] at most.
+//! turn lasts from when the runtime is told of the task until the task pauses, whatever it waits for then; so connections do
+//! not wait for each other's peers. A task that keeps its thread longer, which waits for a file or a peer in place, holds the
+//! others up for [`WAIT_MAX`] at most.
 //!
 //! Knows no requests: what makes a connection crowded is decided by flow control.
 

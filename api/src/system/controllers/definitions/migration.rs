@@ -66,13 +66,13 @@ pub(in super::super) async fn follow(api: Arc<Context>) -> Ending {
 }
 
 /// The newest state of a definition whose objects may be stored in another version than its storage version.
-fn due(api: &Context, name: &str) -> Result<Option<(Object, Definition)>, Status> {
+fn due(api: &Context, name: &str) -> Result<Option<Definition>, Status> {
     let stored = Loopback::new(api).store().get(&store::key(api.definitions(), "", name))?;
     let Some(object) = stored.map(|stored| stored.object(api.definitions())).transpose()? else {
         return Ok(None);
     };
     let definition = Definition::read(&object);
-    Ok((is_served(api, &object, &definition) && is_due(&object, &definition)).then_some((object, definition)))
+    Ok((is_served(api, &object, &definition) && is_due(&object, &definition)).then_some(definition))
 }
 
 /// Whether objects may be stored in another version than the definition's storage version.
@@ -98,7 +98,7 @@ async fn run(api: Arc<Context>, name: String) -> String {
 /// Writes the objects that are in another form, and then says so. False: some are left.
 async fn migrate(api: &Context, name: &str) -> Result<bool, Trouble> {
     let loopback = Loopback::new(api).unasked();
-    let Some((_, definition)) = due(api, name)? else { return Ok(true) };
+    let Some(definition) = due(api, name)? else { return Ok(true) };
     let Some(storage) = definition.storage_version() else { return Ok(true) };
     let served = api.establish(|established, _| {
         let mut resources = established.resources(name).iter();

@@ -150,8 +150,8 @@ impl<'a> Definitions<'a> {
         Ok(())
     }
 
-    /// The newest states of definitions, whose stored texts `parse` makes objects of. The names that they have are known when the first is decided about; groups in
-    /// which some were given back are added to `freed`.
+    /// The newest states of definitions, whose stored texts `parse` makes objects of. The names that they have are known
+    /// when the first is decided about; groups in which some were given back are added to `freed`.
     fn read<'n>(
         &mut self,
         names: &'n [String],
