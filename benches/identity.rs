@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 use auth::authn::service_account::{
     AccountSource, Incarnation, Reference, ServiceAccountTokens, TokenIssuer, TokenSecret, TokenSpec,
 };
-use auth::authn::x509::{CaBundle, ClientCertificates};
+use auth::authn::x509::{CaBundle, ClientCertificates, PeerCertificates};
 use auth::authn::{Authenticator, Credentials, NameDomains, SigningKey};
 use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
 use auth::{Attributes, Authorizer, Selectors, User};
@@ -183,14 +183,14 @@ fn main() {
         .with_certificates(Arc::new(certificates))
         .with_audiences(texts(&[AUDIENCE]))
         .with_tokens(accounts);
-    let leaf = [leaf];
+    let leaf = PeerCertificates::new(vec![leaf]);
     let token = format!("Bearer {}", all[0]);
     let serve = |credentials: Credentials<'_>, namespace| {
         let known = ready(chain.authenticate(&credentials)).expect("a user");
         ready(authorizer.authorize(&asked(known.user(), namespace))).expect("it may").attributes().verb.len()
     };
     measure("certificate", scale(200_000, 100), || {
-        serve(Credentials { certificates: black_box(&leaf), ..Credentials::default() }, "ns0")
+        serve(Credentials { certificates: black_box(Some(&leaf)), ..Credentials::default() }, "ns0")
     });
     let known = Credentials { authorization: Some(&token), ..Credentials::default() };
     measure("account token", scale(200_000, 100), || serve(black_box(known), "ns1"));

@@ -202,7 +202,7 @@ impl<'c> Exchange<'c> {
             headers: Some(&Fields(&self.head.headers)),
             authorization: header.as_deref(),
             protocols: protocols.as_deref(),
-            certificates: &self.connection.certificates,
+            certificates: Some(&self.connection.certificates),
         };
         self.warning = credentials.warning();
         let began = Instant::now();

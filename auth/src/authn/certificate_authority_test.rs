@@ -12,7 +12,7 @@ use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::*;
 use crate::authn::NameDomains;
-use crate::authn::x509::{CaBundle, ClientCertificates};
+use crate::authn::x509::{CaBundle, ClientCertificates, PeerCertificates};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const CLIENT: [&str; 3] = ["digital signature", "key encipherment", "client auth"];
@@ -50,7 +50,8 @@ fn a_certificate_identifies_the_subject_of_its_request() {
         let (bundle, authority) = authority(algorithm);
         let now = SystemTime::now();
         let certificate = authority.issue(&request(vec![]), &CLIENT, HOUR, now).unwrap();
-        let chain = [CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
+        let chain =
+            PeerCertificates::new(vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()]);
         let clients = ClientCertificates::new(
             CaBundle::from_pem(bundle.as_bytes()).unwrap(),
             &NameDomains::new("example.org"),
@@ -59,7 +60,7 @@ fn a_certificate_identifies_the_subject_of_its_request() {
         assert_eq!((&*user.name, &*user.groups[0]), ("jane", "dév"), "{algorithm:?}");
         assert!(clients.user(&chain, now + HOUR + Duration::from_secs(2)).is_err(), "{algorithm:?}");
         let server = authority.issue(&request(vec![]), &["server auth"], HOUR, now).unwrap();
-        let chain = [CertificateDer::from_pem_slice(server.as_bytes()).unwrap()];
+        let chain = PeerCertificates::new(vec![CertificateDer::from_pem_slice(server.as_bytes()).unwrap()]);
         assert!(clients.user(&chain, now).is_err(), "not for clients");
     }
 }

@@ -9,13 +9,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustls_pki_types::CertificateDer;
-
 use super::bearer::{self, Bearer, ProtocolError};
 use super::remembered::Remembered;
 use super::request_header::RequestHeaders;
 use super::service_account::TokenError;
-use super::x509::{CertificateError, ClientCertificates};
+use super::x509::{CertificateError, ClientCertificates, PeerCertificates};
 use crate::identity::User;
 
 /// The header fields of a request, for authenticators that read more than `Authorization`.
@@ -35,9 +33,9 @@ pub struct Credentials<'r> {
     pub authorization: Option<&'r str>,
     /// The WebSocket protocols of a request that asks for that, among which a browser sends its token.
     pub protocols: Option<&'r str>,
-    /// The peer's certificate chain, leaf first. The handshake proved only that the peer holds the leaf's key; the
+    /// The peer's certificate chain. The handshake proved only that the peer holds the leaf's key; the
     /// authenticator verifies the chain.
-    pub certificates: &'r [CertificateDer<'r>],
+    pub certificates: Option<&'r PeerCertificates>,
 }
 
 impl Credentials<'_> {
@@ -337,8 +335,8 @@ impl Authenticator {
                 Err(found) => causes.push(found),
             }
         }
-        if let Some(certificates) = &self.certificates {
-            match certificates.user(shown.certificates, now) {
+        if let (Some(certificates), Some(chain)) = (&self.certificates, shown.certificates) {
+            match certificates.user(chain, now) {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
                 Err(found) => causes.push(found.into()),

@@ -41,8 +41,9 @@ impl RequestHeaders {
 
     /// The user that the proxy names; `None` without a certificate or without a user.
     pub(super) fn user(&self, shown: &Credentials<'_>, now: SystemTime) -> Result<Option<User>, Cause> {
-        let Some(headers) = shown.headers.filter(|_| !shown.certificates.is_empty()) else { return Ok(None) };
-        let proxy = self.proxies.user(shown.certificates, now)?;
+        let Some(chain) = shown.certificates.filter(|chain| !chain.is_empty()) else { return Ok(None) };
+        let Some(headers) = shown.headers else { return Ok(None) };
+        let proxy = self.proxies.user(chain, now)?;
         let proxy = proxy.as_ref().map_or("", |proxy| &proxy.name);
         if !self.allowed.is_empty() && !self.allowed.iter().any(|allowed| allowed == proxy) {
             return Err(Cause::ProxyName(proxy.to_owned()));

@@ -1,6 +1,6 @@
 use super::*;
 use crate::authn::NameDomains;
-use crate::authn::x509::CaBundle;
+use crate::authn::x509::{CaBundle, PeerCertificates};
 use rcgen::{BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use rustls_pki_types::CertificateDer;
 
@@ -97,8 +97,9 @@ fn headers_count_behind_a_proxy_that_proved_itself() {
         (Some(&forged), &[], "verifying the client certificate: InvalidSignatureForPublicKey"),
     ] {
         let fields = Fields(fields);
-        let chain: Vec<_> = certificate.into_iter().cloned().collect();
-        let shown = Credentials { headers: Some(&fields), certificates: &chain, ..Credentials::default() };
+        let chain = PeerCertificates::new(certificate.into_iter().cloned().collect());
+        let shown =
+            Credentials { headers: Some(&fields), certificates: Some(&chain), ..Credentials::default() };
         let got = match headers.user(&shown, SystemTime::now()) {
             Ok(Some(user)) => {
                 format!("{}/{}/{}/{:?}", user.name, user.uid, user.groups.join("+"), user.extra)

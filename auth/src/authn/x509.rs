@@ -1,7 +1,7 @@
 //! Client certificates: the certificate's subject is the user (docs/api/authentication.md#client-certificates).
 //!
 //! ```text
-//! chain ─ sha256 ─► verified under this bundle and not expired? ────────────► User
+//! chain ─ digest ─► verified under this bundle and not expired? ────────────► User
 //!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
 //! ```
 //!
@@ -10,7 +10,7 @@
 //! unknown certificate may still authenticate with a token.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest;
@@ -66,6 +66,48 @@ pub enum CertificateError {
     /// The id attribute is empty.
     #[error("the user id of the client certificate is empty")]
     EmptyId,
+}
+
+/// The certificates that a peer has sent, its own first, with what is derived from them once a connection.
+#[derive(Default)]
+pub struct PeerCertificates {
+    certificates: Vec<CertificateDer<'static>>,
+    digest: OnceLock<[u8; 32]>,
+    expires: OnceLock<Option<SystemTime>>,
+}
+
+impl PeerCertificates {
+    /// A chain of these certificates; without any, the peer has sent none.
+    pub fn new(certificates: Vec<CertificateDer<'static>>) -> PeerCertificates {
+        PeerCertificates { certificates, ..PeerCertificates::default() }
+    }
+
+    /// The certificates, the peer's own first.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
+        &self.certificates
+    }
+
+    /// Whether the peer has sent no certificate.
+    pub fn is_empty(&self) -> bool {
+        self.certificates.is_empty()
+    }
+
+    /// From when on the chain must be verified again; `None` without certificates, or if one cannot be read.
+    pub fn expires(&self) -> Option<SystemTime> {
+        let read = || expiry(&self.certificates).ok().filter(|_| !self.is_empty());
+        *self.expires.get_or_init(read)
+    }
+
+    /// SHA-256 of all certificates. Each carries its own length, so that the sequence is unambiguous.
+    fn digest(&self) -> [u8; 32] {
+        *self.digest.get_or_init(|| {
+            let mut context = digest::Context::new(&digest::SHA256);
+            self.certificates.iter().for_each(|certificate| context.update(certificate));
+            let mut digest = [0; 32];
+            digest.copy_from_slice(context.finish().as_ref());
+            digest
+        })
+    }
 }
 
 /// A bundle of certificate authorities for clients.
@@ -150,28 +192,28 @@ impl ClientCertificates {
 
     /// The user of `chain` (leaf first); `None` without a chain or without a common name.
     ///
-    /// About a microsecond for a cached chain, otherwise one or two signature verifications.
+    /// A look-up for a cached chain, otherwise one or two signature verifications.
     ///
     /// # Errors
     /// A chain that does not verify, or an unreadable subject.
     pub fn user(
         &self,
-        chain: &[CertificateDer<'_>],
+        chain: &PeerCertificates,
         now: SystemTime,
     ) -> Result<Option<Arc<User>>, CertificateError> {
         if chain.is_empty() {
             return Ok(None);
         }
         let trust = self.trust.read().clone();
-        let id = digest_of(chain);
+        let id = chain.digest();
         if let Some(known) = trust.verified.lock().get(&id)
             && now < known.expires
         {
             return Ok(known.user.clone());
         }
-        trust.bundle.verify(chain, now)?;
-        let user = self.subject(&chain[0])?.map(Arc::new);
-        let expires = expiry(chain)?;
+        trust.bundle.verify(chain.certificates(), now)?;
+        let user = self.subject(&chain.certificates()[0])?.map(Arc::new);
+        let expires = expiry(chain.certificates())?;
         trust.remember(id, Verified { user: user.clone(), expires }, now);
         Ok(user)
     }
@@ -231,16 +273,6 @@ impl Trust {
         }
         known.insert(id, verified);
     }
-}
-
-fn digest_of(chain: &[CertificateDer<'_>]) -> [u8; 32] {
-    let mut context = digest::Context::new(&digest::SHA256);
-    for certificate in chain {
-        context.update(certificate); // each carries its own length, so the sequence is unambiguous
-    }
-    let mut id = [0; 32];
-    id.copy_from_slice(context.finish().as_ref());
-    id
 }
 
 /// The time from which `chain` must be verified again: the first of its certificates is no longer valid.

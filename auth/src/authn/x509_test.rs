@@ -57,7 +57,7 @@ fn the_subject_is_the_user() {
         name.push(DnType::CustomDnType(vec![2, 5, 4, 10]), "ops");
         name.push(DnType::CustomDnType(vec![1, 3, 6, 1, 4, 1, 57683, 2]), "id-1");
     });
-    let user = certificates(&pem).user(std::slice::from_ref(&leaf), now()).unwrap().unwrap();
+    let user = certificates(&pem).user(&PeerCertificates::new(vec![leaf.clone()]), now()).unwrap().unwrap();
     assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "id-1"));
     assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
     let fingerprint = crate::authn::hex(&crate::authn::sha256(&leaf));
@@ -136,7 +136,7 @@ fn required_and_optional_parts_of_a_certificate() {
         ("an id", vec![uid("7")], "jane"),
         ("an empty id", vec![uid("")], "the user id of the client certificate is empty"),
     ] {
-        let got = match certificates.user(&chain, now()) {
+        let got = match certificates.user(&PeerCertificates::new(chain), now()) {
             Ok(Some(user)) => user.name.clone(),
             Ok(None) => "no user".to_owned(),
             Err(error) => error.to_string(),
@@ -149,7 +149,7 @@ fn required_and_optional_parts_of_a_certificate() {
 fn a_verified_chain_is_remembered_until_it_ends_or_the_bundle_changes() {
     let (ca, _, pem) = authority("ca", None);
     let (.., other_pem) = authority("other", None);
-    let chain = [leaf(&ca, named("jane"))];
+    let chain = PeerCertificates::new(vec![leaf(&ca, named("jane"))]);
     let certificates = certificates(&pem);
     let first = certificates.user(&chain, now()).unwrap().unwrap();
     let again = certificates.user(&chain, now()).unwrap().unwrap();

@@ -24,13 +24,13 @@ pub mod upgrade;
 pub mod websocket;
 mod wire;
 
-use std::any::Any;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use auth::authn::x509::PeerCertificates;
 use rustls::pki_types::CertificateDer;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -69,15 +69,11 @@ pub trait Handler: Send + Sync + 'static {
 pub struct ConnectionInfo {
     /// The peer.
     pub remote: SocketAddr,
-    /// The certificate chain the client sent, its own first; empty when it sent none. Only possession of the
-    /// private key has been checked; authentication checks the issuer.
-    pub certificates: Vec<CertificateDer<'static>>,
-    /// Cache for the result of authenticating `certificates`, so that a chain is verified once per connection.
-    pub identity: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// The certificate chain the client sent. Only possession of the private key has been checked; authentication
+    /// checks the issuer.
+    pub certificates: PeerCertificates,
     /// What this connection may hold of answers.
     pub allotment: crate::values::memory::Allotment,
-    /// When the certificates cease to be valid, once a caller asked.
-    expires: OnceLock<Option<SystemTime>>,
     permit: Option<OwnedSemaphorePermit>,
     /// Whether its last request is one of many.
     is_crowded: AtomicBool,
@@ -88,10 +84,8 @@ impl ConnectionInfo {
     pub fn detached(remote: SocketAddr, certificates: Vec<CertificateDer<'static>>) -> Self {
         ConnectionInfo {
             remote,
-            certificates,
-            identity: OnceLock::new(),
+            certificates: PeerCertificates::new(certificates),
             allotment: crate::values::memory::Allotment::default(),
-            expires: OnceLock::new(),
             permit: None,
             is_crowded: AtomicBool::new(false),
         }
@@ -109,9 +103,7 @@ impl ConnectionInfo {
 
     /// How much longer the certificates are valid; `None` without any.
     pub fn time_left(&self) -> Option<Duration> {
-        let read = || auth::authn::x509::expiry(&self.certificates).ok();
-        let expires = *self.expires.get_or_init(|| read().filter(|_| !self.certificates.is_empty()));
-        Some(expires?.duration_since(SystemTime::now()).unwrap_or_default())
+        Some(self.certificates.expires()?.duration_since(SystemTime::now()).unwrap_or_default())
     }
 
     fn counted(
@@ -127,8 +119,7 @@ impl std::fmt::Debug for ConnectionInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ConnectionInfo")
             .field("remote", &self.remote)
-            .field("certificates", &self.certificates.len())
-            .field("identified", &self.identity.get().is_some())
+            .field("certificates", &self.certificates.certificates().len())
             .field("counted", &self.permit.is_some())
             .finish()
     }
