@@ -2,8 +2,8 @@
 //! watchers that stop reading.
 //!
 //! - **fan-out**: writes at full speed, delivered to 1, 100 and 1000 watchers, each with its own connection.
-//! - **paced**: 1000 writes a second for some time to 1000 watchers, over a connection each and over ten connections:
-//!   latency from the write to each watcher, closed watches (none), and how often events were rendered, by the
+//! - **paced**: 10, 200 and 1000 writes a second for some time to 1000 watchers, over a connection each and over ten
+//!   connections: latency from before the write's request to each watcher, closed watches (none), and how often events were rendered, by the
 //!   server's counters.
 //! - **replay**: events read back from history. **initial**: 50 000 pods as a watch-list, up to its bookmark, in
 //!   every encoding, as ratios to JSON.
@@ -33,7 +33,10 @@ const WRITERS: usize = 16;
 const OBJECTS: usize = 100;
 
 /// Writes a second in the paced part.
-const PACE: u64 = 1_000;
+const PACES: [u64; 3] = [10, 200, 1_000];
+
+/// Writes a second while a watcher stops.
+const PACE_OF_STOPPED: u64 = 1_000;
 
 /// Connections that are shared by the watchers in the shared part.
 const SHARED_CONNECTIONS: usize = 10;
@@ -100,13 +103,15 @@ fn fan_out(runtime: &Runtime) {
 fn paced(runtime: &Runtime) {
     let server = cluster::start(runtime);
     let watchers = scale(1_000, 20);
-    let events = PACE * seconds("BENCH_SECONDS", 20);
     runtime.run(cluster::create(&server, &config_map_creates("paced", OBJECTS)));
     row(
-        &format!("{watchers} watchers, {PACE} writes/s"),
+        &format!("paced, {watchers} watchers"),
         &["events", "delivered/s", "p50", "p99", "max", "CPU", "rendered", "sent"],
     );
-    for name in ["a connection each", "ten connections"] {
+    let parts =
+        PACES.iter().flat_map(|&pace| ["a connection each", "ten connections"].map(|name| (pace, name)));
+    for (pace, name) in parts {
+        let events = pace * seconds("BENCH_SECONDS", 20);
         let mut audience = match name {
             "ten connections" => Audience::Http2(runtime.run(open_shared(&server, watchers))),
             _ => Audience::Http1(runtime.run(open(&server, watchers))),
@@ -118,7 +123,7 @@ fn paced(runtime: &Runtime) {
         let delivered = |sent_us: u64| {
             latencies.borrow_mut().add((begun.elapsed().as_micros() as u64).saturating_sub(sent_us));
         };
-        runtime.run(join(write_paced(&server, begun, events), audience.follow(events, &delivered)));
+        runtime.run(join(write_paced(&server, begun, pace, events), audience.follow(events, &delivered)));
         let took = begun.elapsed();
         let spent = process::cpu_time(server.pid()) - cpu;
         let latencies = latencies.into_inner();
@@ -128,7 +133,7 @@ fn paced(runtime: &Runtime) {
             "an event for each watcher, and no watch closed"
         );
         row(
-            name,
+            &format!("{pace} writes/s, {name}"),
             &[
                 &events.to_string(),
                 &format!("{:.0}", latencies.count as f64 / took.as_secs_f64()),
@@ -253,7 +258,7 @@ fn stopped(runtime: &Runtime) {
     let server = cluster::start(runtime);
     runtime.run(cluster::create(&server, &config_map_creates("paced", OBJECTS)));
     let stop = seconds("BENCH_STOP_SECONDS", 60);
-    let events = PACE * (stop + 2);
+    let events = PACE_OF_STOPPED * (stop + 2);
     let mut stream = runtime.run(open(&server, 1)).remove(0);
     let before = process::memory(server.pid()).anonymous;
     let begun = Instant::now();
@@ -264,7 +269,7 @@ fn stopped(runtime: &Runtime) {
             assert!(revision > newest, "{revision} after {newest}");
             newest = revision;
         };
-        while revisions.seen < PACE {
+        while revisions.seen < PACE_OF_STOPPED {
             revisions.look(stream.next().await, &mut in_order);
         }
         tokio::time::sleep(Duration::from_secs(stop)).await;
@@ -275,7 +280,8 @@ fn stopped(runtime: &Runtime) {
         assert_eq!(revisions.seen, events);
         resumed
     };
-    let (_, (resumed, seen)) = runtime.run(join(write_paced(&server, begun, events), follow));
+    let (_, (resumed, seen)) =
+        runtime.run(join(write_paced(&server, begun, PACE_OF_STOPPED, events), follow));
     let after = process::memory(server.pid()).anonymous;
     row("stopped", &["stood still", "events", "behind", "caught up", "RssAnon +"]);
     row(
@@ -283,7 +289,7 @@ fn stopped(runtime: &Runtime) {
         &[
             &format!("{stop} s"),
             &events.to_string(),
-            &(PACE * resumed.as_secs()).saturating_sub(seen).to_string(),
+            &(PACE_OF_STOPPED * resumed.as_secs()).saturating_sub(seen).to_string(),
             &format!("{:.1?}", begun.elapsed() - resumed),
             &format!("{} KiB", after.saturating_sub(before)),
         ],
@@ -373,7 +379,7 @@ fn sent_marks() -> Marks {
 }
 
 /// Writes at the given rate; each object contains the time of sending, in microseconds since `begun`.
-async fn write_paced(server: &Server, begun: Instant, writes: u64) {
+async fn write_paced(server: &Server, begun: Instant, pace: u64, writes: u64) {
     let mut connections = load::connect(server.client(), WRITERS).await;
     let next = Cell::new(0);
     join_all(connections.iter_mut().map(async |connection| {
@@ -382,7 +388,7 @@ async fn write_paced(server: &Server, begun: Instant, writes: u64) {
             if write >= writes {
                 return;
             }
-            let due = begun + Duration::from_micros(write * 1_000_000 / PACE);
+            let due = begun + Duration::from_micros(write * 1_000_000 / pace);
             tokio::time::sleep_until(due.into()).await;
             let name = format!("paced-{:06}", write as usize % OBJECTS);
             let object = format!(
