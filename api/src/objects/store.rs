@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 
 use bytes::Bytes;
@@ -47,6 +47,16 @@ pub trait Ledger: Send + Sync {
 
     /// Host and port of the servers that are reached, by their identity.
     fn announced(&self) -> Pending<'_, Result<Addresses, Status>>;
+
+    /// Says that the server at an address stands behind the service of the servers, for some seconds. `round` is another one
+    /// each time.
+    fn enter_service(&self, address: IpAddr, round: i64) -> Pending<'_, Result<(), Status>>;
+
+    /// Says that it does no more.
+    fn leave_service(&self, address: IpAddr) -> Pending<'_, Result<(), Status>>;
+
+    /// The addresses of the servers that do, in the order of their texts.
+    fn in_service(&self) -> Pending<'_, Result<Vec<IpAddr>, Status>>;
 
     /// Puts right what is allocated to services beside their objects; says whether nothing is left to be looked at soon.
     fn repair_allocations(&self) -> Pending<'_, Result<bool, Status>>;

@@ -5,6 +5,7 @@ mod cluster;
 mod elected;
 mod failures;
 mod moving;
+mod own_service;
 mod peers;
 mod recorded;
 mod register;

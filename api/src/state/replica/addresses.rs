@@ -12,7 +12,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use etcd::rpc::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, RequestOp, TxnRequest};
+use engine::KeyRange;
+use etcd::rpc::{
+    Compare, DeleteRangeRequest, KeyValue, PutRequest, RangeRequest, Request, RequestOp, TxnRequest,
+};
 
 use super::Replica;
 use crate::objects::store::Addresses;
@@ -26,7 +29,7 @@ use crate::wire::codec::protobuf::{self};
 const PATH: &str = "peerserverleases/";
 
 /// How long a server is known that does not write its key again.
-const TTL: Duration = Duration::from_secs(15);
+pub(super) const TTL: Duration = Duration::from_secs(15);
 
 /// Most servers that are read; far more than share one etcd.
 const SERVERS_MAX: i64 = 1000;
@@ -45,18 +48,18 @@ impl Replica {
         let value = encode(self.endpoints()?, server, address, round)?;
         let lease = self.client.lease(TTL.as_secs().cast_signed()).await;
         let lease = lease.map_err(|error| self.unanswered(&error))?;
-        self.change_address(Request::Put(PutRequest { key: self.address_of(server), value, lease }).into())
+        self.change_known(Request::Put(PutRequest { key: self.address_of(server), value, lease }).into())
             .await
     }
 
     /// Says that a server is not reached any more.
     pub(super) async fn remove_address(&self, server: &str) -> Result<(), Status> {
         let delete = DeleteRangeRequest { key: self.address_of(server), range_end: Bytes::new() };
-        self.change_address(Request::Delete(delete).into()).await
+        self.change_known(Request::Delete(delete).into()).await
     }
 
     /// A store that is being moved, or was, takes no writes but the mover's.
-    async fn change_address(&self, operation: RequestOp) -> Result<(), Status> {
+    pub(super) async fn change_known(&self, operation: RequestOp) -> Result<(), Status> {
         let compare = vec![Compare::mod_revision(self.mark_key(), self.claimed())];
         let request = TxnRequest { compare, success: vec![operation], ..TxnRequest::default() };
         self.client.txn(&request).await.map(drop).map_err(|error| self.unanswered(&error))
@@ -64,35 +67,30 @@ impl Replica {
 
     /// Host and port of all servers that said them lately, by identity.
     pub(super) async fn read_addresses(&self) -> Result<Addresses, Status> {
-        let start = self.address_of("");
-        let mut range_end = start.to_vec();
-        // The path ends in a slash, so there is a byte behind it.
-        if let Some(last) = range_end.last_mut() {
-            *last += 1;
-        }
-        let request = RangeRequest {
-            key: start,
-            range_end: range_end.into(),
-            limit: SERVERS_MAX,
-            ..RangeRequest::default()
-        };
-        let found = self.client.range(&request).await.map_err(|error| self.unanswered(&error))?;
-        let endpoints = self.endpoints()?;
-        let values = found.kvs.iter();
-        Ok(values.filter_map(|kv| decode(self.values.registry(), endpoints, &kv.value)).collect())
+        let (found, endpoints) = (self.read_known(self.address_of("")).await?, self.endpoints()?);
+        Ok(found.iter().filter_map(|kv| decode(self.values.registry(), endpoints, &kv.value)).collect())
+    }
+
+    /// What servers say of themselves in keys that begin so.
+    pub(super) async fn read_known(&self, start: Bytes) -> Result<Vec<KeyValue>, Status> {
+        let range = KeyRange::prefix(&start);
+        let end = range.end.unwrap_or_else(|| Bytes::from_static(b"\0"));
+        let request =
+            RangeRequest { key: start, range_end: end, limit: SERVERS_MAX, ..RangeRequest::default() };
+        Ok(self.client.range(&request).await.map_err(|error| self.unanswered(&error))?.kvs)
     }
 
     fn address_of(&self, server: &str) -> Bytes {
         format!("{}{PATH}{server}", self.keys.prefix()).into()
     }
 
-    fn endpoints(&self) -> Result<&Resource, Status> {
+    pub(super) fn endpoints(&self) -> Result<&Resource, Status> {
         let found = self.keys.of(b"/core/endpoints/x/x").and_then(|(_, resource)| resource);
         found.map(|resource| &**resource).ok_or_else(|| Status::internal("endpoints are not built in"))
     }
 }
 
-fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
+pub(super) fn object<const N: usize>(members: [(&str, Value); N]) -> Value {
     Value::Object(members.into_iter().map(|(name, value)| (name.to_owned().into(), value)).collect())
 }
 
@@ -108,6 +106,11 @@ fn encode(resource: &Resource, server: &str, address: SocketAddr, round: i64) ->
     ]);
     let metadata =
         object([("generation", Value::Int(round)), ("labels", object([(IDENTITY, server.into())]))]);
+    record(resource, metadata, subset)
+}
+
+/// The value of a key by which a server is known: endpoints of one subset.
+pub(super) fn record(resource: &Resource, metadata: Value, subset: Value) -> Result<Bytes, Status> {
     let stored = resource.stored();
     let whole: Object = [
         ("kind", Value::from(&*stored.kind)),
@@ -123,14 +126,23 @@ fn encode(resource: &Resource, server: &str, address: SocketAddr, round: i64) ->
     Ok(out.into())
 }
 
-fn decode(registry: &Registry, resource: &Resource, value: &[u8]) -> Option<(String, (String, u16))> {
+/// The object of such a key, its first subset, and the first address of that.
+pub(super) fn read(registry: &Registry, resource: &Resource, value: &[u8]) -> Option<[Value; 3]> {
     let unknown = Unknown::read(value).ok()?;
     let object = protobuf::decode(registry, &resource.stored().message, unknown.raw).ok()?;
     let object = Value::Object(object);
-    let server = object.str_at(&["metadata", "labels", IDENTITY]);
-    let first = |value: &Value, member: &str| value.get(member)?.as_array()?.first().cloned();
     let subset = first(&object, "subsets")?;
-    let (address, port) = (first(&subset, "addresses")?, first(&subset, "ports")?);
+    let address = first(&subset, "addresses")?;
+    Some([object, subset, address])
+}
+
+fn first(value: &Value, member: &str) -> Option<Value> {
+    value.get(member)?.as_array()?.first().cloned()
+}
+
+fn decode(registry: &Registry, resource: &Resource, value: &[u8]) -> Option<(String, (String, u16))> {
+    let [object, subset, address] = read(registry, resource, value)?;
+    let (server, port) = (object.str_at(&["metadata", "labels", IDENTITY]), first(&subset, "ports")?);
     let port = u16::try_from(port.get("port")?.as_i64()?).ok().filter(|port| *port > 0)?;
     let host = address.str_at(&["ip"]);
     (!server.is_empty() && !host.is_empty()).then(|| (server.to_owned(), (host.to_owned(), port)))

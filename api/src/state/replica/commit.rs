@@ -3,7 +3,7 @@
 //! A transaction is sent once. When its answer is lost it may have happened or not, and the caller is told so: a loser of that
 //! race who tried again could overwrite what came after its own write.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use engine::{Change, Committed, Engine, Entry, Expected, Revision, Write};
@@ -45,6 +45,18 @@ impl Ledger for Replica {
 
     fn announced(&self) -> Pending<'_, Result<Addresses, Status>> {
         Box::pin(self.read_addresses())
+    }
+
+    fn enter_service(&self, address: IpAddr, round: i64) -> Pending<'_, Result<(), Status>> {
+        Box::pin(self.write_in_service(address, round))
+    }
+
+    fn leave_service(&self, address: IpAddr) -> Pending<'_, Result<(), Status>> {
+        Box::pin(self.remove_in_service(address))
+    }
+
+    fn in_service(&self) -> Pending<'_, Result<Vec<IpAddr>, Status>> {
+        Box::pin(self.read_in_service())
     }
 
     fn repair_allocations(&self) -> Pending<'_, Result<bool, Status>> {

@@ -22,6 +22,7 @@ pub mod definitions;
 mod fetch;
 mod fill;
 mod follower;
+mod in_service;
 pub mod keys;
 mod lease;
 mod mark;

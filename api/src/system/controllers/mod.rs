@@ -94,6 +94,7 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
     if api.peers().address().is_some() {
         tasks.spawn(supervise("own address", api.clone(), peers::tell));
     }
+    tasks.spawn(supervise("own endpoints", api.clone(), own_service::follow_endpoints));
     if api.peers().passes_on() {
         tasks.spawn(supervise("peers", api.clone(), peers::follow));
     }
@@ -143,7 +144,9 @@ impl Controllers {
         self.tasks.shutdown().await;
         // Another server need not wait for the end of the lease. It does where etcd does not answer.
         if let Some((api, id)) = self.elected {
-            let given_up = async { tokio::join!(election::release(&api, &id), peers::withdraw(&api)) };
+            let given_up = async {
+                tokio::join!(election::release(&api, &id), peers::withdraw(&api), own_service::withdraw(&api))
+            };
             if tokio::time::timeout(RELEASE_WAIT, given_up).await.is_err() {
                 tracing::warn!(id, "the lead was not given up in time");
             }

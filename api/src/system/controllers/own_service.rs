@@ -3,12 +3,17 @@
 //!
 //! ```text
 //! tails on the three objects ─ any change ─► newest state of each → as it should be? ─ no ─► store
+//! several servers, each: every 10 s ─► own address, for 15 s; addresses of all ─► the endpoints, in the same way
 //! ```
 
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{EVENTS_MAX, Ending};
+use engine::{Tail, TailError};
+
+use super::{EVENTS_MAX, Ending, Trouble};
 use crate::objects::store;
 use crate::state::allocation::Family;
 use crate::values::json::{Object, Value};
@@ -22,23 +27,94 @@ use crate::writes::loopback::Loopback;
 /// Port of the service.
 const PORT: i64 = 443;
 
+/// Between two times that a server says that it is alive.
+const TELL: Duration = Duration::from_secs(10);
+
 /// How often an object is tried again after another writer was faster; its next change brings it up again.
 const ATTEMPTS_MAX: usize = 5;
 
-/// Follows the three objects.
+/// Follows the objects.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let revision = api.engine().revision();
-    let tail = |wanted: &Wanted| {
-        let resource = Loopback::new(&api).resource(&wanted.target)?;
-        let key = store::key(resource, &wanted.target.namespace, &wanted.target.name);
-        Ok::<_, super::Trouble>(api.engine().tail(revision, key)?)
-    };
-    let mut tails = wanted(&api).iter().map(tail).collect::<Result<Vec<_>, _>>()?;
+    let mut tails = tails(&api, wanted(&api).into_iter().map(|wanted| wanted.target))?;
     loop {
-        ensure(&Loopback::new(&api)).await?;
-        let changes = tails.iter_mut().map(|tail| Box::pin(tail.next(EVENTS_MAX)));
-        futures_util::future::select_all(changes).await.0?;
+        ensure(&Loopback::new(&api), wanted(&api)).await?;
+        changed(&mut tails).await?;
     }
+}
+
+/// Follows the endpoints, on each of several servers: all servers are behind the service that say so lately, and one that is
+/// about to end takes itself away ([`withdraw`]).
+pub(super) async fn follow_endpoints(api: Arc<Context>) -> Ending {
+    let (Some(ledger), Some(own)) = (api.ledger(), published(&api)) else {
+        return std::future::pending().await;
+    };
+    let mut tails = tails(&api, endpoint_targets(api.naming()))?;
+    let mut keeps_ports = false;
+    for round in 1.. {
+        ledger.enter_service(own.ip(), round).await?;
+        let mut due = pin!(tokio::time::sleep(TELL));
+        loop {
+            ensure_endpoints(&api, own, keeps_ports).await?;
+            keeps_ports = true;
+            tokio::select! {
+                outcome = changed(&mut tails) => outcome?,
+                () = &mut due => break,
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Takes this server away from the endpoints: it stops.
+pub(super) async fn withdraw(api: &Context) {
+    let (Some(ledger), Some(own)) = (api.ledger(), published(api)) else { return };
+    let withdrawn = async {
+        ledger.leave_service(own.ip()).await?;
+        ensure_endpoints(api, own, true).await
+    };
+    if let Err(error) = withdrawn.await {
+        tracing::warn!(%error, "the endpoints of the server's own service keep this server for a while");
+    }
+}
+
+/// Makes the endpoints those of all servers that are alive. Their ports are those of the server that started last: the others
+/// keep what they find.
+async fn ensure_endpoints(api: &Context, own: SocketAddr, keeps_ports: bool) -> Result<(), Status> {
+    let Some(ledger) = api.ledger() else { return Ok(()) };
+    let addresses = ledger.in_service().await?;
+    if addresses.is_empty() {
+        // A server that has just said that it is there would see itself.
+        return Err(Status::internal("no server says that it is alive: the endpoints stay as they are"));
+    }
+    let loopback = Loopback::new(api);
+    let [target, _] = endpoint_targets(api.naming());
+    let existing = loopback.get(&target)?.filter(|_| keeps_ports);
+    let ports = existing.as_ref().and_then(ports_of).unwrap_or_else(|| vec![port_of(own)]);
+    ensure(&loopback, endpoint_objects(api.naming(), &addresses, &ports)).await
+}
+
+/// The ports of endpoints that are in one subset, as they should be.
+fn ports_of(endpoints: &Value) -> Option<Vec<Value>> {
+    let [subset] = endpoints.get("subsets")?.as_array()? else { return None };
+    subset.get("ports")?.as_array().map(<[_]>::to_vec).filter(|ports| !ports.is_empty())
+}
+
+/// The changes of some objects from now on.
+fn tails(api: &Context, targets: impl IntoIterator<Item = Target>) -> Result<Vec<Tail>, Trouble> {
+    let revision = api.engine().revision();
+    let tail = |target: Target| {
+        let key = store::key(Loopback::new(api).resource(&target)?, &target.namespace, &target.name);
+        Ok(api.engine().tail(revision, key)?)
+    };
+    targets.into_iter().map(tail).collect()
+}
+
+async fn changed(tails: &mut [Tail]) -> Result<(), TailError> {
+    if tails.is_empty() {
+        return std::future::pending().await;
+    }
+    let changes = tails.iter_mut().map(|tail| Box::pin(tail.next(EVENTS_MAX)));
+    futures_util::future::select_all(changes).await.0.map(drop)
 }
 
 /// Makes the objects what they should be before the first request.
@@ -46,15 +122,15 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
 /// # Errors
 /// The store failed.
 pub async fn prepare(api: &Context) -> Result<(), Status> {
-    ensure(&Loopback::new(api).unasked()).await
+    ensure(&Loopback::new(api).unasked(), wanted(api)).await
 }
 
 /// Makes the objects what they should be.
 ///
 /// # Errors
 /// The store failed. An object that cannot be made (another service has its address) is reported in the log.
-async fn ensure(loopback: &Loopback<'_>) -> Result<(), Status> {
-    for Wanted { target, object, decides } in wanted(loopback.api()) {
+async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Status> {
+    for Wanted { target, object, decides } in wanted {
         for _ in 0..ATTEMPTS_MAX {
             let written = match loopback.get(&target)? {
                 None => loopback.create(&target, object.clone()).await,
@@ -100,34 +176,52 @@ pub fn own(api: &Context) -> Vec<Target> {
 fn wanted(api: &Context) -> Vec<Wanted> {
     let Some(address) = api.allocations().own_address() else { return Vec::new() };
     let naming = api.naming();
-    let target = |group, resource| Target {
-        group,
-        version: "v1",
-        resource,
-        namespace: "default".to_owned(),
-        name: naming.word.to_owned(),
-    };
-    let settings = api.own_service();
     let mut all = vec![Wanted {
-        target: target("", "services"),
-        object: service(naming, address, settings),
+        target: target(naming, "", "services"),
+        object: service(naming, address, api.own_service()),
         decides: &["spec.ports", "spec.type"],
     }];
-    // At a loopback address others do not reach the server, and endpoints may not have one.
-    let is_published = |advertised: &SocketAddr| settings.has_endpoints && !advertised.ip().is_loopback();
-    if let Some(advertised) = settings.advertised.filter(is_published) {
-        all.push(Wanted {
-            target: target("", "endpoints"),
-            object: endpoints(naming, advertised),
-            decides: &["subsets", "metadata.labels"],
-        });
-        all.push(Wanted {
-            target: target("discovery", "endpointslices"),
-            object: endpoint_slice(naming, advertised),
-            decides: &["endpoints", "ports", "metadata.labels"],
-        });
+    // Those of several servers are kept by each of them.
+    if let Some(advertised) = published(api).filter(|_| api.ledger().is_none()) {
+        all.extend(endpoint_objects(naming, &[advertised.ip()], &[port_of(advertised)]));
     }
     all
+}
+
+/// Where others reach the server, if endpoints say so: at a loopback address they do not, and endpoints may not have one.
+fn published(api: &Context) -> Option<SocketAddr> {
+    let settings = api.own_service();
+    settings.advertised.filter(|advertised| settings.has_endpoints && !advertised.ip().is_loopback())
+}
+
+fn target(naming: &Naming, group: &'static str, resource: &'static str) -> Target {
+    let (namespace, name) = ("default".to_owned(), naming.word.to_owned());
+    Target { group, version: "v1", resource, namespace, name }
+}
+
+fn endpoint_targets(naming: &Naming) -> [Target; 2] {
+    [target(naming, "", "endpoints"), target(naming, "discovery", "endpointslices")]
+}
+
+fn endpoint_objects(naming: &Naming, addresses: &[IpAddr], ports: &[Value]) -> Vec<Wanted> {
+    let [of_endpoints, of_slice] = endpoint_targets(naming);
+    let slice = endpoint_slice(naming, addresses, ports);
+    vec![
+        Wanted {
+            target: of_endpoints,
+            object: endpoints(naming, addresses, ports),
+            decides: &["subsets", "metadata.labels"],
+        },
+        Wanted { target: of_slice, object: slice, decides: &["endpoints", "ports", "metadata.labels"] },
+    ]
+}
+
+fn port_of(advertised: SocketAddr) -> Value {
+    members([
+        ("name", "https".into()),
+        ("port", Value::Int(advertised.port().into())),
+        ("protocol", "TCP".into()),
+    ])
 }
 
 fn same(existing: &Value, wanted: &Value, path: &str) -> bool {
@@ -180,33 +274,28 @@ fn service(naming: &Naming, address: IpAddr, settings: &OwnService) -> Value {
     service.into()
 }
 
-fn endpoints(naming: &Naming, advertised: SocketAddr) -> Value {
+fn endpoints(naming: &Naming, addresses: &[IpAddr], ports: &[Value]) -> Value {
     let labels = vec![(format!("endpointslice.{}", naming.label("skip-mirror")), "true")];
     let mut endpoints = object(naming, "Endpoints", "v1".to_owned(), labels);
-    let address = members([("ip", advertised.ip().to_string().into())]);
-    let port = members([
-        ("name", "https".into()),
-        ("port", Value::Int(advertised.port().into())),
-        ("protocol", "TCP".into()),
-    ]);
-    let subset = members([("addresses", Value::Array(vec![address])), ("ports", Value::Array(vec![port]))]);
+    let addresses = addresses.iter().map(|address| members([("ip", address.to_string().into())])).collect();
+    let subset = members([("addresses", Value::Array(addresses)), ("ports", Value::Array(ports.to_vec()))]);
     endpoints.insert("subsets", Value::Array(vec![subset]));
     endpoints.into()
 }
 
-fn endpoint_slice(naming: &Naming, advertised: SocketAddr) -> Value {
+fn endpoint_slice(naming: &Naming, addresses: &[IpAddr], ports: &[Value]) -> Value {
     let labels = vec![(naming.label("service-name"), naming.word)];
     let version = naming.api_version("discovery", true, "v1");
     let mut slice = object(naming, "EndpointSlice", version, labels);
-    slice.insert("addressType", Family::of(advertised.ip()).name().into());
-    let address = Value::Array(vec![advertised.ip().to_string().into()]);
-    let endpoint = members([("addresses", address), ("conditions", members([("ready", true.into())]))]);
-    slice.insert("endpoints", Value::Array(vec![endpoint]));
-    let port = members([
-        ("name", "https".into()),
-        ("protocol", "TCP".into()),
-        ("port", Value::Int(advertised.port().into())),
-    ]);
-    slice.insert("ports", Value::Array(vec![port]));
+    let family = addresses.first().map_or(Family::V4, |address| Family::of(*address));
+    slice.insert("addressType", family.name().into());
+    let endpoint = |address: &IpAddr| {
+        let addresses = Value::Array(vec![address.to_string().into()]);
+        members([("addresses", addresses), ("conditions", members([("ready", true.into())]))])
+    };
+    // A slice has addresses of one family.
+    let endpoints = addresses.iter().filter(|address| Family::of(**address) == family).map(endpoint);
+    slice.insert("endpoints", Value::Array(endpoints.collect()));
+    slice.insert("ports", Value::Array(ports.to_vec()));
     slice.into()
 }
