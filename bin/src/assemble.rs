@@ -364,9 +364,11 @@ async fn broken(replica: Option<&Replica>) -> Broken {
 
 /// Opens a store in a directory.
 fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine> {
-    let durability = match config.durability {
-        Durability::Sync => engine::Durability::Sync,
-        Durability::Relaxed => engine::Durability::Relaxed,
+    let durability = match (role, config.durability) {
+        // What a crash takes of a copy, etcd tells again.
+        (Role::Follower, _) => engine::Durability::Told,
+        (Role::Leader, Durability::Sync) => engine::Durability::Sync,
+        (Role::Leader, Durability::Relaxed) => engine::Durability::Relaxed,
     };
     Ok(Engine::open(engine::Options {
         durability,

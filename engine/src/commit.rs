@@ -39,6 +39,8 @@ use crate::time::{Times, expiry_s};
 use crate::types::{Applied, CommitTime, Committed, Durability, Revision, Write};
 use crate::watch::Hub;
 
+/// How long records that can be told again may not be on disk.
+const TOLD_SYNC: Duration = Duration::from_secs(1);
 /// How often room is looked for on a full disk.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// How much room a disk that was full must have before writes are invited again.
@@ -438,7 +440,10 @@ impl Sequencer {
             Durability::Sync => {
                 self.status.sync(self.log.current(), self.revision)?;
             }
-            Durability::Relaxed => self.keeper.sync_soon(self.log.current(), self.revision),
+            Durability::Relaxed => {
+                self.keeper.sync_within(Duration::ZERO, self.log.current(), self.revision);
+            }
+            Durability::Told => self.keeper.sync_within(TOLD_SYNC, self.log.current(), self.revision),
         }
         self.log.advance(self.records.len());
         Ok(events)

@@ -8,6 +8,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -288,8 +289,8 @@ struct Wishes {
     fill: Option<(Arc<Segment>, u64)>,
     prepare: bool,
     prepared: Option<Arc<dyn File>>,
-    /// A segment to sync and the last revision that was written into it.
-    sync: Option<(Arc<Segment>, Revision)>,
+    /// A segment to sync and the last revision that was written into it, and when at the latest.
+    sync: Option<(Arc<Segment>, Revision, Instant)>,
     stop: bool,
 }
 
@@ -321,10 +322,16 @@ impl Keeper {
         }
     }
 
-    /// Asks for a sync of `segment`, after which everything up to `revision` is durable.
-    pub fn sync_soon(&self, segment: &Arc<Segment>, revision: Revision) {
-        self.wishes.lock().sync = Some((segment.clone(), revision));
-        self.changed.notify_one();
+    /// Asks for a sync of `segment` within some time, after which everything up to `revision` is durable.
+    pub fn sync_within(&self, wait: Duration, segment: &Arc<Segment>, revision: Revision) {
+        let mut wishes = self.wishes.lock();
+        // A sync that is wished for already comes no later for what was written since.
+        let wished = wishes.sync.take().map(|(.., due)| due);
+        wishes.sync = Some((segment.clone(), revision, wished.unwrap_or_else(|| Instant::now() + wait)));
+        drop(wishes);
+        if wished.is_none() {
+            self.changed.notify_one();
+        }
     }
 
     /// Takes the prepared file, named [`NEXT_NAME`], and any wish for one.
@@ -345,8 +352,14 @@ impl Keeper {
     pub fn run(&self, storage: &dyn Storage, segment_bytes: u64, sync: impl Fn(&Segment, Revision)) {
         let mut wishes = self.wishes.lock();
         while !wishes.stop {
-            if !self.fulfil_one(&mut wishes, storage, segment_bytes, &sync) {
-                self.changed.wait(&mut wishes);
+            if self.fulfil_one(&mut wishes, storage, segment_bytes, &sync, Instant::now()) {
+                continue;
+            }
+            match wishes.sync.as_ref().map(|(.., due)| *due) {
+                Some(due) => {
+                    self.changed.wait_until(&mut wishes, due);
+                }
+                None => self.changed.wait(&mut wishes),
             }
         }
         drop(wishes);
@@ -361,7 +374,7 @@ impl Keeper {
         }
     }
 
-    /// Does one of the things wished, without a thread; false when nothing is.
+    /// Does one of the things wished, due or not, without a thread; false when nothing is.
     #[cfg(feature = "fault")]
     pub fn turn(
         &self,
@@ -369,18 +382,21 @@ impl Keeper {
         segment_bytes: u64,
         sync: &impl Fn(&Segment, Revision),
     ) -> bool {
-        self.fulfil_one(&mut self.wishes.lock(), storage, segment_bytes, sync)
+        let mut wishes = self.wishes.lock();
+        let due = wishes.sync.as_ref().map_or_else(Instant::now, |(.., due)| *due);
+        self.fulfil_one(&mut wishes, storage, segment_bytes, sync, due)
     }
 
-    /// Does one of the things wished; false when nothing is.
+    /// Does one of the things wished; false when nothing is, or is due.
     fn fulfil_one(
         &self,
         wishes: &mut MutexGuard<'_, Wishes>,
         storage: &dyn Storage,
         segment_bytes: u64,
         sync: &impl Fn(&Segment, Revision),
+        now: Instant,
     ) -> bool {
-        if let Some((segment, revision)) = wishes.sync.take() {
+        if let Some((segment, revision, _)) = wishes.sync.take_if(|(.., due)| *due <= now) {
             MutexGuard::unlocked(wishes, || sync(&segment, revision));
         } else if let Some((segment, target)) = wishes.fill.take() {
             let failed = MutexGuard::unlocked(wishes, || segment.fill(target, true).is_err());
@@ -476,6 +492,37 @@ mod tests {
         assert!(!log.has_room(1 << 16));
         log.roll(1 << 20, Revision::new(2), &Keeper::new()).unwrap();
         assert!(log.has_room(1 << 20) && !log.has_room((1 << 20) + 1));
+    }
+
+    #[test]
+    fn syncs_that_are_wished_for_within_a_time_become_one() {
+        let temp = TempDir::new();
+        let log = log(&temp);
+        let keeper = Arc::new(Keeper::new());
+        let synced = Arc::new(Mutex::new(Vec::new()));
+        let thread = {
+            let (keeper, storage, synced) = (keeper.clone(), log.storage.clone(), synced.clone());
+            std::thread::spawn(move || {
+                keeper.run(&*storage, 1 << 16, |_, revision| synced.lock().push((revision, Instant::now())));
+            })
+        };
+        let (began, wait) = (Instant::now(), Duration::from_millis(300));
+        for revision in 1..=50 {
+            keeper.sync_within(wait, log.current(), Revision::new(revision));
+        }
+        let until = |count| {
+            while synced.lock().len() < count {
+                std::thread::yield_now();
+            }
+        };
+        until(1);
+        keeper.sync_within(Duration::ZERO, log.current(), Revision::new(51));
+        until(2);
+        keeper.stop();
+        thread.join().unwrap();
+        let synced = synced.lock();
+        assert_eq!(synced.iter().map(|(revision, _)| revision.get()).collect::<Vec<_>>(), [50, 51]);
+        assert!(synced[0].1 >= began + wait, "{:?}", synced[0].1 - began);
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl Stages {
 
     /// Panics unless the stages are in order.
     fn check(&self) {
-        let may_show_unsynced = self.durability == Durability::Relaxed || sabotage::ack_before_sync();
+        let may_show_unsynced = self.durability != Durability::Sync || sabotage::ack_before_sync();
         let may_lack_checkpoint =
             self.checkpointed == Revision::ZERO || sabotage::retired_before_checkpoint();
         assert!(self.reclaimed <= self.compacted, "readable history was removed: {self:?}");
@@ -118,6 +118,7 @@ mod tests {
             (Stages { checkpointed: Revision::new(41), ..ORDERED }, false),
             (Stages { published: Revision::new(51), ..ORDERED }, false),
             (Stages { published: Revision::new(51), ..relaxed }, true),
+            (Stages { published: Revision::new(51), durability: Durability::Told, ..ORDERED }, true),
             (Stages { published: Revision::new(61), ..relaxed }, false),
             (Stages { checkpointed: Revision::new(35), synced: Revision::new(34), ..relaxed }, false),
             (Stages { synced: Revision::new(61), ..ORDERED }, false),

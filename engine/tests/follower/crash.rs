@@ -47,7 +47,7 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
         let found = engine.revision();
         let what = format!("seed {seed}, cut {cut}: {found} after {acknowledged} was acknowledged");
         assert!(script.has(Revision::new(found.get())), "{what}");
-        assert!(found >= Revision::new(acknowledged.get()) || durability == Durability::Relaxed, "{what}");
+        assert!(found >= Revision::new(acknowledged.get()) || durability != Durability::Sync, "{what}");
         assert_eq!(engine.stats().lost_revisions, 0, "{what}");
         if crashes > 0 {
             script.check(&engine, &mut random);
@@ -99,7 +99,11 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
 #[test]
 fn no_power_loss_forgets_an_acknowledged_revision_or_leaves_a_part_of_one() {
     for seed in 1..=4 {
-        let durability = if seed % 4 == 0 { Durability::Relaxed } else { Durability::Sync };
+        let durability = match seed {
+            2 => Durability::Told,
+            4 => Durability::Relaxed,
+            _ => Durability::Sync,
+        };
         let script = Script::new(seed, 300);
         let cuts = (0..).take_while(|&cut| run(seed, &script, cut, durability)).count();
         assert!(cuts > 60, "{cuts} operations");
