@@ -482,11 +482,11 @@ async fn run(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     }
 }
 
-/// Whether the request must see everything that was acknowledged before it: writes must, and reads that name no version
-/// (docs/api/etcd.md#consistency).
+/// Whether the request begins with everything that was acknowledged before it: reads that name no version do, and writes that
+/// look at the store beside the write path (docs/api/etcd.md#consistency).
 fn wants_newest(call: &Call<'_>) -> bool {
     if !is_read(call.info.verb) {
-        return true;
+        return !call.writes_from_copy();
     }
     let given = |name| call.query.first(name).is_some_and(|text| !text.is_empty());
     !given("resourceVersion") && !given("continue")

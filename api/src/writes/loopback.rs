@@ -139,6 +139,7 @@ impl<'a> Loopback<'a> {
             manager: &self.manager,
             conversions: &self.conversions,
             dry_run: false,
+            may_be_behind: false,
             leaves_out: if self.is_admitted { BY_SERVER } else { BY_SERVER_UNASKED },
         }
     }

@@ -40,6 +40,7 @@ use http::request::Parts as Head;
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::{Renderer, Wanted};
 use crate::objects::store::{Reach, Store, Stored};
+use crate::objects::strategy::Endpoint;
 use crate::objects::validation;
 use crate::state::audit::Trail;
 use crate::types::attributes::Selection;
@@ -53,7 +54,7 @@ use crate::values::query::{FieldValidation, Query};
 use crate::values::status::{Status, Subject};
 use crate::wire::codec::yaml;
 use crate::wire::negotiate::Output;
-use crate::wire::request::RequestInfo;
+use crate::wire::request::{RequestInfo, Verb};
 use crate::wire::server::Incoming;
 use crate::wire::server::upgrade::Switch;
 use crate::wire::server::websocket::Upgrade;
@@ -115,6 +116,21 @@ impl<'r> Call<'r> {
         match self.derived_from {
             None => self.api.open(self.proof, self.reach()),
             Some(asked) => self.api.open_derived(self.proof, (asked, self.reach())),
+        }
+    }
+
+    /// Whether this is a write whose look at the store is its round on the write path alone: it begins with the store as it is,
+    /// also where that may lack what other servers have acknowledged (docs/api/etcd.md#consistency).
+    pub fn writes_from_copy(&self) -> bool {
+        let of_parent = Endpoint::of_parent(&self.info.subresource);
+        match self.info.verb {
+            Verb::Create => of_parent == Some(Endpoint::Main),
+            Verb::Update | Verb::Patch => of_parent.is_some(),
+            // Of a namespace it is looked at first which one is meant.
+            Verb::Delete => {
+                of_parent == Some(Endpoint::Main) && !self.resource.table.behavior.spec_finalizers
+            }
+            _ => false,
         }
     }
 

@@ -21,17 +21,14 @@ pub async fn create(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
-    let mut object = decode_body(call, body, &options)?;
-    as_new(call, &mut object)?;
+    let first = read_new(call, body, &options)?;
     let manager = manager(call.query, call.headers);
     let mut intent = intent(call, Endpoint::Main, Options::Create(&options), &manager);
-    let name = meta(&object, "name").to_owned();
+    let name = meta(&first, "name").to_owned();
     (intent.presence, intent.name) = (Presence::New, &name);
-    // Only a generated name, and what is allocated, is ever tried again, and with it the object.
-    let is_tried_again = name.is_empty() || call.resource.table.behavior.allocated;
-    let mut source = Made::served(move |_: &mut Call<'_>, _: Option<&mut Current>| {
-        let object = if is_tried_again { object.clone() } else { std::mem::take(&mut object) };
-        Ok(Wanted::Object(object))
+    let mut first = Some(first);
+    let mut source = Made::served(|call: &mut Call<'_>, _: Option<&mut Current>| {
+        again(call, first.take(), |call| read_new(call, body, &options)).map(Wanted::Object)
     });
     let outcome = write::write(call, &intent, &mut source).await?;
     respond_written(call, outcome).await
@@ -49,16 +46,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
         intent.presence = Presence::Either;
     }
     let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
-        let mut object = match first.take() {
-            Some(object) => object,
-            // Another write came in between, which is rare: reading again costs less than a copy for every update.
-            None => {
-                let warned = call.warnings.len();
-                let object = read_update(call, body, &options)?;
-                call.warnings.truncate(warned);
-                object
-            }
-        };
+        let mut object = again(call, first.take(), |call| read_update(call, body, &options))?;
         if current.is_none() {
             set_meta(&mut object, "resourceVersion", None);
             as_new(call, &mut object)?;
@@ -100,6 +88,7 @@ pub fn intent<'w>(call: &Call<'w>, endpoint: Endpoint, options: Options<'w>, man
         manager,
         conversions: call.conversions,
         dry_run,
+        may_be_behind: call.writes_from_copy(),
         leaves_out: &[],
     }
 }
@@ -120,6 +109,29 @@ pub fn as_new(call: &mut Call<'_>, object: &mut Object) -> Result<(), Status> {
     scope_to_request(call, object)?;
     dedup_owners(call, object);
     Ok(())
+}
+
+/// The object of the first round, or that of a later one: the body is read again then, which is rare and costs less than a
+/// copy for every write. What it is warned of was told.
+fn again(
+    call: &mut Call<'_>,
+    first: Option<Object>,
+    read: impl FnOnce(&mut Call<'_>) -> Result<Object, Status>,
+) -> Result<Object, Status> {
+    if let Some(object) = first {
+        return Ok(object);
+    }
+    let warned = call.warnings.len();
+    let object = read(call)?;
+    call.warnings.truncate(warned);
+    Ok(object)
+}
+
+/// The object that the body of a POST means, in the served version.
+fn read_new(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<Object, Status> {
+    let mut object = decode_body(call, body, options)?;
+    as_new(call, &mut object)?;
+    Ok(object)
 }
 
 /// The object that the body of a PUT means, in the served version.

@@ -138,6 +138,9 @@ pub struct Intent<'w> {
     pub conversions: &'w Conversions,
     /// Whether everything but the commit happens.
     pub dry_run: bool,
+    /// Whether the store may lack what other servers have acknowledged. The commit is decided elsewhere then; what else is
+    /// told of the state, a refusal above all, is told of one that lacks nothing.
+    pub may_be_behind: bool,
     /// The stages that this write leaves out.
     pub leaves_out: &'static [Stage],
 }

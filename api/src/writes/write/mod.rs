@@ -9,6 +9,8 @@
 //! Read `path` first: its one function is the list of the stages. The path knows no HTTP; what a request means is in
 //! [`crate::requests::verbs`], what the server writes by itself in [`crate::writes::loopback`].
 
+#[cfg(test)]
+mod behind_test;
 pub mod commit;
 #[cfg(test)]
 mod custom_test;

@@ -19,6 +19,10 @@
 //!
 //! A round that finds the object changed begins again at the top, a bounded number of times. Nothing of a round
 //! survives it but what the source keeps.
+//!
+//! Where other servers write too, the first round begins with the store as it is, without asking whether that is the newest
+//! state: if it is not, the commit finds that out. What is not decided by the commit (a refusal, a write that changes nothing)
+//! is told only of a state that lacks nothing: the round is made again where the store lacked something.
 
 use std::time::Instant;
 
@@ -28,12 +32,15 @@ use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
 use super::stages::{self, Encoded};
 use crate::objects::store::{self, Stored};
+use crate::state::allocation::Reservation;
 use crate::types::attributes::Attributes;
 use crate::values::json::Object;
+use crate::values::memory;
 use crate::values::object::meta;
 use crate::values::retry::{Attempts, Exhausted};
 use crate::values::status::Status;
-use crate::writes::admission::Operation;
+use crate::writes::admission::namespace_lifecycle::Creation;
+use crate::writes::admission::{Charge, Operation};
 
 /// How often a taken generated name is tried anew.
 const GENERATE_ATTEMPTS: u32 = 8;
@@ -63,57 +70,44 @@ async fn rounds<C: Caller, S: Source<C>>(
     let warned = caller.warnings().map_or(0, |warnings| warnings.len());
     let mut attempts = Attempts::new();
     let mut names_tried = 0;
+    let mut is_behind = intent.may_be_behind && intent.api.ledger().is_some();
+    if is_behind && intent.dry_run {
+        intent.api.current().await?;
+        is_behind = false;
+    }
     loop {
         if let Some(warnings) = caller.warnings() {
             warnings.truncate(warned);
         }
-        let mut current = match locate(caller, intent).await? {
-            Located::At(current) => current,
-            Located::Out(outcome) => return Ok(outcome),
-        };
-        let wanted = stages::decode(caller, intent, source, current.as_mut()).await?;
-        let Some((mut object, fate)) = wanted else { return Ok(unchanged(current.as_ref())) };
-        // Defaults and managed fields may make much of little.
-        let structures = intent.api.memory().structures(object.structures());
-        let _structures = structures.map_err(Status::no_memory)?;
-        let is_labelled = stages::is_labelled(&object);
-        stages::default(intent, source, &mut object);
-        let _creation = current.is_none().then(|| intent.api.creations().begin());
-        if current.is_none() {
-            stages::defined(intent)?;
-            stages::own_new(intent, &mut object).await?;
+        let seen = intent.store.revision();
+        let round = prepared(caller, intent, source).await;
+        if is_behind && says_what_is_stored(&round) {
+            intent.api.current().await?;
+            is_behind = false;
+            if intent.store.revision() > seen {
+                continue;
+            }
         }
-        stages::same(intent, &object, current.as_mut())?;
-        stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
-        let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
-        let generated_from = match &current {
-            None => stages::identify(intent, &mut new)?,
-            Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
+        let Ready { name, encoded, new, current, generated_from, held } = match round? {
+            Round::Ready(ready) => *ready,
+            Round::Over(outcome) => return Ok(outcome),
         };
-        if let Some(old) = &old {
-            stages::own_change(intent, &mut new, old).await?;
-        }
-        let _allocated = stages::allocate(intent, &mut new, old.as_ref())?;
-        stages::prepare(caller, intent, &mut new, old.as_ref(), is_labelled);
-        stages::validate(caller, intent, &new, old.as_ref())?;
-        stages::warn(caller, intent, &new, old.as_ref());
-        stages::escalate(intent, &new, old.as_ref()).await?;
-        let charges =
-            stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
-        let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
-        let name = if intent.name.is_empty() { meta(&new, "name") } else { intent.name };
+        let name = if intent.name.is_empty() { &name } else { intent.name };
         let taken = match store(intent, name, encoded, &new, current.as_ref()).await? {
             Ended::Stored(outcome) => {
-                charges.into_iter().for_each(|charge| charge.keep());
+                held.charges.into_iter().for_each(|charge| charge.keep());
                 return Ok(outcome);
             }
             Ended::Conflict(taken) => taken,
             Ended::Again if intent.seen.is_some() => return Ok(Outcome::Changed),
             Ended::Again => {
+                is_behind = false;
                 attempts.again().await.map_err(|Exhausted| Status::stale(intent.subject(name)))?;
                 continue;
             }
         };
+        // Who decided that had everything, and the store has it too now.
+        is_behind = false;
 
         if intent.seen.is_some() {
             return Ok(Outcome::Changed);
@@ -126,6 +120,88 @@ async fn rounds<C: Caller, S: Source<C>>(
             }
         }
         attempts.again().await.map_err(|Exhausted| Status::stale(intent.subject(name)))?;
+    }
+}
+
+/// What the stages before the commit come to.
+enum Round<'w> {
+    /// This is to be stored.
+    Ready(Box<Ready<'w>>),
+    /// There is nothing to store.
+    Over(Outcome),
+}
+
+/// A write before its commit.
+struct Ready<'w> {
+    /// The name of the object.
+    name: String,
+    encoded: Encoded,
+    new: Object,
+    current: Option<Current>,
+    /// What the name was generated from, if it was.
+    generated_from: Option<String>,
+    held: Held<'w>,
+}
+
+/// What is given back when the commit is over, whatever comes of it.
+struct Held<'w> {
+    charges: Vec<Box<dyn Charge>>,
+    _structures: memory::Charge,
+    _creation: Option<Creation<'w>>,
+    _allocated: Option<Reservation<'w>>,
+}
+
+/// The stages from the newest state to what is to be stored.
+async fn prepared<'w, C: Caller, S: Source<C>>(
+    caller: &mut C,
+    intent: &Intent<'w>,
+    source: &mut S,
+) -> Result<Round<'w>, Status> {
+    let mut current = match locate(caller, intent).await? {
+        Located::At(current) => current,
+        Located::Out(outcome) => return Ok(Round::Over(outcome)),
+    };
+    let wanted = stages::decode(caller, intent, source, current.as_mut()).await?;
+    let Some((mut object, fate)) = wanted else { return Ok(Round::Over(unchanged(current.as_ref()))) };
+    // Defaults and managed fields may make much of little.
+    let structures = intent.api.memory().structures(object.structures());
+    let structures = structures.map_err(Status::no_memory)?;
+    let is_labelled = stages::is_labelled(&object);
+    stages::default(intent, source, &mut object);
+    let creation = current.is_none().then(|| intent.api.creations().begin());
+    if current.is_none() {
+        stages::defined(intent)?;
+        stages::own_new(intent, &mut object).await?;
+    }
+    stages::same(intent, &object, current.as_mut())?;
+    stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
+    let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
+    let generated_from = match &current {
+        None => stages::identify(intent, &mut new)?,
+        Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
+    };
+    if let Some(old) = &old {
+        stages::own_change(intent, &mut new, old).await?;
+    }
+    let allocated = stages::allocate(intent, &mut new, old.as_ref())?;
+    stages::prepare(caller, intent, &mut new, old.as_ref(), is_labelled);
+    stages::validate(caller, intent, &new, old.as_ref())?;
+    stages::warn(caller, intent, &new, old.as_ref());
+    stages::escalate(intent, &new, old.as_ref()).await?;
+    let charges = stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
+    let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
+    let name = if intent.name.is_empty() { meta(&new, "name").to_owned() } else { String::new() };
+    let held = Held { charges, _structures: structures, _creation: creation, _allocated: allocated };
+    Ok(Round::Ready(Box::new(Ready { name, encoded, new, current, generated_from, held })))
+}
+
+/// Whether a round ends with what the store says, which another look may deny: a refusal, or that nothing is to be done. That a
+/// part of the server failed is true of any state.
+fn says_what_is_stored(round: &Result<Round<'_>, Status>) -> bool {
+    match round {
+        Err(status) => status.code.is_client_error(),
+        Ok(Round::Over(_)) => true,
+        Ok(Round::Ready(ready)) => matches!(ready.encoded, Encoded::Same),
     }
 }
 

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
 
+use crate::objects::store::Ledger;
 use crate::state::allocation::Ranges;
 use crate::state::tokens::Tokens;
 use crate::types::enablement::Enablement;
@@ -57,6 +58,17 @@ impl Server {
 
     fn over(directory: PathBuf, admission: Settings) -> Server {
         let options = Options { durability: Durability::Relaxed, ..Options::new(&directory) };
+        let engine = Engine::open(options).unwrap();
+        Server::on(engine, None, directory, admission)
+    }
+
+    /// A server on this engine, whose writes the ledger decides if there is one.
+    pub(crate) fn on(
+        engine: Engine,
+        ledger: Option<Arc<dyn Ledger>>,
+        directory: PathBuf,
+        admission: Settings,
+    ) -> Server {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         let issuer = TokenIssuer::new(
             "issuer",
@@ -66,8 +78,8 @@ impl Server {
         let parts = Parts {
             metrics: Arc::default(),
             naming: &KUBERNETES,
-            ledger: None,
-            engine: Engine::open(options).unwrap(),
+            ledger,
+            engine,
             authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
             lifecycle: Lifecycle::new(),
             limits: Limits::default(),
