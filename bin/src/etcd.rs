@@ -195,7 +195,8 @@ impl EtcdConfig {
             None => self.check_mark(&replica, &id, data_dir).await?,
         }
         files::write_private(&cluster_file, cluster.as_bytes())?;
-        if engine.revision() == engine::Revision::ZERO {
+        replica.forget_filled().await;
+        if replica.is_to_be_filled() {
             let at = self.asked(|| replica.fill()).await?;
             tracing::info!(
                 cluster = format!("{:x}", client.cluster()),

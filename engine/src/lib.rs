@@ -290,8 +290,9 @@ impl Engine {
         if revision > root.revision {
             return Err(SnapshotError::Future { current: root.revision });
         }
-        if revision < root.oldest {
-            return Err(SnapshotError::Compacted { oldest: root.oldest });
+        let oldest = root.oldest.max(self.0.hub.gap_until());
+        if revision < oldest {
+            return Err(SnapshotError::Compacted { oldest });
         }
         Ok(Snapshot::new(root, revision))
     }
@@ -311,6 +312,13 @@ impl Engine {
     /// in the future: what comes up to it is passed over in silence. Costs nothing while nothing matches.
     pub fn tail(&self, after: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         self.0.hub.tail(after, prefix)
+    }
+
+    /// Notes that what is applied from now on, up to `until`, is not every change that there was, but states in the end: tails
+    /// that must be told all changes end, and states of revisions before `until` cannot be read any more. This is not on disk:
+    /// forget them ([`Engine::compact`]) once `until` is reached.
+    pub fn pass_over(&self, until: Revision) {
+        self.0.hub.pass_over(until);
     }
 
     /// When keys that begin with `prefix` last change from now on: what was made of a snapshot holds as long as nothing

@@ -127,6 +127,9 @@ impl Registry {
 pub(crate) struct Hub {
     root: ArcSwap<Root>,
     published: AtomicU64,
+    /// The last revisions of which not every change is told: what was published before them, and the last of them.
+    gap_after: AtomicU64,
+    gap_until: AtomicU64,
     registry: Mutex<Registry>,
     ring: RwLock<Ring>,
 }
@@ -138,6 +141,8 @@ impl Hub {
         Hub {
             published: AtomicU64::new(root.revision.get()),
             root: ArcSwap::from_pointee(root),
+            gap_after: AtomicU64::new(0),
+            gap_until: AtomicU64::new(0),
             registry: Mutex::default(),
             ring: RwLock::new(Ring { events: VecDeque::new(), first, bytes: 0, events_max: ring_events_max }),
         }
@@ -207,6 +212,25 @@ impl Hub {
         let _ = outcome.await;
     }
 
+    /// Notes that not every change up to `until` will be told. Tails that must be told all of them end.
+    pub fn pass_over(&self, until: Revision) {
+        let registry = self.registry.lock();
+        let published = self.revision();
+        // A gap that becomes longer began where it began.
+        if self.gap_until() <= published {
+            self.gap_after.store(published.get(), Ordering::Release);
+        }
+        self.gap_until.fetch_max(until.get(), Ordering::AcqRel);
+        for slot in registry.tails.values().flatten() {
+            slot.wake.notify_one();
+        }
+    }
+
+    /// The last revision of which not every change is told.
+    pub fn gap_until(&self) -> Revision {
+        Revision::new(self.gap_until.load(Ordering::Acquire))
+    }
+
     /// Ends all tails and waits.
     pub fn close(&self) {
         let mut registry = self.registry.lock();
@@ -243,7 +267,8 @@ impl Hub {
         // Under the lock: every later event marks the slot, every earlier one is looked for.
         let look_until = self.revision();
         drop(registry);
-        Ok(Tail { hub: self.clone(), slot, prefix, after, looked: after, look_until })
+        let is_complete = false;
+        Ok(Tail { hub: self.clone(), slot, prefix, after, looked: after, look_until, is_complete })
     }
 }
 
@@ -270,9 +295,33 @@ pub struct Tail {
     looked: Revision,
     /// Up to here it must look for itself; what comes later is announced through the slot.
     look_until: Revision,
+    /// Whether it ends rather than pass changes over.
+    is_complete: bool,
 }
 
 impl Tail {
+    /// The same, which ends where changes are not told ([`Engine::pass_over`](crate::Engine::pass_over)). Without this, only the
+    /// states of keys in the end are sure to be told.
+    ///
+    /// # Errors
+    /// There are such changes between its beginning and now.
+    pub fn complete(mut self) -> Result<Tail, TailError> {
+        self.is_complete = true;
+        self.check_complete()?;
+        Ok(self)
+    }
+
+    fn lacks_changes(&self) -> bool {
+        self.is_complete && self.looked < self.hub.gap_until()
+    }
+
+    fn check_complete(&self) -> Result<(), TailError> {
+        match self.lacks_changes() {
+            true => Err(TailError::Compacted { oldest: self.hub.gap_until() }),
+            false => Ok(()),
+        }
+    }
+
     /// The next events, in order, each exactly once: at least one, at most `max` (a `max` of 0 counts as 1), and more
     /// only to complete a revision that several records share.
     /// Waits while there is none. Dropping the future loses nothing.
@@ -281,8 +330,15 @@ impl Tail {
     /// After an error the tail stays where it is; following events need a fresh snapshot and a new tail.
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         loop {
+            self.check_complete()?;
             while self.looked < self.look_until {
+                let before = self.looked;
                 let events = self.look(max.max(1))?;
+                // A gap is noted before what lies in it is published.
+                if self.is_complete && before < self.hub.gap_until() {
+                    self.looked = before;
+                    self.check_complete()?;
+                }
                 if !events.is_empty() {
                     return Ok(events);
                 }
@@ -315,6 +371,10 @@ impl Tail {
         }
         // In this order: a mark for an event is set before the event's revision is published.
         let published = self.hub.revision();
+        let published = match self.lacks_changes() {
+            true => published.min(Revision::new(self.hub.gap_after.load(Ordering::Acquire))),
+            false => published,
+        };
         let seen = match self.slot.pending.load(Ordering::Acquire) {
             0 => published,
             pending => published.min(Revision::new(pending).before()),
@@ -514,6 +574,46 @@ mod tests {
             assert!(tokio::time::timeout(std::time::Duration::ZERO, wait).await.is_err());
         }
         assert!(hub.registry.lock().waiters.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_tail_that_must_be_told_everything_ends_at_a_gap() {
+        let root = Root {
+            revision: Revision::new(9),
+            oldest: Revision::new(5),
+            tree: Default::default(),
+            segments: Segments::new(vec![]),
+            end: 0,
+        };
+        let hub = Arc::new(Hub::new(root, 4));
+        let tail = |after| hub.tail(Revision::new(after), Bytes::new());
+        let (mut follower, mut witness) = (tail(9).unwrap(), tail(9).unwrap().complete().unwrap());
+        let mut later = tail(30).unwrap().complete().unwrap();
+        let mut waiting = tokio::task::JoinSet::new();
+        waiting.spawn(async move { (witness.next(1).await.map(|events| events.len()), witness) });
+        tokio::task::yield_now().await;
+        hub.pass_over(Revision::new(20));
+        // It had nothing to wait for but the gap.
+        let (ended, witness) = waiting.join_next().await.unwrap().unwrap();
+        let missed = TailError::Compacted { oldest: Revision::new(20) };
+        assert_eq!(ended.unwrap_err(), missed);
+        for revision in [12, 20] {
+            let root = Root {
+                revision: Revision::new(revision),
+                oldest: Revision::new(5),
+                tree: Default::default(),
+                segments: Segments::new(vec![]),
+                end: 0,
+            };
+            hub.publish(root, &[]);
+        }
+        assert_eq!(witness.progress(), Revision::new(9));
+        assert_eq!((follower.progress(), later.progress()), (Revision::new(20), Revision::new(30)));
+        for tail in [&mut follower, &mut later] {
+            assert!(tokio::time::timeout(std::time::Duration::from_millis(1), tail.next(1)).await.is_err());
+        }
+        assert_eq!(tail(19).unwrap().complete().map(drop).unwrap_err(), missed);
+        assert!(tail(19).is_ok() && tail(20).unwrap().complete().is_ok());
     }
 
     #[tokio::test]

@@ -58,11 +58,19 @@ impl Forgetting {
             tools.requests.tell(|progress| progress.compacted = root.oldest);
             return Turn::Worked;
         }
+        let wanted = tools.requests.compact_to().min(root.revision);
+        if wanted > tools.status.synced()
+            && wanted > root.oldest
+            && let Some(segment) = root.segments.in_order().last()
+        {
+            // Who asked does not wait for a sync that comes by itself. One that fails is told there.
+            let _ = tools.status.sync(segment, root.revision);
+        }
         let synced = match sabotage::forgotten_for_unsynced() {
             true => root.revision,
             false => tools.status.synced(),
         };
-        let asked = tools.requests.compact_to().min(synced).min(root.revision);
+        let asked = wanted.min(synced);
         let mut target = root.oldest.max(asked);
         if now_ms >= self.next_at_ms
             && let Some(interval) = compaction::interval(tools.retention)

@@ -2,6 +2,7 @@
 //! Without an etcd binary each test says that it is skipped.
 
 mod cluster;
+mod compacted;
 mod elected;
 mod failures;
 mod moving;

@@ -47,7 +47,7 @@ enum Fault {
     Full,
 }
 
-const FAULTS: [Fault; 9] = [
+const FAULTS: [Fault; 10] = [
     Fault::Nothing,
     Fault::KillServer,
     Fault::StopServer,
@@ -56,11 +56,9 @@ const FAULTS: [Fault; 9] = [
     Fault::Delay,
     Fault::Drop,
     Fault::Compact,
+    Fault::CompactBehind,
     Fault::Full,
 ];
-
-/// Where `ETCD_COMPACT_BEHIND` is set too: open watches are not told of states in between then (docs/api/etcd.md#what-is-not-there-yet).
-const FAULTS_BEHIND: [Fault; 1] = [Fault::CompactBehind];
 
 /// What a watcher has been told, in its order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -270,13 +268,9 @@ async fn registers_are_linearizable_whatever_goes_wrong() {
     let mut newest = settled(&servers).await;
     reach(&watchers, newest).await;
     watchers.iter().for_each(|watcher| watcher.lock().told.clear());
-    let mut faults = FAULTS.to_vec();
-    if std::env::var_os("ETCD_COMPACT_BEHIND").is_some() {
-        faults.extend(FAULTS_BEHIND);
-    }
     let (mut random, mut operations) = (Random(seed), 0);
     for round in 0..rounds {
-        let fault = faults[(round % faults.len() as u64) as usize];
+        let fault = FAULTS[(round % FAULTS.len() as u64) as usize];
         let history = Arc::new(Mutex::new(History::default()));
         let until = Instant::now() + lasting;
         let exercises: Vec<_> = (0..CLIENTS)

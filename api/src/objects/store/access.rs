@@ -142,14 +142,14 @@ impl<'r> Store<'r> {
         Ok(self.as_view(self.engine.snapshot_at(revision)?))
     }
 
-    /// The events after `start` of the keys that begin with `prefix`.
+    /// The events after `start` of the keys that begin with `prefix`, all of them.
     ///
     /// # Errors
-    /// As [`Engine::tail`].
+    /// As [`Engine::tail`] and [`Tail::complete`].
     pub fn tail(&self, start: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         let whole = self.whole();
         assert!(prefix.starts_with(&whole), "a tail of {prefix:?} is not within {whole:?}");
-        self.engine.tail(start, prefix)
+        self.engine.tail(start, prefix)?.complete()
     }
 
     /// The newest revision.

@@ -15,6 +15,9 @@ use super::{Replica, revision};
 /// The key of the marks: no resource's prefix begins so.
 const MARK: &[u8] = b"(etcd)revision";
 
+/// The key that says up to which revision the copy was filled the last time.
+const FILLED: &[u8] = b"(etcd)filled";
+
 /// Records of ascending revisions, on top of what the engine has.
 pub(super) struct Batch<'r> {
     replica: &'r Replica,
@@ -79,6 +82,15 @@ impl<'r> Batch<'r> {
         self.push(Applied { revision: at, created, key, change: Change::Put(Payload::default()) });
     }
 
+    /// Notes that what follows, up to `until`, are states and not every change.
+    pub(super) fn filling(&mut self, at: Revision, until: Revision) {
+        let key = Bytes::from_static(FILLED);
+        let created = self.created(&key).unwrap_or(at);
+        let value = until.to_string().into();
+        let change = Change::Put(Payload { value, ..Payload::default() });
+        self.push(Applied { revision: at, created, key, change });
+    }
+
     fn push(&mut self, record: Applied) {
         let exists = matches!(record.change, Change::Put(_));
         self.bytes += match &record.change {
@@ -129,6 +141,13 @@ pub(super) fn by_revision(events: &[Event]) -> BTreeMap<Revision, Vec<&Event>> {
 }
 
 impl Replica {
+    /// Up to which revision the copy was filled the last time, as far as that was begun.
+    pub(super) fn filled_until(&self) -> Revision {
+        let noted = self.engine.snapshot().get(FILLED).and_then(|entry| entry.read().ok());
+        let until = noted.and_then(|record| std::str::from_utf8(&record.value).ok()?.parse().ok());
+        until.unwrap_or(Revision::ZERO)
+    }
+
     /// The engine's key and state of an object; `None` for what is none, or cannot be read.
     fn payload(&self, place: &Place, kv: &KeyValue) -> Option<(Bytes, Payload)> {
         let opened = self.opened(&kv.key, &kv.value);

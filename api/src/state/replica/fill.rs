@@ -1,8 +1,11 @@
 //! Filling the copy: everything that etcd has at one revision, as changes of what the engine has.
 //!
 //! The same for an empty engine and for one that is too far behind for the stream: states are taken over by ascending
-//! revision, what is gone is deleted, what was deleted and made again is both. Afterwards history before that revision is
-//! forgotten, so that watches that would miss what happened in between are told to begin again.
+//! revision, what is gone is deleted, what was deleted and made again is both. Watches that would miss what happened in between end
+//! before, and begin again (410); afterwards history before that revision is forgotten.
+//!
+//! Until its end the copy is none of any revision: what is gone is still there. So a key of the copy says how far a filling goes, with
+//! the first of its records, and one that broke off, or whose process ended, is begun again before anything is followed.
 //!
 //! Memory: the keys of what differs are held until they are sorted; the values come in that order, a bounded number at a time.
 
@@ -81,6 +84,19 @@ impl Replica {
         Ok(Continuation::Fits)
     }
 
+    /// Whether the copy is empty, or a filling of it was begun and not ended.
+    pub fn is_to_be_filled(&self) -> bool {
+        self.engine.revision() == Revision::ZERO || self.engine.revision() < self.filled_until()
+    }
+
+    /// Has history be forgotten that a filling left incomplete and did not come to forget.
+    pub async fn forget_filled(&self) {
+        let until = self.filled_until().min(self.engine.revision());
+        if self.engine.stats().oldest < until {
+            let _ = self.engine.compact(until).await;
+        }
+    }
+
     /// Makes the engine what etcd is at its newest revision, which is returned.
     ///
     /// # Errors
@@ -102,6 +118,10 @@ impl Replica {
         }
         steps.extend(states.gone.into_iter().map(|key| (at, Step::Remove(key))));
         steps.sort_by_key(|(revision, _)| *revision);
+        if had < at {
+            self.engine.pass_over(at);
+        }
+        let mut is_first = true;
         for window in windows(&steps) {
             let keys = window.iter().filter_map(|(_, step)| match step {
                 Step::Put(key) => Some(key.clone()),
@@ -113,7 +133,7 @@ impl Replica {
                 let bytes = same.iter().filter_map(|(_, step)| values.get(step.key()));
                 // The engine's form may be longer.
                 let bytes = bytes.map(|kv| 2 * kv.value.len()).sum();
-                batch.make_room(same.len() + 1, bytes).await?;
+                batch.make_room(same.len() + 2, bytes).await?;
                 let mut has_record = false;
                 for (_, step) in same {
                     has_record |= match step {
@@ -124,23 +144,26 @@ impl Replica {
                 if !has_record {
                     batch.mark(revision);
                 }
+                if std::mem::take(&mut is_first) {
+                    batch.filling(revision, at);
+                }
             }
         }
         batch.apply().await?;
         if self.engine.revision() < at {
             batch.mark(at);
+            if is_first {
+                batch.filling(at, at);
+            }
             batch.apply().await?;
         }
-        if had < at {
-            // What happened before is not all there: a watch from there would miss deletes. Fails where it is forgotten already.
-            let _ = self.engine.compact(at).await;
-        }
+        self.forget_filled().await;
         Ok(at)
     }
 
     /// What etcd has at its newest revision that the engine has not, and the other way round.
     async fn differing(&self) -> Result<(Differing, Revision), Error> {
-        let end = end_of(self.keys.prefix());
+        let (had, end) = (self.engine.revision(), end_of(self.keys.prefix()));
         let mut key = Bytes::copy_from_slice(self.keys.prefix().as_bytes());
         let mut at = 0;
         let mut changed = Vec::new();
@@ -165,7 +188,9 @@ impl Replica {
                 let Some(ours) = place.key() else { continue };
                 let known = snapshot.get(ours).map(|entry| entry.revision());
                 seen.insert(ours.clone());
-                if known != Some(revision(kv.mod_revision)) {
+                // What is as old as the copy and not in it cannot be read.
+                let is_hidden = known.is_none() && revision(kv.mod_revision) <= had;
+                if known != Some(revision(kv.mod_revision)) && !is_hidden {
                     changed.push(Changed {
                         // The page goes; what stays must not hold on to it.
                         key: Bytes::copy_from_slice(&kv.key),

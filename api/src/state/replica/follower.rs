@@ -41,7 +41,11 @@ impl Replica {
         let mut pause = PAUSE.0;
         loop {
             let before = self.engine.revision();
-            let trouble = self.follow_stream().await;
+            let trouble = match self.is_to_be_filled() {
+                // A filling broke off: no stream tells what is missing.
+                true => Trouble::Stream(WatchEnd::Compacted(number(before.next()))),
+                false => self.follow_stream().await,
+            };
             if self.engine.revision() > before {
                 pause = PAUSE.0;
             }
