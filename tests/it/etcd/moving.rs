@@ -178,8 +178,19 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
     refused(&etcd.urls(), &format!("{}/y", scratch.path().display()), "the mark of a move");
 }
 
-/// A writer of one object, on one server after the other: what was acknowledged is never gone.
-async fn count_up(name: String, client: Client, stop: Arc<AtomicBool>, writes: Arc<AtomicU64>) -> u64 {
+/// A writer of one object, on one server after the other: what was acknowledged is never gone. It writes once in `pause`, or as
+/// often as it can.
+async fn count_up(
+    (name, pause): (String, Option<Duration>),
+    client: Client,
+    stop: Arc<AtomicBool>,
+    writes: Arc<AtomicU64>,
+) -> u64 {
+    let mut paced = pause.map(|pause| {
+        let mut paced = tokio::time::interval(pause);
+        paced.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        paced
+    });
     let path = format!("{MAPS}/{name}");
     let json = [("content-type", "application/json")];
     let object = map(&name, "0").to_string();
@@ -190,6 +201,9 @@ async fn count_up(name: String, client: Client, stop: Arc<AtomicBool>, writes: A
     }
     let (mut newest, mut acknowledged) = (0_u64, 0_u64);
     while !stop.load(Ordering::Relaxed) {
+        if let Some(paced) = &mut paced {
+            paced.tick().await;
+        }
         let Some(read) = client.try_get(&path).await.filter(|read| read.status == 200) else {
             tokio::time::sleep(Duration::from_millis(20)).await;
             continue;
@@ -214,11 +228,17 @@ fn value_of(map: &ConfigMap) -> String {
     value.cloned().unwrap_or_else(|| "0".to_owned())
 }
 
+/// As many writers and watchers as `MOVE_WRITERS` and `MOVE_WATCHERS` say, all writers together with `MOVE_RATE` writes in a second;
+/// 0: as fast as they can.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
     let number =
         |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let (writers, watchers) = (number("MOVE_WRITERS", 8_usize), number("MOVE_WATCHERS", 8_usize));
+    let pause = match number("MOVE_RATE", 0) {
+        0 => None,
+        rate => Some(Duration::from_secs_f64(writers as f64 / rate as f64)),
+    };
     let Some(etcd) = Etcd::start(1).await else { return };
     let mut server = Server::start_upstream().await;
     furnish(server.client()).await;
@@ -236,10 +256,12 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
         };
         server.restart_with(&before).await;
         let (stop, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let began = std::time::Instant::now();
         let writing: Vec<_> = (0..writers)
             .map(|at| {
                 let name = format!("{direction}-{at}");
-                tokio::spawn(count_up(name, server.client().another(), stop.clone(), writes.clone()))
+                let client = server.client().another();
+                tokio::spawn(count_up((name, pause), client, stop.clone(), writes.clone()))
             })
             .collect();
         let kube = kube_client(&server).await;
@@ -282,6 +304,7 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         stop.store(true, Ordering::Relaxed);
+        let took = began.elapsed();
         let mut want = BTreeMap::new();
         for (at, writer) in writing.into_iter().enumerate() {
             want.insert(format!("{direction}-{at}"), writer.await.unwrap());
@@ -325,9 +348,10 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
         }
         let more = listed.load(Ordering::Relaxed) - first;
         assert!(more <= lists_more * watchers as u64, "{direction}: {more} lists of {watchers} watchers");
+        let writes = writes.load(Ordering::Relaxed);
         eprintln!(
-            "{direction}: {} writes, {more} lists more of {watchers} watchers",
-            writes.load(Ordering::Relaxed)
+            "{direction}: {writes} writes, {:.0} in a second with all restarts, {more} lists more of {watchers} watchers",
+            writes as f64 / took.as_secs_f64()
         );
     }
     assert_eq!(server.client().get(LISTS[6]).await.json()["items"][0]["size"], 3);
