@@ -18,6 +18,7 @@ use anyhow::{Context, anyhow};
 use api::objects::store::Ledger;
 use api::state::policy::EngineAccounts;
 use api::state::replica::{Broken, Replica};
+use api::state::tokens::external::External;
 use api::wire::metrics::Metrics;
 use api::wire::server::{Lifecycle, Limits, Stage};
 use api::wire::traces::{Tracer, export};
@@ -36,7 +37,7 @@ use crate::log_files;
 use crate::moving::{self, IntoEtcd, Place};
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
-use crate::{audit, etcd, files, host, logging, notify, tokens, upgrade};
+use crate::{audit, etcd, files, host, logging, notify, signer, tokens, upgrade};
 
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
@@ -103,6 +104,10 @@ pub async fn run(
     }
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
     let (tracer, exporter) = config.traces.as_ref().map(|config| traced(config, &lifecycle)).unzip();
+    let external = match &config.authentication.tokens.endpoint {
+        Some(path) => Some(unless_stopped(&lifecycle, signer::open(path, metrics.clone())).await?),
+        None => None,
+    };
     let (handler, bundles) = api_of(
         &config,
         &credentials,
@@ -110,6 +115,7 @@ pub async fn run(
         (engine.clone(), replica.clone()),
         lifecycle.clone(),
         (metrics, tracer),
+        external,
     )?;
     let handler = Arc::new(handler);
     if let Some(replica) = &replica {
@@ -350,7 +356,7 @@ async fn unless_stopped<T>(
 ) -> anyhow::Result<T> {
     tokio::select! {
         outcome = step => outcome,
-        () = lifecycle.reached(Stage::Leaving) => Err(anyhow!("stopped while waiting for etcd")),
+        () = lifecycle.reached(Stage::Leaving) => Err(anyhow!("stopped while waiting for another server")),
     }
 }
 
@@ -388,13 +394,20 @@ fn api_of(
     (engine, replica): (Engine, Option<Arc<Replica>>),
     lifecycle: Lifecycle,
     (metrics, tracer): (Arc<Metrics>, Option<Tracer>),
+    external: Option<External>,
 ) -> anyhow::Result<(Api, Bundles)> {
     let domains = NameDomains::new(config.naming.domain);
     let accounts = Arc::new(EngineAccounts::new(engine.clone(), config.naming));
-    let (account_tokens, tokens) = tokens::prepare(config, accounts.clone(), address, &domains)?;
+    let (account_tokens, tokens) = tokens::prepare(config, accounts.clone(), address, &domains, external)?;
     let client_cas = &credentials.client_cas;
-    let (authenticator, bundles) =
-        authentication::chain(&config.authentication, client_cas, config.naming, accounts, account_tokens)?;
+    let (authenticator, bundles) = authentication::chain(
+        &config.authentication,
+        client_cas,
+        config.naming,
+        accounts,
+        account_tokens,
+        &tokens.signer,
+    )?;
     let limits = api::writes::context::Limits {
         request_timeout: config.request_timeout,
         min_request_timeout: config.min_request_timeout,

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use api::state::policy::EngineAccounts;
+use api::state::tokens::external::UnknownKeys;
+use api::state::tokens::{EXTENDED_LIFETIME, Signer};
 use auth::Authenticator;
 use auth::authn::bootstrap::BootstrapTokens;
 use auth::authn::jwt::Issuers;
@@ -19,6 +21,7 @@ use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
 use crate::config::{NamedFile, named};
+use crate::duration;
 use crate::flags::{AuthenticationFlags, Profile};
 use crate::issuers::IssuersConfig;
 use crate::webhooks::WebhookConfig;
@@ -62,6 +65,8 @@ pub struct TokenConfig {
     pub issuers: Vec<String>,
     /// Audiences of this server. Never empty.
     pub audiences: Vec<String>,
+    /// The socket of a process that signs instead of this one.
+    pub endpoint: Option<String>,
     /// The signing key, if configured; otherwise the server creates one.
     pub signing_key: Option<NamedFile>,
     /// Further keys that verify tokens.
@@ -241,6 +246,9 @@ fn check_bundle(purpose: &str, file: &NamedFile) -> anyhow::Result<CaBundle> {
     CaBundle::from_pem(&file.bytes).map_err(|error| failed(&error.to_string()))
 }
 
+/// The lifetime that clients ask for that are expected to renew their token.
+const RENEWED_AFTER: Duration = Duration::from_secs(60 * 60 + 7);
+
 /// Shortest and longest limit of a token's validity.
 const TOKEN_LIFETIME_MAX: (Duration, Duration) = (Duration::from_secs(60 * 60), Duration::from_secs(1 << 32));
 
@@ -252,6 +260,28 @@ impl TokenConfig {
         problems: &mut Problems,
     ) -> anyhow::Result<Self> {
         let mut issuers = std::mem::take(&mut flags.service_account_issuer);
+        let endpoint = flags.service_account_signing_endpoint.take().filter(|path| !path.is_empty());
+        if let Some(endpoint) = &endpoint {
+            if is_given(flags.service_account_signing_key_file.as_deref()) {
+                bail!(
+                    "service-account-signing-key-file and service-account-signing-endpoint are mutually exclusive and \
+                     cannot be set at the same time"
+                );
+            }
+            if flags.service_account_key_file.iter().any(|path| is_given(Some(path))) {
+                problems.add(
+                    "can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with \
+                     `--service-account-signing-endpoint` (They are mutually exclusive)",
+                );
+            }
+            if !is_socket(endpoint) {
+                problems.add(format!(
+                    "invalid value {} passed for `--service-account-signing-endpoint`, should be a valid location on the \
+                     filesystem or must be prefixed with @ to name UDS in abstract namespace",
+                    quote(endpoint)
+                ));
+            }
+        }
         let signing_key = match flags.service_account_signing_key_file.take() {
             Some(path) => {
                 let failed = || "failed to parse service-account-issuer-key-file";
@@ -294,7 +324,11 @@ impl TokenConfig {
             Some((_, Ok(_))) | None => {}
         }
         // Keys of an issuer without the one that signs: a cluster that lost a file, not one that has none yet.
-        if signing_key.is_none() && !issuers.is_empty() && !flags.service_account_key_file.is_empty() {
+        if endpoint.is_none()
+            && signing_key.is_none()
+            && !issuers.is_empty()
+            && !flags.service_account_key_file.is_empty()
+        {
             problems.add(
                 "--service-account-signing-key-file, --service-account-issuer, and --api-audiences should be specified \
                  together",
@@ -318,7 +352,54 @@ impl TokenConfig {
         let lifetime_max = (!limit.is_zero()).then_some(limit);
         let extends = flags.service_account_extend_token_expiration;
         let lookup = flags.service_account_lookup;
-        Ok(TokenConfig { issuers, audiences, signing_key, keys, keys_uri, lookup, lifetime_max, extends })
+        if let Some(limit) = lifetime_max.filter(|_| extends) {
+            warn_of_short_lifetimes(limit);
+        }
+        Ok(TokenConfig {
+            issuers,
+            audiences,
+            endpoint,
+            signing_key,
+            keys,
+            keys_uri,
+            lookup,
+            lifetime_max,
+            extends,
+        })
+    }
+}
+
+/// Says what a limit of lifetimes does to tokens of clients that do not renew them, in the words of kube-apiserver.
+fn warn_of_short_lifetimes(limit: Duration) {
+    let shown = duration::shown(limit);
+    if limit < RENEWED_AFTER {
+        tracing::warn!(
+            "service-account-extend-token-expiration is true, in order to correctly trigger safe transition logic, \
+             service-account-max-token-expiration must be set longer than {} seconds (currently {shown})",
+            RENEWED_AFTER.as_secs()
+        );
+    }
+    if limit < EXTENDED_LIFETIME {
+        tracing::warn!(
+            "service-account-extend-token-expiration is true, enabling tokens valid up to {} seconds, which is longer than \
+             service-account-max-token-expiration set to {shown}",
+            EXTENDED_LIFETIME.as_secs()
+        );
+    }
+}
+
+fn is_given(path: Option<&Path>) -> bool {
+    path.is_some_and(|path| !path.as_os_str().is_empty())
+}
+
+/// Whether a text can name a socket: a path from the root, or a name of words joined by dots in the abstract namespace.
+fn is_socket(text: &str) -> bool {
+    let is_word = |word: &str| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
+    };
+    match text.strip_prefix('@') {
+        Some(name) => name.split('.').all(is_word),
+        None => text.starts_with('/') && !text.chars().any(|c| c.is_whitespace() || c.is_control()),
     }
 }
 
@@ -365,7 +446,8 @@ pub fn chain(
     client_cas: &[u8],
     naming: Profile,
     accounts: Arc<EngineAccounts>,
-    account_tokens: ServiceAccountTokens,
+    tokens: Arc<ServiceAccountTokens>,
+    signer: &Signer,
 ) -> anyhow::Result<(Authenticator, Bundles)> {
     let domains = &NameDomains::new(naming.domain);
     let bundle = CaBundle::from_pem(client_cas).context("--client-ca-file")?;
@@ -384,10 +466,12 @@ pub fn chain(
     if let Some(tokens) = &config.token_auth {
         chain = chain.with_tokens(tokens.clone());
     }
-    let tokens = Arc::new(account_tokens);
     chain = chain.with_shared_tokens(tokens.clone());
     if config.bootstrap_tokens {
         chain = chain.with_tokens(BootstrapTokens::new(accounts, domains.bootstrap_type()));
+    }
+    if let Signer::External(external) = signer {
+        chain = chain.with_remote_tokens(Arc::new(UnknownKeys(external.clone())));
     }
     let mut issuers = None;
     if config.issuers.is_used() {
@@ -408,6 +492,56 @@ mod tests {
     use crate::files::scratch::Scratch;
     use crate::flags;
     use std::ffi::OsString;
+
+    #[test]
+    fn a_socket_of_a_signer_is_a_path_or_a_name() {
+        for (text, want) in [
+            ("/run/signer.sock", true),
+            ("@signer.sock", true),
+            ("@a-b_c.d", true),
+            ("signer", false),
+            ("@signer@", false),
+            ("@a.b  .c", false),
+            ("@", false),
+            ("@a..b", false),
+            ("/run/x /signer", false),
+        ] {
+            assert_eq!(is_socket(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_signer_leaves_no_place_for_keys() {
+        let dir = Scratch::new();
+        let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        std::fs::write(dir.join("key"), pem).unwrap();
+        for (flag, want) in [
+            ("", None),
+            (
+                "--service-account-signing-key-file=KEY",
+                Some(
+                    "service-account-signing-key-file and service-account-signing-endpoint are mutually exclusive and cannot \
+                     be set at the same time",
+                ),
+            ),
+            (
+                "--service-account-key-file=KEY",
+                Some(
+                    "can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with \
+                     `--service-account-signing-endpoint` (They are mutually exclusive)",
+                ),
+            ),
+        ] {
+            let flag = flag.replace("KEY", &dir.join("key").display().to_string());
+            let line = format!(
+                "cluster-apiserver --data-dir={} --service-account-signing-endpoint=/run/x {flag}",
+                dir.display()
+            );
+            let words = line.split_whitespace().map(OsString::from);
+            let config = Config::from_flags(flags::parse(words).unwrap().flags());
+            assert_eq!(config.err().map(|error| format!("{error:#}")).as_deref(), want, "{flag}");
+        }
+    }
 
     #[test]
     fn anonymous_requests_are_served_unless_everything_is_allowed() {

@@ -16,9 +16,28 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 
+/// Writes whole seconds as Go writes them: `1h0m0s`, `10m0s`, `5s`.
+pub fn shown(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds}s"),
+        (0, _) => format!("{minutes}m{seconds}s"),
+        _ => format!("{hours}h{minutes}m{seconds}s"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn durations_are_written_as_upstream_writes_them() {
+        for (seconds, want) in [(0, "0s"), (59, "59s"), (600, "10m0s"), (3600, "1h0m0s"), (90_061, "25h1m1s")]
+        {
+            assert_eq!(shown(Duration::from_secs(seconds)), want);
+        }
+    }
 
     #[test]
     fn durations_read_as_upstream_writes_them() {

@@ -12,23 +12,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use api::state::secrecy::KeyService;
-use bytes::{BufMut, Bytes, BytesMut};
-use http::header::{CONTENT_TYPE, TE};
-use http::{Method, Request, StatusCode};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::UnixStream;
+use bytes::Bytes;
 use tokio::runtime::{Handle, RuntimeFlavor};
+
+use crate::grpc::{self, Sender};
 
 /// Most calls that wait for the thread. There are few: one for each seed that is not remembered.
 const WAITING_MAX: usize = 64;
-
-/// Longest answer. It carries a seed, an id and annotations.
-const ANSWER_BYTES_MAX: usize = 1 << 20;
-
-/// Bytes in front of a message: that it is not compressed, and its length.
-const HEAD_BYTES: usize = 5;
 
 /// How long the caller waits beyond the timeout of the call, for the thread to say what happened.
 const GRACE: Duration = Duration::from_millis(500);
@@ -77,8 +67,6 @@ impl KeyService for Socket {
     }
 }
 
-type Sender = SendRequest<Full<Bytes>>;
-
 /// Answers calls, one after the other, as long as there is a [`Socket`] to make them.
 async fn serve(path: &str, timeout: Duration, mut waiting: tokio::sync::mpsc::Receiver<Call>) {
     let mut connection: Option<Sender> = None;
@@ -87,11 +75,12 @@ async fn serve(path: &str, timeout: Duration, mut waiting: tokio::sync::mpsc::Re
         let answered = async {
             let sender = match connection.take().filter(|sender| !sender.is_closed()) {
                 Some(sender) => sender,
-                None => connect(path).await?,
+                None => grpc::connect(path).await?,
             };
-            let answered = unary(sender.clone(), method, message).await;
+            let answered =
+                grpc::unary(sender.clone(), &format!("/v2.KeyManagementService/{method}"), message).await;
             connection = answered.is_ok().then_some(sender);
-            answered
+            answered.map_err(|failure| failure.to_string())
         };
         let answered = tokio::time::timeout(timeout, answered).await;
         let answered = answered.unwrap_or_else(|_| Err(format!("it did not answer within {timeout:?}")));
@@ -100,87 +89,9 @@ async fn serve(path: &str, timeout: Duration, mut waiting: tokio::sync::mpsc::Re
     }
 }
 
-async fn connect(path: &str) -> Result<Sender, String> {
-    let name = path.strip_prefix("/@").or(path.strip_prefix('@'));
-    let opened = match name {
-        None => UnixStream::connect(path).await,
-        Some(name) => abstract_socket(name),
-    };
-    let stream = opened.map_err(|error| format!("cannot connect to {path}: {error}"))?;
-    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
-        .await
-        .map_err(|error| format!("cannot connect to {path}: {error}"))?;
-    tokio::spawn(async move {
-        // What ends the connection is seen by the next call.
-        let _ = connection.await;
-    });
-    Ok(sender)
-}
-
-fn abstract_socket(name: &str) -> std::io::Result<UnixStream> {
-    use std::os::linux::net::SocketAddrExt;
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
-    let stream = std::os::unix::net::UnixStream::connect_addr(&address)?;
-    stream.set_nonblocking(true)?;
-    UnixStream::from_std(stream)
-}
-
-/// One call of a method with a message.
-async fn unary(mut sender: Sender, method: &str, message: Bytes) -> Result<Vec<u8>, String> {
-    let mut framed = BytesMut::with_capacity(HEAD_BYTES + message.len());
-    framed.put_u8(0);
-    framed.put_u32(u32::try_from(message.len()).map_err(|error| error.to_string())?);
-    framed.put(message);
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(format!("http://localhost/v2.KeyManagementService/{method}"))
-        .header(CONTENT_TYPE, "application/grpc")
-        .header(TE, "trailers")
-        .body(Full::new(framed.freeze()))
-        .map_err(|error| error.to_string())?;
-    sender.ready().await.map_err(|error| error.to_string())?;
-    let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
-    let (head, body) = response.into_parts();
-    if head.status != StatusCode::OK {
-        return Err(format!("it answered {}", head.status));
-    }
-    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
-    // An answer without a message has its outcome in the head.
-    let trailers = body.trailers().cloned().unwrap_or_else(|| head.headers.clone());
-    let text =
-        |name: &str| trailers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
-    match text("grpc-status").as_str() {
-        "0" => message_of(&body.to_bytes()),
-        code => Err(format!("rpc error: code = {code} desc = {}", text("grpc-message"))),
-    }
-}
-
-/// The one message of an answer.
-fn message_of(body: &[u8]) -> Result<Vec<u8>, String> {
-    let (head, message) = body.split_first_chunk::<HEAD_BYTES>().ok_or("the answer has no message")?;
-    let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
-    if head[0] != 0 || len != message.len() {
-        return Err("the answer is not one plain message".to_owned());
-    }
-    Ok(message.to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_answer_is_one_plain_message() {
-        for (body, want) in [
-            (&[0, 0, 0, 0, 2, 7, 8][..], Some(vec![7, 8])),
-            (&[0, 0, 0, 0, 0], Some(vec![])),
-            (&[0, 0, 0, 0, 3, 7, 8], None),
-            (&[1, 0, 0, 0, 2, 7, 8], None),
-            (&[0, 0, 0, 0], None),
-        ] {
-            assert_eq!(message_of(body).ok(), want, "{body:?}");
-        }
-    }
 
     #[test]
     fn a_service_that_is_not_there_is_said() {

@@ -11,6 +11,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use api::state::tokens::Signer;
 use api::wire::server::Tls;
 use api::writes::context::Context as Api;
 use auth::authn::x509::{CaBundle, ClientCertificates};
@@ -39,12 +40,18 @@ pub async fn follow(config: &Config, credentials: &Credentials, followed: &Follo
             issuers::follow(&config.authentication.issuers, issuers, reloads).await;
         }
     };
+    let signer = async {
+        if let Signer::External(external) = &followed.api.tokens().signer {
+            external.follow().await;
+        }
+    };
     tokio::join!(
         credentials.follow(followed.api.metrics()),
         follow_authorities(config, credentials, followed),
         follow_keys(config, credentials, followed),
         config.nodes.follow(followed.api.metrics()),
-        issuers
+        issuers,
+        signer
     );
 }
 

@@ -4,44 +4,86 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use api::state::policy::EngineAccounts;
-use api::state::tokens::{IssuerDocuments, Tokens};
-use auth::authn::service_account::{ServiceAccountTokens, TokenIssuer};
+use api::state::tokens::external::{About, External};
+use api::state::tokens::{EXTENDED_LIFETIME, IssuerDocuments, Signer, Tokens};
+use auth::authn::service_account::{Drafts, ServiceAccountTokens, TokenIssuer};
 use auth::authn::{NameDomains, SigningKey, VerificationKey};
 use parking_lot::RwLock;
 
 use crate::config::{Config, NamedFile};
-use crate::{host, pki};
+use crate::{duration, host, pki};
 
-/// Builds issuer and verifier. Without a configured key the server stores one in its data directory, so that tokens
-/// stay valid after a restart.
+/// Builds issuer and verifier. Without a configured key and without a signer the server stores a key in its data directory,
+/// so that tokens stay valid after a restart.
+///
+/// # Errors
+/// A key cannot be used, or a limit does not fit the signer's.
 pub fn prepare(
     config: &Config,
     accounts: Arc<EngineAccounts>,
     address: SocketAddr,
     domains: &NameDomains,
-) -> anyhow::Result<(ServiceAccountTokens, Tokens)> {
+    external: Option<External>,
+) -> anyhow::Result<(Arc<ServiceAccountTokens>, Tokens)> {
     let flags = &config.authentication.tokens;
-    let signing = flags.signing_key.as_ref().map(|file| file.bytes.as_slice());
-    let others: Vec<&[u8]> = flags.keys.iter().map(|file| file.bytes.as_slice()).collect();
-    let keys = Keys::read(config, signing, &others)?;
-    let documents = RwLock::new(keys.documents(config, address));
     let issuer = flags.issuers.first().cloned().unwrap_or_default();
-    let Keys { signing, verifying } = keys;
-    let mut verifier = ServiceAccountTokens::new(flags.issuers.clone(), verifying, accounts, domains.clone())
+    let (keys, signer, documents) = match external {
+        Some(external) => (external.keys(), Signer::External(Arc::new(external)), None),
+        None => {
+            let signing = flags.signing_key.as_ref().map(|file| file.bytes.as_slice());
+            let others: Vec<&[u8]> = flags.keys.iter().map(|file| file.bytes.as_slice()).collect();
+            let keys = Keys::read(config, signing, &others)?;
+            let documents = keys.documents(config, address);
+            let issuer = TokenIssuer::new(issuer.clone(), keys.signing, domains.clone());
+            (keys.verifying, Signer::Own(issuer), documents)
+        }
+    };
+    let mut verifier = ServiceAccountTokens::new(flags.issuers.clone(), keys, accounts, domains.clone())
         .with_audiences(flags.audiences.clone());
     if !flags.lookup {
         verifier = verifier.without_lookup();
     }
+    let (mut lifetime_max, mut extended_lifetime) = (flags.lifetime_max, EXTENDED_LIFETIME);
+    let verifier = match &signer {
+        Signer::Own(_) => Arc::new(verifier),
+        Signer::External(external) => {
+            let longest = external.lifetime_max();
+            if let Some(given) = lifetime_max.filter(|given| *given > longest) {
+                bail!(
+                    "service-account-max-token-expiration cannot be set longer than the token expiration supported by \
+                     service-account-signing-endpoint: {} > {}",
+                    duration::shown(given),
+                    duration::shown(longest)
+                );
+            }
+            lifetime_max = lifetime_max.or(Some(longest));
+            extended_lifetime = extended_lifetime.min(longest);
+            let verifier = Arc::new(verifier.with_named_keys());
+            let about = About {
+                issuer: issuer.clone(),
+                keys_uri: flags.keys_uri.clone(),
+                address: shown_address(config, address),
+            };
+            external.use_for(Drafts::new(issuer, domains.clone()), about, verifier.clone());
+            verifier
+        }
+    };
     let tokens = Tokens {
-        issuer: TokenIssuer::new(issuer, signing, domains.clone()),
+        signer,
         audiences: flags.audiences.clone(),
-        lifetime_max: flags.lifetime_max,
+        lifetime_max,
         extends: flags.extends,
-        documents,
+        extended_lifetime,
+        documents: RwLock::new(documents),
     };
     Ok((verifier, tokens))
+}
+
+/// How others are told to reach this server.
+fn shown_address(config: &Config, address: SocketAddr) -> String {
+    host::readers_authority(address, config.advertise_address, config.external_hostname.as_deref())
 }
 
 /// The keys of service account tokens.
@@ -78,8 +120,7 @@ impl Keys {
     pub fn documents(&self, config: &Config, address: SocketAddr) -> Option<IssuerDocuments> {
         let flags = &config.authentication.tokens;
         let issuer = flags.issuers.first().map(String::as_str).unwrap_or_default();
-        let shown =
-            host::readers_authority(address, config.advertise_address, config.external_hostname.as_deref());
+        let shown = shown_address(config, address);
         IssuerDocuments::new(issuer, &self.verifying, flags.keys_uri.as_deref(), &shown)
     }
 }

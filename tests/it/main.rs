@@ -60,6 +60,7 @@ mod routes;
 mod scenario;
 mod selectors;
 mod services;
+mod signer;
 mod status;
 mod subresources;
 mod tokens;

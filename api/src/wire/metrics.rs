@@ -23,7 +23,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use self::allowed::Allowed;
-use self::families::{Audited, Calls, Checked, Conditions, Families, Mutations, Validations, Webhooks};
+use self::families::{
+    Audited, Calls, Checked, Conditions, Families, Mutations, Signed, Validations, Webhooks,
+};
 use self::family::{Family, micros};
 use self::page::Page;
 use self::reloads::Reloads;
@@ -93,6 +95,8 @@ pub struct Metrics {
     pub audit: Audited,
     /// Calls of other servers.
     pub outgoing: Calls,
+    /// Calls of the process that signs service account tokens.
+    pub signer: Signed,
     /// Outcomes of health checks.
     pub health: Checked,
 }
@@ -126,6 +130,7 @@ impl Metrics {
             conditions: Conditions::default(),
             audit: Audited::default(),
             outgoing: Calls::default(),
+            signer: Signed::default(),
             health: Checked::default(),
         }
     }
@@ -196,7 +201,7 @@ impl Metrics {
     /// The families, requests and health checks apart.
     fn all(&self) -> impl Iterator<Item = &dyn Family> {
         let policies = self.validations.all().chain(self.mutations.all()).chain(self.conditions.all());
-        let calls = self.webhooks.all().chain(self.outgoing.all());
+        let calls = self.webhooks.all().chain(self.outgoing.all()).chain(self.signer.all());
         self.families.all().chain(calls).chain(policies).chain(self.audit.all())
     }
 }

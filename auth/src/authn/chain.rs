@@ -172,6 +172,11 @@ pub trait RemoteTokenAuthenticator: Send + Sync {
         false
     }
 
+    /// Whether an answer counts for some seconds. One that also depends on objects of this server does not.
+    fn is_remembered(&self) -> bool {
+        true
+    }
+
     /// Changes when earlier answers count no more.
     fn generation(&self) -> u64 {
         0
@@ -409,7 +414,9 @@ impl Authenticator {
             match authenticator.authenticate(token, target, now).await {
                 Ok(Some(accepted)) => {
                     let accepted = with_audiences(accepted, own);
-                    self.remembered.keep(token, target, generation, now, &accepted);
+                    if authenticator.is_remembered() {
+                        self.remembered.keep(token, target, generation, now, &accepted);
+                    }
                     return Ok(accepted);
                 }
                 Ok(None) => {}

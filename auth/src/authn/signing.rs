@@ -6,7 +6,6 @@ use aws_lc_rs::signature::{self, EcdsaKeyPair, EcdsaSigningAlgorithm, KeyPair, R
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustls_pki_types::pem::{self, PemObject, SectionKind};
-use serde::Serialize;
 use serde_json::Value;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -68,12 +67,20 @@ impl VerificationKey {
         if keys.is_empty() { Err(KeyError::Empty) } else { Ok(keys) }
     }
 
+    /// A key in DER, as a subject public key info, that others know by `id`.
+    ///
+    /// # Errors
+    /// The problem with it: no RSA (2048 bits or more), P-256, P-384 or P-521 key.
+    pub fn named(id: impl Into<String>, der: &[u8]) -> Result<VerificationKey, &'static str> {
+        Ok(VerificationKey { id: id.into(), key: PublicKey::from_spki(der)? })
+    }
+
     /// Reads a DER subject public key info.
     fn from_spki(der: &[u8]) -> Result<VerificationKey, &'static str> {
         Ok(VerificationKey { id: URL_SAFE_NO_PAD.encode(sha256(der)), key: PublicKey::from_spki(der)? })
     }
 
-    /// `kid`: unpadded base64url of the SHA-256 of the DER public key
+    /// `kid`: unpadded base64url of the SHA-256 of the DER public key, or what the signer calls it
     /// (docs/api/authentication.md#service-account-tokens).
     pub fn id(&self) -> &str {
         &self.id
@@ -95,6 +102,13 @@ pub(super) fn is_signed(token: &Compact<'_>, keys: &[VerificationKey]) -> bool {
     let kid = token.header.kid.as_str();
     let id_is_known = keys.iter().any(|key| key.id == kid);
     let mut candidates = keys.iter().filter(|key| !id_is_known || key.id == kid);
+    candidates.any(|key| token.is_signed_by(&key.key))
+}
+
+/// The same where the names of keys are the signer's: an unknown one selects none.
+pub(super) fn is_signed_by_named(token: &Compact<'_>, keys: &[VerificationKey]) -> bool {
+    let kid = token.header.kid.as_str();
+    let mut candidates = keys.iter().filter(|key| kid.is_empty() || key.id == kid);
     candidates.any(|key| token.is_signed_by(&key.key))
 }
 
@@ -166,13 +180,16 @@ impl SigningKey {
         &self.public
     }
 
-    /// Signs claims and returns the complete token; `None` if the cryptography library fails.
-    pub(super) fn sign(&self, claims: &impl Serialize) -> Option<String> {
+    /// Signs claims, which are JSON, and returns the complete token; `None` if the cryptography library fails.
+    pub(super) fn sign(&self, claims: &[u8]) -> Option<String> {
         // Algorithm names and key ids are ASCII without characters to escape.
         let header = format!(r#"{{"alg":"{}","kid":"{}"}}"#, self.public.algorithm(), self.public.id);
-        let mut token = URL_SAFE_NO_PAD.encode(header);
-        token.push('.');
-        URL_SAFE_NO_PAD.encode_string(serde_json::to_vec(claims).ok()?, &mut token);
+        self.sign_with(&URL_SAFE_NO_PAD.encode(header), &URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    /// The same of header and claims in base64url.
+    pub(super) fn sign_with(&self, header: &str, claims: &str) -> Option<String> {
+        let mut token = [header, claims].join(".");
         let signature = self.signature(token.as_bytes())?;
         token.push('.');
         URL_SAFE_NO_PAD.encode_string(signature, &mut token);

@@ -23,6 +23,10 @@ pub struct AuthenticationFlags {
     #[arg(long, value_name = "FILE")]
     pub service_account_signing_key_file: Option<PathBuf>,
 
+    /// Socket of a process that signs service account tokens instead of the server, and tells the keys that verify them.
+    #[arg(long, value_name = "PATH")]
+    pub service_account_signing_endpoint: Option<String>,
+
     /// Further keys (PEM, private or public) that verify service account tokens. Repeatable.
     #[arg(long, value_name = "FILE")]
     pub service_account_key_file: Vec<PathBuf>,

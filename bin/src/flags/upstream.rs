@@ -110,14 +110,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
 /// The one flag that is refused unless its value is what it is without it.
 const RATE: &str = "max-connection-bytes-per-sec";
 
-/// The flag of a service that signs tokens, and that of a key with which the server signs them.
-const ENDPOINT: &str = "service-account-signing-endpoint";
-const SIGNING_KEY: &str = "--service-account-signing-key-file=";
-
-const REFUSED: &[Refusal] = &[
-    Refusal { why: "connections are not slowed down", flags: &[RATE] },
-    Refusal { why: "tokens are signed with --service-account-signing-key-file", flags: &[ENDPOINT] },
-];
+const REFUSED: &[Refusal] = &[Refusal { why: "connections are not slowed down", flags: &[RATE] }];
 
 impl Form {
     fn check(self, value: &str) -> Result<(), String> {
@@ -173,8 +166,6 @@ fn refusal(name: &str) -> Option<&'static str> {
 pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut kept = Vec::with_capacity(arguments.len());
     let mut logging = Logging::default();
-    let is_signing_key = |text: &str| text.strip_prefix(SIGNING_KEY).is_some_and(|path| !path.is_empty());
-    let has_signing_key = arguments.iter().any(|argument| argument.to_str().is_some_and(is_signing_key));
     let mut arguments = arguments.into_iter();
     while let Some(argument) = arguments.next() {
         if argument == "--" {
@@ -201,17 +192,7 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
                 Err(why) => return Err(invalid(&format!("--{RATE}"), value, &why)),
             }
         }
-        if let (ENDPOINT, Some("")) = (name, value) {
-            continue;
-        }
         if let Some(why) = refusal(name) {
-            if name == ENDPOINT && has_signing_key {
-                return Err(
-                    "service-account-signing-key-file and service-account-signing-endpoint are mutually \
-                            exclusive and cannot be set at the same time"
-                        .to_owned(),
-                );
-            }
             return Err(format!("--{name} is not supported: {why}"));
         }
         let Some(form) = without_effect(name) else {
@@ -342,18 +323,6 @@ mod tests {
                 Err(
                     "invalid argument \"a\" for \"--vmodule\" flag: \"a\" does not have the pattern=N format",
                 ),
-            ),
-            (
-                "--service-account-signing-endpoint=/s --service-account-signing-key-file=/k",
-                Err(
-                    "service-account-signing-key-file and service-account-signing-endpoint are mutually exclusive and \
-                     cannot be set at the same time",
-                ),
-            ),
-            (
-                "--service-account-signing-endpoint=/s",
-                Err("--service-account-signing-endpoint is not supported: tokens are signed with \
-                     --service-account-signing-key-file"),
             ),
             ("--log-text-info-buffer-size=0 --log-text-split-stream=false", Ok("")),
             (

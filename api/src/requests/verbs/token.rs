@@ -29,9 +29,9 @@ const LIFETIME_DEFAULT: i64 = 60 * 60;
 /// Least and most seconds that may be asked for.
 const LIFETIME: (i64, i64) = (10 * 60, 1 << 32);
 
-/// The lifetime that clients of long ago ask for without renewing the token; theirs really lasts a year, and its use
-/// after this time is noted.
-const EXTENDED: (i64, u64) = (60 * 60 + 7, 365 * 24 * 60 * 60);
+/// The lifetime that clients of long ago ask for without renewing the token; theirs really lasts a year, or as long as who
+/// signs allows, and its use after this time is noted.
+const EXTENDED: i64 = 60 * 60 + 7;
 
 /// POST of a TokenRequest on a service account.
 pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
@@ -87,20 +87,20 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
         seconds = max;
     }
     let for_this_server = audiences.iter().all(|audience| tokens.audiences.contains(audience));
-    let extended = tokens.extends && bound.pod.is_some() && seconds == EXTENDED.0 && for_this_server;
+    let extended = tokens.extends && bound.pod.is_some() && seconds == EXTENDED && for_this_server;
     let asked = Duration::from_secs(seconds.unsigned_abs());
     let spec = TokenSpec {
         namespace,
         account,
         audiences: audiences.clone(),
         issued: SystemTime::UNIX_EPOCH + Duration::from_secs(now.unsigned_abs()),
-        lifetime: if extended { Duration::from_secs(EXTENDED.1) } else { asked },
+        lifetime: if extended { tokens.extended_lifetime } else { asked },
         warn_after: extended.then_some(asked),
         pod: bound.pod,
         secret: bound.secret,
         node: bound.node,
     };
-    let issued = tokens.issuer.issue(&spec).map_err(|error| Status::internal(error.to_string()))?;
+    let issued = tokens.issue(&spec).await?;
     if let Some(trail) = call.trail {
         let key = format!("authentication.{}/issued-credential-id", call.api.naming().domain);
         trail.annotate(key, format!("JTI={}", issued.id));

@@ -69,6 +69,12 @@ pub const REQUESTS_US: &[Bound] = &bounds(
     ],
 );
 
+/// Durations of calls of a signer of tokens, in microseconds.
+pub const SIGNER_US: &[Bound] = &bounds(
+    MICROS,
+    ["0.001", "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5", "10", "30", "60"],
+);
+
 /// Durations of requests as service level indicators count them: the same from 50 ms on.
 pub const INDICATORS_US: &[Bound] = REQUESTS_US.split_at(2).1;
 

@@ -5,7 +5,7 @@
 
 use super::buckets::{
     ADMISSION_US, CALLS_US, COMPARISONS_US, CONDITIONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S,
-    POLICIES_US, REQUESTS_US, STAGES_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
+    POLICIES_US, REQUESTS_US, SIGNER_US, STAGES_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
 };
 use super::family::{Counter, Counters, Definition, Family, Gauges, Histograms};
 use super::page::Stability;
@@ -232,6 +232,23 @@ families! {
         durations: Histograms =
             of_durations(Alpha, "rest_client_request_duration_seconds", CALL, CALLS_US),
             "Time that calls of other servers take.";
+    }
+}
+
+families! {
+    /// Calls of the process that signs service account tokens.
+    Signed {
+        fetched: Gauges = new(Alpha, "apiserver_externaljwt_fetch_keys_success_timestamp", NONE),
+            "Time at which the signer told its keys last, in seconds since the epoch.";
+        told: Gauges = new(Alpha, "apiserver_externaljwt_fetch_keys_data_timestamp", NONE),
+            "Time of the keys that the signer told last, as it says, in seconds since the epoch.";
+        fetches: Counters = new(Alpha, "apiserver_externaljwt_fetch_keys_request_total", &["code"]),
+            "How often the signer was asked for its keys, by outcome.";
+        tokens: Counters = new(Alpha, "apiserver_externaljwt_sign_request_total", &["code"]),
+            "How often the signer was asked to sign a token, by outcome.";
+        durations: Histograms = of_durations(Alpha, "apiserver_externaljwt_request_duration_seconds",
+            &["code", "method"], SIGNER_US),
+            "Time that calls of the signer take.";
     }
 }
 

@@ -15,7 +15,7 @@ use http_body_util::BodyExt;
 
 use crate::objects::store::Ledger;
 use crate::state::allocation::Ranges;
-use crate::state::tokens::Tokens;
+use crate::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
 use crate::types::enablement::Enablement;
 use crate::types::features::Features;
 use crate::values::json::{Value, parse};
@@ -87,10 +87,11 @@ impl Server {
             root_ca: String::new(),
             ranges: Ranges::default(),
             tokens: Tokens {
-                issuer,
+                signer: Signer::Own(issuer),
                 audiences: vec!["here".to_owned()],
                 lifetime_max: None,
                 extends: false,
+                extended_lifetime: EXTENDED_LIFETIME,
                 documents: Default::default(),
             },
             certificates: crate::state::certificates::Certificates::unsigned(),

@@ -13,9 +13,26 @@ use crate::identity::service_account_user;
 
 /// Issues tokens for service accounts.
 pub struct TokenIssuer {
-    issuer: String,
+    drafts: Drafts,
     key: RwLock<Arc<SigningKey>>,
+}
+
+/// Writes down what tokens say, for whoever signs it.
+#[derive(Clone, Debug)]
+pub struct Drafts {
+    issuer: String,
     domains: NameDomains,
+}
+
+/// A token before it is signed.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// What it says, in JSON.
+    pub claims: Vec<u8>,
+    /// Its id (`jti`), for the audit record.
+    pub id: String,
+    /// End of validity, in seconds since 1970.
+    pub expires: u64,
 }
 
 /// Contents of a new token.
@@ -57,27 +74,17 @@ pub struct Issued {
 #[error("signing a service account token failed")]
 pub struct IssueError;
 
-impl TokenIssuer {
-    /// Signs with `key` as `issuer`.
-    pub fn new(issuer: impl Into<String>, key: SigningKey, domains: NameDomains) -> TokenIssuer {
-        TokenIssuer { issuer: issuer.into(), key: RwLock::new(Arc::new(key)), domains }
+impl Drafts {
+    /// Of tokens that name `issuer`.
+    pub fn new(issuer: impl Into<String>, domains: NameDomains) -> Drafts {
+        Drafts { issuer: issuer.into(), domains }
     }
 
-    /// Signs with another key from now on.
-    pub fn replace_key(&self, key: SigningKey) {
-        *self.key.write() = Arc::new(key);
-    }
-
-    /// The public half of the key, which verifies the tokens issued here.
-    pub fn public_key(&self) -> VerificationKey {
-        self.key.read().public().clone()
-    }
-
-    /// Issues a token. Costs one signature: tens of microseconds with an elliptic curve, a millisecond with RSA.
+    /// Writes down a token.
     ///
     /// # Errors
-    /// The cryptography library failed.
-    pub fn issue(&self, spec: &TokenSpec) -> Result<Issued, IssueError> {
+    /// There is no randomness for its id.
+    pub fn draft(&self, spec: &TokenSpec) -> Result<Draft, IssueError> {
         let id = random_uuid().ok_or(IssueError)?;
         let issued = spec.issued.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let expires = issued.saturating_add(spec.lifetime.as_secs());
@@ -99,6 +106,32 @@ impl TokenIssuer {
             "jti": id,
             self.domains.claim(): private,
         });
+        Ok(Draft { claims: claims.to_string().into_bytes(), id, expires })
+    }
+}
+
+impl TokenIssuer {
+    /// Signs with `key` as `issuer`.
+    pub fn new(issuer: impl Into<String>, key: SigningKey, domains: NameDomains) -> TokenIssuer {
+        TokenIssuer { drafts: Drafts::new(issuer, domains), key: RwLock::new(Arc::new(key)) }
+    }
+
+    /// Signs with another key from now on.
+    pub fn replace_key(&self, key: SigningKey) {
+        *self.key.write() = Arc::new(key);
+    }
+
+    /// The public half of the key, which verifies the tokens issued here.
+    pub fn public_key(&self) -> VerificationKey {
+        self.key.read().public().clone()
+    }
+
+    /// Issues a token. Costs one signature: tens of microseconds with an elliptic curve, a millisecond with RSA.
+    ///
+    /// # Errors
+    /// The cryptography library failed.
+    pub fn issue(&self, spec: &TokenSpec) -> Result<Issued, IssueError> {
+        let Draft { claims, id, expires } = self.drafts.draft(spec)?;
         let token = self.key.read().clone().sign(&claims).ok_or(IssueError)?;
         Ok(Issued { token, id, expires })
     }

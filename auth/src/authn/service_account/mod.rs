@@ -10,6 +10,7 @@
 //! together with that cache, so that no token outlives the key that it was checked with.
 
 mod bound;
+mod elsewhere;
 mod issue;
 mod legacy;
 
@@ -23,10 +24,11 @@ use serde_json::Value;
 
 use super::chain::Accepted;
 use super::jws::{self, Compact};
-use super::signing::is_signed;
+use super::signing::{is_signed, is_signed_by_named};
 use super::{Cause, NameDomains, TokenAuthenticator, VerificationKey, sha256};
 use crate::go::QuotedList;
-pub use issue::{IssueError, Issued, TokenIssuer, TokenSpec};
+pub use elsewhere::{AnswerError, assemble, key_id_of};
+pub use issue::{Draft, Drafts, IssueError, Issued, TokenIssuer, TokenSpec};
 
 /// Most cached signature checks; each costs about 1 KiB.
 const REMEMBERED_MAX: usize = 8192;
@@ -221,6 +223,8 @@ pub struct ServiceAccountTokens {
     audiences: Vec<String>,
     /// Whether the secrets of legacy tokens are looked up.
     lookup: bool,
+    /// Whether the keys have the names that a signer elsewhere gave them.
+    names_keys: bool,
 }
 
 /// Keys, and the tokens that they were seen to have signed.
@@ -250,6 +254,7 @@ impl ServiceAccountTokens {
             domains,
             audiences: Vec::new(),
             lookup: true,
+            names_keys: false,
         }
     }
 
@@ -270,6 +275,22 @@ impl ServiceAccountTokens {
     pub fn without_lookup(mut self) -> ServiceAccountTokens {
         self.lookup = false;
         self
+    }
+
+    /// The keys have names of a signer elsewhere: a token that names an unknown one is signed by none of them.
+    #[must_use]
+    pub fn with_named_keys(mut self) -> ServiceAccountTokens {
+        self.names_keys = true;
+        self
+    }
+
+    /// The id of the key of a token that is of one of the issuers, if it names one that is not known.
+    pub fn unknown_key(&self, token: &str) -> Option<String> {
+        let issuer = jws::unverified_issuer(token)?;
+        let is_ours = self.issuers.contains(&issuer) || issuer == self.domains.legacy_issuer();
+        let id = Compact::parse(token).filter(|_| is_ours)?.header.kid;
+        let keys = self.keys.read().clone();
+        (!id.is_empty() && !keys.keys.iter().any(|key| key.id() == id)).then_some(id)
     }
 
     /// The account of a token with one of the audiences `target`; `None` if it is not a token of one of the issuers.
@@ -316,6 +337,7 @@ impl ServiceAccountTokens {
             Some(issuer) if self.issuers.contains(&issuer) => false,
             _ => return Ok(None),
         };
+        let is_signed = if self.names_keys { is_signed_by_named } else { is_signed };
         let token = Compact::parse(token).filter(|token| is_signed(token, &keys.keys));
         let token = token.ok_or(TokenError::Signature)?;
         let unreadable = |_| TokenError::Malformed("they cannot be read");

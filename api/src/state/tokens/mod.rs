@@ -1,9 +1,12 @@
 //! Service account tokens: the settings by which they are made, and the documents by which others verify them
 //! (docs/api/authentication.md#issuer-documents).
 
+pub mod external;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use auth::authn::service_account::TokenIssuer;
+use auth::authn::service_account::{Issued, TokenIssuer, TokenSpec};
 use auth::authn::{SigningKey, VerificationKey};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL};
@@ -11,34 +14,67 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use parking_lot::RwLock;
 use serde_json::json;
 
+use self::external::External;
 use crate::values::status::Status;
 use crate::wire::response::{Response, respond};
+
+/// The lifetime that tokens of clients get that do not renew them, unless who signs allows less: a year.
+pub const EXTENDED_LIFETIME: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// How tokens are made here.
 pub struct Tokens {
     /// Signs them.
-    pub issuer: TokenIssuer,
+    pub signer: Signer,
     /// Their audience unless the request names another: this server.
     pub audiences: Vec<String>,
     /// Longest a token may last.
     pub lifetime_max: Option<Duration>,
     /// Whether tokens of clients that do not renew them last longer than they ask.
     pub extends: bool,
-    /// Documents about the issuer; `None` if it is no address that others could ask.
+    /// How long these last.
+    pub extended_lifetime: Duration,
+    /// Documents about the issuer, if this server has the key; `None` if it is no address that others could ask.
     pub documents: RwLock<Option<IssuerDocuments>>,
 }
 
+/// Who signs tokens.
+pub enum Signer {
+    /// This server.
+    Own(TokenIssuer),
+    /// Another process.
+    External(Arc<External>),
+}
+
 impl Tokens {
-    /// The documents about the issuer, as they are now.
-    pub fn documents(&self) -> Option<IssuerDocuments> {
-        self.documents.read().clone()
+    /// Issues a token. Waits where another process signs.
+    ///
+    /// # Errors
+    /// 500: it was not signed.
+    pub async fn issue(&self, spec: &TokenSpec) -> Result<Issued, Status> {
+        match &self.signer {
+            Signer::Own(issuer) => issuer.issue(spec).map_err(|error| Status::internal(error.to_string())),
+            Signer::External(external) => external.issue(spec).await.map_err(|error| {
+                tracing::warn!(%error, "a service account token was not signed");
+                Status::internal(format!("failed to generate token: {error}"))
+            }),
+        }
     }
 
-    /// Signs with another key from now on, and describes other keys.
+    /// The documents about the issuer, as they are now.
+    pub fn documents(&self) -> Option<IssuerDocuments> {
+        match &self.signer {
+            Signer::Own(_) => self.documents.read().clone(),
+            Signer::External(external) => external.documents(),
+        }
+    }
+
+    /// Signs with another key from now on, and describes other keys. Without effect where another process signs.
     pub fn replace(&self, key: SigningKey, documents: Option<IssuerDocuments>) {
-        // Who verifies learns of a key before it signs.
-        *self.documents.write() = documents;
-        self.issuer.replace_key(key);
+        if let Signer::Own(issuer) = &self.signer {
+            // Who verifies learns of a key before it signs.
+            *self.documents.write() = documents;
+            issuer.replace_key(key);
+        }
     }
 }
 
@@ -52,13 +88,14 @@ const KEYS_PATH: &str = "/openid/v1/jwks";
 const KEY_SET: &str = "application/jwk-set+json";
 
 /// Clients may keep the documents for this long; a key that is no longer used should be verified with for at least as long.
-const CACHE: &str = "public, max-age=3600";
+const FRESH: Duration = Duration::from_secs(60 * 60);
 
 /// The documents by which others verify tokens of this server.
 #[derive(Clone, Debug)]
 pub struct IssuerDocuments {
     configuration: Bytes,
     keys: Bytes,
+    fresh: Duration,
 }
 
 impl IssuerDocuments {
@@ -84,7 +121,14 @@ impl IssuerDocuments {
         });
         let keys: Vec<_> = keys.iter().map(VerificationKey::to_jwk).collect();
         let text = |value: serde_json::Value| Bytes::from(value.to_string());
-        Some(IssuerDocuments { configuration: text(configuration), keys: text(json!({ "keys": keys })) })
+        let (configuration, keys) = (text(configuration), text(json!({ "keys": keys })));
+        Some(IssuerDocuments { configuration, keys, fresh: FRESH })
+    }
+
+    /// Clients may keep them for another time than an hour.
+    #[must_use]
+    pub fn fresh_for(self, fresh: Duration) -> IssuerDocuments {
+        IssuerDocuments { fresh, ..self }
     }
 
     /// Answers the path of a document; `None` for every other.
@@ -101,7 +145,8 @@ impl IssuerDocuments {
             return Some(Err(Status::no_such_representation(media_type)));
         }
         let mut response = respond(StatusCode::OK, media_type, text.clone());
-        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(CACHE));
+        let cache = format!("public, max-age={}", self.fresh.as_secs());
+        response.headers_mut().insert(CACHE_CONTROL, HeaderValue::try_from(cache).expect("a number"));
         Some(Ok(response))
     }
 }

@@ -1,0 +1,496 @@
+//! Tokens that another process on the machine signs, which keeps the key (docs/api/authentication.md#external-signers).
+//!
+//! ```text
+//! token request ─ claims ─► Sign ─► header, signature ─ checked, with the key that the header names ─► token
+//! every so often, and for a key that is not known ─► FetchKeys ─► verify, and the issuer's documents
+//! ```
+//!
+//! Keys are fetched by one call at a time, and for unknown ones at most once a second: who waits is answered by the next call
+//! that began after it came. A signer that fails leaves the keys as they were.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use auth::authn::service_account::{
+    AnswerError, Draft, Drafts, IssueError, Issued, ServiceAccountTokens, TokenSpec, assemble, key_id_of,
+};
+use auth::authn::{Accepted, Answer, Cause, RemoteTokenAuthenticator, VerificationKey};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::RwLock;
+use prost::Message;
+use tokio::sync::{Mutex, Semaphore};
+
+use super::IssuerDocuments;
+use crate::wire::metrics::Metrics;
+
+/// Least time between two calls for keys that are not known, so that tokens with made up keys do not cause one each.
+const FETCH_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Pause after keys could not be fetched, as of kube-apiserver.
+const FETCH_AGAIN: Duration = Duration::from_secs(10);
+
+/// Longest time that keys are not fetched, whatever the signer says.
+const FRESH_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Most requests with an unknown key that wait for the signer.
+const WAITING_MAX: usize = 256;
+
+/// Most keys of a signer.
+const KEYS_MAX: usize = 1000;
+
+/// Longest id of a key.
+const KEY_ID_BYTES_MAX: usize = 1 << 10;
+
+/// Shortest longest life of tokens that a signer may have: that of a token request.
+const LIFETIME_MIN_S: i64 = 10 * 60;
+
+/// The service, as metrics name its methods.
+const SERVICE: &str = "/v1.ExternalJWTSigner";
+
+/// Calls of the signer.
+pub trait Calls: Send + Sync {
+    /// Calls a method of the signer with a message, and returns the answering one. Ends within a bounded time, with a bounded
+    /// answer.
+    fn call(&self, method: &'static str, message: Vec<u8>) -> Called;
+}
+
+/// What [`Calls`] answer later.
+pub type Called = Pin<Box<dyn Future<Output = Result<Vec<u8>, CallError>> + Send>>;
+
+/// Why a call has no answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("rpc error: code = {code} desc = {text}")]
+pub struct CallError {
+    /// The name of a code of gRPC.
+    pub code: &'static str,
+    /// For people.
+    pub text: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SignRequest {
+    #[prost(string, tag = "1")]
+    claims: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct SignResponse {
+    #[prost(string, tag = "1")]
+    header: String,
+    #[prost(string, tag = "2")]
+    signature: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Empty {}
+
+#[derive(Clone, PartialEq, Message)]
+struct Timestamp {
+    #[prost(int64, tag = "1")]
+    seconds: i64,
+    #[prost(int32, tag = "2")]
+    nanos: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct KeyMessage {
+    #[prost(string, tag = "1")]
+    key_id: String,
+    #[prost(bytes = "vec", tag = "2")]
+    key: Vec<u8>,
+    #[prost(bool, tag = "3")]
+    exclude_from_oidc_discovery: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct KeysResponse {
+    #[prost(message, repeated, tag = "1")]
+    keys: Vec<KeyMessage>,
+    #[prost(message, optional, tag = "2")]
+    data_timestamp: Option<Timestamp>,
+    #[prost(int64, tag = "3")]
+    refresh_hint_seconds: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct MetadataResponse {
+    #[prost(int64, tag = "1")]
+    max_token_expiration_seconds: i64,
+}
+
+/// Why keys were not fetched, in the words of kube-apiserver.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// The signer did not answer.
+    #[error("while getting externally supported jwt signing keys: {0}")]
+    Call(#[from] CallError),
+    /// The answer is no message of the protocol.
+    #[error("the answer cannot be read: {0}")]
+    Unreadable(#[from] prost::DecodeError),
+    /// The time after which to ask again.
+    #[error("found invalid refresh hint ({0}s)")]
+    Hint(i64),
+    /// No keys.
+    #[error("found no keys")]
+    None,
+    /// More keys than are taken.
+    #[error("found {0} keys, more than {max}", max = KEYS_MAX)]
+    Many(usize),
+    /// The time of the keys.
+    #[error("invalid data timestamp")]
+    Timestamp,
+    /// The id of a key.
+    #[error("found invalid public key id {}", auth::go::quote(.0))]
+    Id(String),
+    /// A key without content.
+    #[error("found empty public key")]
+    Empty,
+    /// A key of another kind.
+    #[error("while parsing external public keys: {0}")]
+    Key(&'static str),
+}
+
+/// Why a token was not issued.
+#[derive(Debug, thiserror::Error)]
+pub enum SignError {
+    /// There is no randomness.
+    #[error(transparent)]
+    Draft(#[from] IssueError),
+    /// The signer did not answer.
+    #[error("while signing jwt: {0}")]
+    Call(#[from] CallError),
+    /// The answer is no message of the protocol.
+    #[error("while signing jwt: the answer cannot be read: {0}")]
+    Unreadable(#[from] prost::DecodeError),
+    /// The answer is not believed.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
+    /// The key is for verifying only.
+    #[error(
+        "while validating header: key used for signing JWT (kid: {0}) is excluded from OIDC discovery docs"
+    )]
+    Excluded(String),
+}
+
+/// The outcome of a call as metrics name it.
+fn code_of<T>(outcome: &Result<T, Option<&'static str>>) -> &'static str {
+    match outcome {
+        Ok(_) => "OK",
+        Err(code) => code.unwrap_or("unknown-non-grpc"),
+    }
+}
+
+/// The keys of a signer.
+#[derive(Clone, Debug)]
+struct Keys {
+    all: Vec<(KeyMessage, VerificationKey)>,
+    data: Timestamp,
+    /// When they are to be fetched again.
+    refresh: Instant,
+}
+
+impl Keys {
+    fn read(message: &[u8]) -> Result<Keys, FetchError> {
+        let KeysResponse { keys, data_timestamp, refresh_hint_seconds: hint } =
+            KeysResponse::decode(message)?;
+        let fresh = u64::try_from(hint).ok().filter(|hint| *hint > 0).ok_or(FetchError::Hint(hint))?;
+        match keys.len() {
+            0 => return Err(FetchError::None),
+            many if many > KEYS_MAX => return Err(FetchError::Many(many)),
+            _ => {}
+        }
+        let is_valid = |time: &Timestamp| (0..1_000_000_000).contains(&time.nanos);
+        let data = data_timestamp.filter(is_valid).ok_or(FetchError::Timestamp)?;
+        let read = |key: KeyMessage| {
+            if key.key_id.is_empty() || key.key_id.len() > KEY_ID_BYTES_MAX {
+                return Err(FetchError::Id(key.key_id));
+            }
+            if key.key.is_empty() {
+                return Err(FetchError::Empty);
+            }
+            let parsed = VerificationKey::named(&key.key_id, &key.key).map_err(FetchError::Key)?;
+            Ok((key, parsed))
+        };
+        let all = keys.into_iter().map(read).collect::<Result<_, _>>()?;
+        let refresh = Instant::now() + Duration::from_secs(fresh).min(FRESH_MAX);
+        Ok(Keys { all, data, refresh })
+    }
+
+    fn verifying(&self) -> Vec<VerificationKey> {
+        self.all.iter().map(|(_, key)| key.clone()).collect()
+    }
+
+    fn has(&self, id: &str) -> bool {
+        self.all.iter().any(|(key, _)| key.key_id == id)
+    }
+
+    fn excludes(&self, id: &str) -> bool {
+        self.all.iter().any(|(key, _)| key.key_id == id && key.exclude_from_oidc_discovery)
+    }
+
+    fn is_like(&self, other: &Keys) -> bool {
+        self.all.iter().map(|(key, _)| key).eq(other.all.iter().map(|(key, _)| key))
+    }
+}
+
+/// What the issuer's documents say beside the keys.
+#[derive(Clone, Debug)]
+pub struct About {
+    /// The issuer.
+    pub issuer: String,
+    /// Address of the keys, if it is another server's.
+    pub keys_uri: Option<String>,
+    /// Address of this server.
+    pub address: String,
+}
+
+/// A signer, and its keys as they were told last.
+pub struct External {
+    calls: Arc<dyn Calls>,
+    metrics: Arc<Metrics>,
+    keys: RwLock<Arc<Keys>>,
+    /// Held while keys are asked for.
+    asked: Mutex<Asked>,
+    waiting: Semaphore,
+    /// Longest life of a token.
+    lifetime_max: Duration,
+    used: OnceLock<Used>,
+}
+
+/// When keys were asked for, because one was not known or as it was time.
+struct Asked {
+    /// The begin of the last call, which its caller may have left before the answer.
+    last: Instant,
+    /// The begin of the last call that was waited for.
+    answered: Instant,
+}
+
+/// What is known once the server is put together.
+struct Used {
+    drafts: Drafts,
+    about: About,
+    verifier: Arc<ServiceAccountTokens>,
+}
+
+impl fmt::Debug for External {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("External").field("keys", &self.keys).finish_non_exhaustive()
+    }
+}
+
+impl External {
+    /// Asks a signer for its keys and its limits.
+    ///
+    /// # Errors
+    /// It did not answer, or not as it should.
+    pub async fn open(calls: Arc<dyn Calls>, metrics: Arc<Metrics>) -> Result<External, String> {
+        const SETTING_UP: &str = "while setting up external-jwt-signer";
+        const FILLING: &str = "while initially filling key cache: while performing initial cache fill: \
+                               while fetching token verification keys";
+        let asked = Instant::now();
+        let keys = fetch(&*calls, &metrics).await;
+        let keys = keys.map_err(|error| format!("{SETTING_UP}: {FILLING}: {error}"))?;
+        let answer = timed(&*calls, &metrics, "Metadata", Empty {}.encode_to_vec()).await;
+        let answer = answer.map_err(|error| format!("{SETTING_UP}: {error}"))?;
+        let answer = MetadataResponse::decode(&*answer).map_err(|error| format!("{SETTING_UP}: {error}"))?;
+        let longest = answer.max_token_expiration_seconds;
+        let lifetime_max = u64::try_from(longest).ok().filter(|_| longest >= LIFETIME_MIN_S).ok_or_else(|| {
+            format!(
+                "max token life supported by external-jwt-signer ({longest}s) is less than acceptable (min \
+                 {LIFETIME_MIN_S}s)"
+            )
+        })?;
+        Ok(External {
+            calls,
+            metrics,
+            keys: RwLock::new(Arc::new(keys)),
+            asked: Mutex::new(Asked { last: asked, answered: asked }),
+            waiting: Semaphore::new(WAITING_MAX),
+            lifetime_max: Duration::from_secs(lifetime_max),
+            used: OnceLock::new(),
+        })
+    }
+
+    /// The same with other calls, of the same signer.
+    #[must_use]
+    pub fn calling(self, calls: Arc<dyn Calls>) -> External {
+        External { calls, ..self }
+    }
+
+    /// Longest life of a token that the signer signs.
+    pub fn lifetime_max(&self) -> Duration {
+        self.lifetime_max
+    }
+
+    /// The keys that verify.
+    pub fn keys(&self) -> Vec<VerificationKey> {
+        self.keys.read().verifying()
+    }
+
+    /// Signs what `drafts` writes, and keeps the keys of `verifier` as the signer has them. The first call counts.
+    pub fn use_for(&self, drafts: Drafts, about: About, verifier: Arc<ServiceAccountTokens>) {
+        verifier.replace_keys(self.keys());
+        let _ = self.used.set(Used { drafts, about, verifier });
+    }
+
+    /// The documents about the issuer, with the keys that may be shown.
+    pub fn documents(&self) -> Option<IssuerDocuments> {
+        let About { issuer, keys_uri, address } = &self.used.get()?.about;
+        let keys = self.keys.read().clone();
+        let shown = keys.all.iter().filter(|(key, _)| !key.exclude_from_oidc_discovery);
+        let shown: Vec<VerificationKey> = shown.map(|(_, key)| key.clone()).collect();
+        let documents = IssuerDocuments::new(issuer, &shown, keys_uri.as_deref(), address)?;
+        Some(documents.fresh_for(keys.refresh.saturating_duration_since(Instant::now())))
+    }
+
+    /// Issues a token.
+    ///
+    /// # Errors
+    /// The signer did not answer, or what it answered is not believed.
+    pub async fn issue(&self, spec: &TokenSpec) -> Result<Issued, SignError> {
+        let Some(used) = self.used.get() else { return Err(IssueError.into()) };
+        let Draft { claims, id, expires } = used.drafts.draft(spec)?;
+        let token = self.sign(&URL_SAFE_NO_PAD.encode(claims)).await;
+        let outcome = token.as_ref().map_err(|error| match error {
+            SignError::Call(error) => Some(error.code),
+            _ => None,
+        });
+        self.metrics.signer.tokens.count(&[code_of(&outcome)]);
+        Ok(Issued { token: token?, id, expires })
+    }
+
+    async fn sign(&self, claims: &str) -> Result<String, SignError> {
+        let request = SignRequest { claims: claims.to_owned() }.encode_to_vec();
+        let answer = timed(&*self.calls, &self.metrics, "Sign", request).await?;
+        let SignResponse { header, signature } = SignResponse::decode(&*answer)?;
+        let id = key_id_of(&header)?;
+        if !self.keys.read().has(&id) {
+            self.learn(&id).await;
+        }
+        let keys = self.keys.read().clone();
+        if keys.excludes(&id) {
+            return Err(SignError::Excluded(id));
+        }
+        Ok(assemble(&header, claims, &signature, &keys.verifying())?)
+    }
+
+    /// Asks for the keys, as one that is not known is called `id`. Says whether it is known now.
+    async fn learn(&self, id: &str) -> bool {
+        let came = Instant::now();
+        let Ok(_place) = self.waiting.try_acquire() else { return false };
+        let mut asked = self.asked.lock().await;
+        if asked.answered < came {
+            tokio::time::sleep_until((asked.last + FETCH_INTERVAL).into()).await;
+            asked.last = Instant::now();
+            self.refresh().await;
+            asked.answered = asked.last;
+        }
+        drop(asked);
+        self.keys.read().has(id)
+    }
+
+    /// Asks for the keys and takes them. Says whether the signer told them.
+    async fn refresh(&self) -> bool {
+        let keys = match fetch(&*self.calls, &self.metrics).await {
+            Ok(keys) => keys,
+            Err(error) => {
+                tracing::warn!(%error, "keys of service account tokens were not fetched: the old ones are used");
+                return false;
+            }
+        };
+        if !keys.is_like(&self.keys.read()) {
+            tracing::info!(keys = keys.all.len(), "keys of service account tokens fetched");
+            // Verifying begins before signing, so that no new token is refused.
+            if let Some(used) = self.used.get() {
+                used.verifier.replace_keys(keys.verifying());
+            }
+        }
+        *self.keys.write() = Arc::new(keys);
+        true
+    }
+
+    /// Fetches the keys again and again, as often as the signer says.
+    pub async fn follow(&self) {
+        let mut next = self.keys.read().refresh;
+        loop {
+            tokio::time::sleep_until(next.into()).await;
+            let mut asked = self.asked.lock().await;
+            asked.last = Instant::now();
+            next = match self.refresh().await {
+                true => self.keys.read().refresh,
+                false => Instant::now() + FETCH_AGAIN,
+            };
+            asked.answered = asked.last;
+        }
+    }
+}
+
+/// A call, counted.
+async fn timed(
+    calls: &dyn Calls,
+    metrics: &Metrics,
+    method: &'static str,
+    message: Vec<u8>,
+) -> Result<Vec<u8>, CallError> {
+    let began = Instant::now();
+    let answer = calls.call(method, message).await;
+    let code = code_of(&answer.as_ref().map_err(|error| Some(error.code)));
+    metrics.signer.durations.time(&[code, &format!("{SERVICE}/{method}")], began.elapsed());
+    answer
+}
+
+async fn fetch(calls: &dyn Calls, metrics: &Metrics) -> Result<Keys, FetchError> {
+    let answer = timed(calls, metrics, "FetchKeys", Empty {}.encode_to_vec()).await;
+    let keys = answer.map_err(FetchError::from).and_then(|message| Keys::read(&message));
+    let outcome = keys.as_ref().map_err(|error| match error {
+        FetchError::Call(error) => Some(error.code),
+        _ => None,
+    });
+    metrics.signer.fetches.count(&[code_of(&outcome)]);
+    if let Ok(keys) = &keys {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        metrics.signer.fetched.set(&[], i64::try_from(now).unwrap_or(i64::MAX));
+        metrics.signer.told.set(&[], keys.data.seconds);
+    }
+    keys
+}
+
+/// Fetches the keys for tokens that no known one signed.
+pub struct UnknownKeys(pub Arc<External>);
+
+impl UnknownKeys {
+    async fn judge(
+        &self,
+        token: &str,
+        target: &[String],
+        now: SystemTime,
+    ) -> Result<Option<Accepted>, Cause> {
+        let Some(used) = self.0.used.get() else { return Ok(None) };
+        let Some(id) = used.verifier.unknown_key(token) else { return Ok(None) };
+        match self.0.learn(&id).await {
+            true => Ok(used.verifier.verify(token, target, now)?),
+            false => Ok(None),
+        }
+    }
+}
+
+impl RemoteTokenAuthenticator for UnknownKeys {
+    fn authenticate<'t>(&'t self, token: &'t str, target: &'t [String], now: SystemTime) -> Answer<'t> {
+        Box::pin(self.judge(token, target, now))
+    }
+
+    fn knows_audiences(&self) -> bool {
+        true
+    }
+
+    fn is_remembered(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+#[path = "external_test.rs"]
+mod tests;

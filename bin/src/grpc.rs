@@ -1,0 +1,196 @@
+//! Unary calls of gRPC over a unix socket, as a client: for services on the same machine that keep keys.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::header::{CONTENT_TYPE, TE};
+use http::{Method, Request, StatusCode};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::UnixStream;
+
+/// Longest answer. The longest are a few hundred public keys.
+const ANSWER_BYTES_MAX: usize = 1 << 20;
+
+/// Longest text of a failure that is repeated.
+const TEXT_BYTES_MAX: usize = 1 << 10;
+
+/// Bytes in front of a message: that it is not compressed, and its length.
+const HEAD_BYTES: usize = 5;
+
+/// The codes of gRPC, by their numbers.
+const CODES: [&str; 17] = [
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+];
+
+/// Why a call has no answer: the name of a code, and a text for people.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("rpc error: code = {code} desc = {text}")]
+pub struct Failure {
+    pub code: &'static str,
+    pub text: String,
+}
+
+impl Failure {
+    pub fn new(code: &'static str, text: impl ToString) -> Failure {
+        Failure { code, text: text.to_string() }
+    }
+
+    /// The service, or what is between, does not keep to the protocol.
+    fn internal(text: impl ToString) -> Failure {
+        Failure::new("Internal", text)
+    }
+
+    /// The connection failed.
+    fn unavailable(text: impl ToString) -> Failure {
+        Failure::new("Unavailable", text)
+    }
+}
+
+/// A connection to a service. Calls share it.
+pub type Sender = SendRequest<Full<Bytes>>;
+
+/// Connects to the socket at `path`; one that begins with `@` is in the abstract namespace.
+///
+/// # Errors
+/// Why there is no connection.
+pub async fn connect(path: &str) -> Result<Sender, String> {
+    let name = path.strip_prefix("/@").or(path.strip_prefix('@'));
+    let opened = match name {
+        None => UnixStream::connect(path).await,
+        Some(name) => abstract_socket(name),
+    };
+    let stream = opened.map_err(|error| format!("cannot connect to {path}: {error}"))?;
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .map_err(|error| format!("cannot connect to {path}: {error}"))?;
+    tokio::spawn(async move {
+        // What ends the connection is seen by the next call.
+        let _ = connection.await;
+    });
+    Ok(sender)
+}
+
+fn abstract_socket(name: &str) -> std::io::Result<UnixStream> {
+    use std::os::linux::net::SocketAddrExt;
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(name)?;
+    let stream = std::os::unix::net::UnixStream::connect_addr(&address)?;
+    stream.set_nonblocking(true)?;
+    UnixStream::from_std(stream)
+}
+
+/// One call of a method, `/package.Service/Method`, with a message.
+///
+/// # Errors
+/// The service says that it failed, or its answer is none. Does not end by itself if the service does not answer.
+pub async fn unary(mut sender: Sender, method: &str, message: Bytes) -> Result<Vec<u8>, Failure> {
+    let mut framed = BytesMut::with_capacity(HEAD_BYTES + message.len());
+    framed.put_u8(0);
+    framed.put_u32(u32::try_from(message.len()).map_err(Failure::internal)?);
+    framed.put(message);
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri(format!("http://localhost{method}"))
+        .header(CONTENT_TYPE, "application/grpc")
+        .header(TE, "trailers")
+        .body(Full::new(framed.freeze()))
+        .map_err(Failure::internal)?;
+    sender.ready().await.map_err(Failure::unavailable)?;
+    let response = sender.send_request(request).await.map_err(Failure::unavailable)?;
+    let (head, body) = response.into_parts();
+    if head.status != StatusCode::OK {
+        return Err(Failure::new("Unknown", format!("it answered {}", head.status)));
+    }
+    let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await.map_err(|error| {
+        match error.downcast_ref::<http_body_util::LengthLimitError>() {
+            Some(_) => Failure::new("ResourceExhausted", "the answer is too long"),
+            None => Failure::unavailable(error),
+        }
+    })?;
+    // An answer without a message has its outcome in the head.
+    let trailers = body.trailers().cloned().unwrap_or_else(|| head.headers.clone());
+    let text = |name: &str| trailers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    match text("grpc-status") {
+        "0" => message_of(&body.to_bytes()),
+        code => {
+            let code = code.parse().ok().and_then(|code: usize| CODES.get(code)).unwrap_or(&"Unknown");
+            Err(Failure::new(code, decoded(text("grpc-message"))))
+        }
+    }
+}
+
+/// The one message of an answer.
+fn message_of(body: &[u8]) -> Result<Vec<u8>, Failure> {
+    let (head, message) = body
+        .split_first_chunk::<HEAD_BYTES>()
+        .ok_or_else(|| Failure::internal("the answer has no message"))?;
+    let len = u32::from_be_bytes([head[1], head[2], head[3], head[4]]) as usize;
+    if head[0] != 0 || len != message.len() {
+        return Err(Failure::internal("the answer is not one plain message"));
+    }
+    Ok(message.to_vec())
+}
+
+/// A text of a trailer, in which some bytes are written as `%` and two digits; no more of it than is repeated.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len().min(TEXT_BYTES_MAX));
+    let mut rest = text.as_bytes();
+    while let Some((first, behind)) = rest.split_first()
+        && bytes.len() < TEXT_BYTES_MAX
+    {
+        let code = behind.get(..2).filter(|_| *first == b'%').and_then(|code| std::str::from_utf8(code).ok());
+        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = behind;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_one_plain_message() {
+        for (body, want) in [
+            (&[0, 0, 0, 0, 2, 7, 8][..], Some(vec![7, 8])),
+            (&[0, 0, 0, 0, 0], Some(vec![])),
+            (&[0, 0, 0, 0, 3, 7, 8], None),
+            (&[1, 0, 0, 0, 2, 7, 8], None),
+            (&[0, 0, 0, 0], None),
+        ] {
+            assert_eq!(message_of(body).ok(), want, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn texts_of_failures_are_decoded_and_cut() {
+        for (text, want) in [("no key", "no key"), ("50%25 %C3%A9", "50% é"), ("%", "%"), ("%zz%4", "%zz%4")]
+        {
+            assert_eq!(decoded(text), want);
+        }
+        assert_eq!(decoded(&"x".repeat(TEXT_BYTES_MAX + 1)).len(), TEXT_BYTES_MAX);
+    }
+}

@@ -1,0 +1,92 @@
+//! Calls of the process that signs service account tokens (docs/api/authentication.md#external-signers).
+//!
+//! One connection is shared by all calls, and made again by the first call after it broke. A call waits for the signer to be
+//! there, as long as it may last: a signer that is started anew is not missed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use api::state::tokens::external::{CallError, Called, Calls, External};
+use api::wire::metrics::Metrics;
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::grpc::{self, Failure, Sender};
+
+/// Longest call while the server starts, and later. kube-apiserver waits for a minute at the start, and as long as the request
+/// that needs a token lasts.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Pause between two attempts to connect.
+const CONNECT_AGAIN: Duration = Duration::from_millis(100);
+
+/// A signer at a socket.
+struct Signer {
+    path: String,
+    connection: Mutex<Option<Sender>>,
+}
+
+/// Asks the signer at `path` for its keys and limits.
+///
+/// # Errors
+/// One that fits one line, in the words of kube-apiserver.
+pub async fn open(path: &str, metrics: Arc<Metrics>) -> anyhow::Result<External> {
+    let signer = Arc::new(Signer { path: path.to_owned(), connection: Mutex::default() });
+    let starting = Arc::new(Timed { signer: signer.clone(), timeout: START_TIMEOUT });
+    let opened = External::open(starting, metrics).await.map_err(|why| anyhow!(why))?;
+    Ok(opened.calling(Arc::new(Timed { signer, timeout: CALL_TIMEOUT })))
+}
+
+/// Its calls, each no longer than a time.
+struct Timed {
+    signer: Arc<Signer>,
+    timeout: Duration,
+}
+
+impl Calls for Timed {
+    fn call(&self, method: &'static str, message: Vec<u8>) -> Called {
+        let (signer, timeout) = (self.signer.clone(), self.timeout);
+        Box::pin(async move {
+            let mut why = String::new();
+            let answer = tokio::time::timeout(timeout, signer.call(method, message.into(), &mut why)).await;
+            let answer = answer.unwrap_or_else(|_| {
+                let why = if why.is_empty() { format!("it did not answer within {timeout:?}") } else { why };
+                Err(Failure::new("DeadlineExceeded", why))
+            });
+            answer.map_err(|Failure { code, text }| CallError { code, text })
+        })
+    }
+}
+
+impl Signer {
+    /// One call. `why` says why there is no connection so far.
+    async fn call(&self, method: &str, message: Bytes, why: &mut String) -> Result<Vec<u8>, Failure> {
+        let method = format!("/v1.ExternalJWTSigner/{method}");
+        let known = self.connection.lock().clone().filter(|sender| !sender.is_closed());
+        if let Some(sender) = known {
+            match grpc::unary(sender, &method, message.clone()).await {
+                // The connection may have broken before the signer saw the call, which may be made twice.
+                Err(failure) if failure.code == "Unavailable" => *self.connection.lock() = None,
+                answer => return answer,
+            }
+        }
+        let sender = self.connect(why).await;
+        grpc::unary(sender, &method, message).await
+    }
+
+    async fn connect(&self, why: &mut String) -> Sender {
+        loop {
+            match grpc::connect(&self.path).await {
+                Ok(sender) => {
+                    why.clear();
+                    *self.connection.lock() = Some(sender.clone());
+                    return sender;
+                }
+                Err(error) => *why = error,
+            }
+            tokio::time::sleep(CONNECT_AGAIN).await;
+        }
+    }
+}
