@@ -101,6 +101,8 @@ pub struct Config {
     pub nodes: NodeConfig,
     /// Families of metrics that are not shown.
     pub disabled_metrics: BTreeSet<String>,
+    /// Whether families of metrics are shown that are hidden as they are deprecated.
+    pub shows_hidden_metrics: bool,
     /// Labels of metrics that have some values alone.
     pub allowed_labels: Arc<Allowed>,
     /// Where traces go, if there are any.
@@ -252,6 +254,10 @@ impl Config {
             secrecy: None,
             serves_log_files: flags.edge.enable_logs_handler,
             disabled_metrics: flags.metrics.disabled_metrics.into_iter().collect(),
+            shows_hidden_metrics: flags
+                .metrics
+                .show_hidden_metrics_for_version
+                .is_some_and(|version| !version.is_empty()),
             allowed_labels,
             traces,
             flags: Vec::new(),

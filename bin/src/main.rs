@@ -94,9 +94,10 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
     let _ = api::system::controllers::identity::HOST.set(host);
     let config = Config { flags: shown, ..Config::from_flags(flags)? };
     let _ = api::types::version::RELEASES.set(config.releases);
-    let disabled = config.disabled_metrics.clone();
+    let (disabled, shows_hidden) = (config.disabled_metrics.clone(), config.shows_hidden_metrics);
     let allowed = config.allowed_labels.clone();
-    let metrics = Arc::new(Metrics::new(metrics::Settings { disabled, allowed, usage: process::usage }));
+    let metrics =
+        Arc::new(Metrics::new(metrics::Settings { disabled, shows_hidden, allowed, usage: process::usage }));
     logging::start(config.log_format, config.verbosity, metrics.clone());
     let _ = api::state::debug::SET_LEVEL.set(logging::set_level);
     let mut kept = None;

@@ -135,6 +135,73 @@ async fn monitoring_finds_every_series_that_it_queries() {
     assert_eq!(posts.count(), 0, "{page}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deprecated_families_are_hidden_unless_the_flag_shows_them() {
+    const HIDDEN: [&str; 5] = [
+        "apiserver_flowcontrol_request_concurrency_in_use",
+        "apiserver_flowcontrol_request_concurrency_limit",
+        "apiserver_request_slo_duration_seconds",
+        "apiserver_storage_db_total_size_in_bytes",
+        "etcd_bookmark_counts",
+    ];
+    for shows in [false, true] {
+        let flags = shows.then(|| "--show-hidden-metrics-for-version=1.35".to_owned()).into_iter().collect();
+        let server = Server::start(Options { flags, ..Options::default() }).await;
+        let client = server.client();
+        let path = "/api/v1/namespaces/default/configmaps";
+        let mut watch = client.watch(&format!("{path}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")).await;
+        watch.next().await.expect("the list ends with a bookmark");
+        let page = client.get("/metrics").await.text();
+        let shown = families(&page);
+        let numbers = lines(&page);
+        for name in HIDDEN {
+            assert_eq!(shown.contains_key(name), shows, "{name} in {page}");
+        }
+        let value =
+            |wanted: &str| numbers.iter().find(|(series, _)| series == wanted).map(|(_, value)| *value);
+        assert_eq!(value("hidden_metrics_total"), Some(if shows { 0.0 } else { HIDDEN.len() as f64 }));
+        for (version, stability, count) in [
+            ("1.27.0", "ALPHA", 1.0),
+            ("1.28.0", "ALPHA", 1.0),
+            ("1.30.0", "ALPHA", 1.0),
+            ("1.31.0", "ALPHA", 1.0),
+            ("1.36.0", "ALPHA", 1.0),
+            ("1.34.0", "STABLE", 1.0),
+        ] {
+            let series = format!(
+                "registered_metrics_total{{deprecated_version=\"{version}\",stability_level=\"{stability}\"}}"
+            );
+            let want = (shows || stability == "STABLE").then_some(count);
+            assert_eq!(value(&series), want, "{series}");
+        }
+        if !shows {
+            continue;
+        }
+        // An older name has what the newer one has.
+        let of = |name: &str| -> Vec<(String, f64)> {
+            let begin = format!("{name}{{");
+            let of_it = numbers.iter().filter(|(series, _)| series.starts_with(&begin));
+            of_it.map(|(series, value)| (series[name.len()..].to_owned(), *value)).collect()
+        };
+        for (older, newer) in [
+            (
+                "apiserver_request_slo_duration_seconds_bucket",
+                "apiserver_request_sli_duration_seconds_bucket",
+            ),
+            ("apiserver_flowcontrol_request_concurrency_limit", "apiserver_flowcontrol_nominal_limit_seats"),
+            (
+                "apiserver_flowcontrol_request_concurrency_in_use",
+                "apiserver_flowcontrol_current_executing_seats",
+            ),
+            ("etcd_bookmark_counts", "etcd_bookmark_total"),
+        ] {
+            assert_eq!(of(older), of(newer), "{older}");
+            assert!(!of(older).is_empty(), "{older}");
+        }
+        assert!(page.contains("# HELP etcd_bookmark_counts [ALPHA] (Deprecated since 1.36.0) Bookmarks"));
+    }
+}
+
 /// The names of labels of a series, without the bound of a bucket.
 fn labels(series: &str) -> BTreeSet<&str> {
     let inner = series.split_once('{').map_or("", |(_, inner)| inner.trim_end_matches('}'));

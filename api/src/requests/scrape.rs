@@ -101,6 +101,9 @@ impl Sources<'_> {
         let size = gauge("apiserver_storage_size_bytes", Stability::Stable, "Bytes of the revision log.");
         let bytes = self.engine.stats().record_bytes;
         page.family(&size, Kind::Gauge).number("storage_cluster_id=\"log-0\"", bytes);
+        let name = "apiserver_storage_db_total_size_in_bytes";
+        let size = gauge(name, Stability::Alpha, "The same under an older name.");
+        page.family(&size, Kind::Gauge).number("endpoint=\"log-0\"", bytes);
     }
 
     fn features(&self, page: &mut Page<'_>) {
@@ -194,7 +197,7 @@ fn process(page: &mut Page<'_>, metrics: &Metrics) {
 
 /// How many families there are.
 fn families(page: &mut Page<'_>, metrics: &Metrics) {
-    let (written, left_out) = page.counts();
+    let (written, (disabled_count, _)) = (page.counts(), page.left_out());
     let registered = gauge("registered_metrics_total", Stability::Beta, "Families by stability.");
     let mut numbers = page.family(&registered, Kind::Counter);
     for ((deprecated, stability), count) in written {
@@ -202,10 +205,11 @@ fn families(page: &mut Page<'_>, metrics: &Metrics) {
         numbers.number(&labels_text(labels.into_iter()), count);
     }
     let disabled = gauge("disabled_metrics_total", Stability::Beta, "Families that the operator disabled.");
-    page.family(&disabled, Kind::Counter).number("", left_out);
+    page.family(&disabled, Kind::Counter).number("", disabled_count);
     let hidden =
         gauge("hidden_metrics_total", Stability::Beta, "Families that are deprecated and not shown.");
-    page.family(&hidden, Kind::Counter).number("", 0);
+    let hidden_count = page.left_out().1;
+    page.family(&hidden, Kind::Counter).number("", hidden_count);
     let unexpected = gauge(
         "cardinality_enforcement_unexpected_categorizations_total",
         Stability::Alpha,

@@ -26,10 +26,18 @@ use self::allowed::Allowed;
 use self::families::{
     Audited, Calls, Checked, Conditions, Families, Mutations, Signed, Validations, Webhooks,
 };
-use self::family::{Family, micros};
-use self::page::Page;
+use self::family::{Definition, Family, micros};
+use self::page::{Page, Stability};
 use self::reloads::Reloads;
 use self::requests::Requests;
+
+/// The bookmarks sent to watchers under their older name.
+const BOOKMARKS: Definition = Definition {
+    name: "etcd_bookmark_counts",
+    stability: Stability::Alpha,
+    help: "Bookmarks sent to watchers.",
+    labels: &["group", "resource"],
+};
 
 /// What the process uses.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -61,6 +69,8 @@ pub struct Usage {
 pub struct Settings {
     /// Families that the operator does not want.
     pub disabled: BTreeSet<String>,
+    /// Whether families are shown that are hidden as they are deprecated.
+    pub shows_hidden: bool,
     /// Labels that have some values alone.
     pub allowed: Arc<Allowed>,
     /// What the process uses; `None` where it is unknown.
@@ -69,7 +79,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { disabled: BTreeSet::new(), allowed: Arc::default(), usage: || None }
+        Settings { disabled: BTreeSet::new(), shows_hidden: false, allowed: Arc::default(), usage: || None }
     }
 }
 
@@ -137,7 +147,8 @@ impl Metrics {
 
     /// An empty page for what the operator wants to see.
     pub fn page(&self) -> Page<'_> {
-        Page::new(&self.settings.disabled).with_allowed(&self.settings.allowed)
+        let Settings { disabled, shows_hidden, allowed, .. } = &self.settings;
+        Page::new(disabled).with_hidden(*shows_hidden).with_allowed(allowed)
     }
 
     /// How often a label had a value that it may not have.
@@ -183,6 +194,7 @@ impl Metrics {
     pub fn write(&self, page: &mut Page<'_>) {
         self.requests.write(page);
         self.all().for_each(|family| family.write(page));
+        self.families.bookmarks.write_as(&BOOKMARKS, page);
         self.reloads.0.write(page);
         self.reloads.1.write(page);
     }

@@ -16,7 +16,7 @@ pub struct MetricsFlags {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub disabled_metrics: Vec<String>,
 
-    /// Show metrics that were hidden since this release, which must be the previous one. None are.
+    /// Show metrics that are hidden because they are deprecated. Names the previous release.
     #[arg(long, value_name = "RELEASE")]
     pub show_hidden_metrics_for_version: Option<String>,
 

@@ -332,6 +332,10 @@ impl Fairness {
         for (kind, count) in [("mutating", &self.waiting[1]), ("readOnly", &self.waiting[0])] {
             inqueue.number(&format!("request_kind=\"{kind}\""), count.load(Ordering::Relaxed));
         }
+        let name = "apiserver_flowcontrol_request_concurrency_in_use";
+        let labels = &["flow_schema", "priority_level"];
+        let help = "Seats of the requests that run, under an older name.";
+        self.families.seats.write_as(&definition(name, Stability::Alpha, labels, help), page);
         self.write_levels(page);
     }
 
@@ -350,6 +354,12 @@ impl Fairness {
             "apiserver_flowcontrol_nominal_limit_seats",
             Beta,
             "Seats of a level when no level lends or borrows.",
+            &|_, planned| planned.entitled.nominal,
+        );
+        of_levels(
+            "apiserver_flowcontrol_request_concurrency_limit",
+            Alpha,
+            "The same under an older name.",
             &|_, planned| planned.entitled.nominal,
         );
         of_levels(

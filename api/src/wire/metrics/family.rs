@@ -201,6 +201,13 @@ impl Counters {
     pub fn of(&self, values: &[&str]) -> Option<Arc<AtomicU64>> {
         self.0.of(values, AtomicU64::default)
     }
+
+    /// Writes the numbers as a family of gauges with another name.
+    pub fn write_as(&self, definition: &Definition, page: &mut Page<'_>) {
+        let mut head = page.family(definition, Kind::Gauge);
+        let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        self.0.each(|count| value(count) != 0, |labels, count| head.number(labels, value(count)));
+    }
 }
 
 impl Family for Counters {
@@ -264,12 +271,17 @@ impl Gauges {
             series.fetch_add(more, Ordering::Relaxed);
         }
     }
+
+    /// Writes the numbers as a family with another name.
+    pub fn write_as(&self, definition: &Definition, page: &mut Page<'_>) {
+        let mut head = page.family(definition, Kind::Gauge);
+        self.0.each(|_| true, |labels, value| head.number(labels, value.load(Ordering::Relaxed)));
+    }
 }
 
 impl Family for Gauges {
     fn write(&self, page: &mut Page<'_>) {
-        let mut head = page.family(&self.0.definition, Kind::Gauge);
-        self.0.each(|_| true, |labels, value| head.number(labels, value.load(Ordering::Relaxed)));
+        self.write_as(&self.0.definition, page);
     }
 
     fn reset(&self) {}

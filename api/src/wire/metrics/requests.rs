@@ -209,13 +209,17 @@ impl Requests {
         for (key, series) in counted() {
             durations.histogram(&key.text(true), &series.durations, 1e6);
         }
-        let help = "The same without streams and dry runs.";
-        let definition = stable("apiserver_request_sli_duration_seconds", &[], help);
-        let definition = Definition { stability: Stability::Alpha, ..definition };
-        let mut indicators = page.family(&definition, Kind::Histogram);
-        for (key, series) in counted() {
-            if let Some(histogram) = &series.indicators {
-                indicators.histogram(&key.text(false), histogram, 1e6);
+        for (name, help) in [
+            ("apiserver_request_sli_duration_seconds", "The same without streams and dry runs."),
+            ("apiserver_request_slo_duration_seconds", "The same under an older name."),
+        ] {
+            let definition = Definition { stability: Stability::Alpha, ..stable(name, &[], help) };
+            let mut indicators = page.family(&definition, Kind::Histogram);
+            let is_shown = indicators.is_shown();
+            for (key, series) in counted().filter(|_| is_shown) {
+                if let Some(histogram) = &series.indicators {
+                    indicators.histogram(&key.text(false), histogram, 1e6);
+                }
             }
         }
         let help = "Bytes of the answers to reads.";
