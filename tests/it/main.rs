@@ -39,6 +39,7 @@ mod kubectl;
 mod lists;
 mod memory;
 mod metrics;
+mod mixin;
 mod namespaces;
 mod naming;
 mod network_backups;

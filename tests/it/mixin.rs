@@ -1,0 +1,233 @@
+//! The rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring mixin: what each of them selects
+//! by labels and bounds is there on a server that is used (docs/api/operations.md#metrics).
+//!
+//! Names alone are held in `metrics.rs`. A selector on a label that a series lacks selects nothing, and an alert on it never
+//! fires; so the matchers are compared one by one. Those of the scrape (`job`, `instance`, `cluster`) are left out.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use tests::{Client, Server};
+
+/// What a rule asks of a label.
+#[derive(Clone, Copy, Debug)]
+enum Matcher {
+    /// It is one of these; an absent label is empty.
+    Is(&'static [&'static str]),
+    /// It is none of these.
+    IsNot(&'static [&'static str]),
+    /// It begins so.
+    Begins(&'static str),
+    /// It is there, as it is what series are added up by.
+    IsThere,
+}
+
+use Matcher::{Begins, Is, IsNot, IsThere};
+
+/// A selector: the rules it is in, the name of the series, and the matchers.
+type Selector = (&'static str, &'static str, &'static [(&'static str, Matcher)]);
+
+const READ: (&str, Matcher) = ("verb", Is(&["LIST", "GET"]));
+const WRITE: (&str, Matcher) = ("verb", Is(&["POST", "PUT", "PATCH", "DELETE"]));
+const NO_STREAM: (&str, Matcher) = ("subresource", IsNot(&["proxy", "attach", "log", "exec", "portforward"]));
+const COUNT: &str = "apiserver_request_sli_duration_seconds_count";
+const BUCKET: &str = "apiserver_request_sli_duration_seconds_bucket";
+const TOTAL: &str = "apiserver_request_total";
+
+const SELECTORS: &[Selector] = &[
+    ("burn rate, read, all", COUNT, &[READ, NO_STREAM]),
+    (
+        "burn rate, read, one object",
+        BUCKET,
+        &[READ, NO_STREAM, ("scope", Is(&["resource", ""])), ("le", Is(&["1", "1.0"]))],
+    ),
+    (
+        "burn rate, read, a namespace",
+        BUCKET,
+        &[READ, NO_STREAM, ("scope", Is(&["namespace"])), ("le", Is(&["5", "5.0"]))],
+    ),
+    (
+        "burn rate, read, the cluster",
+        BUCKET,
+        &[READ, NO_STREAM, ("scope", Is(&["cluster"])), ("le", Is(&["30", "30.0"]))],
+    ),
+    ("burn rate, read, of", TOTAL, &[READ]),
+    ("burn rate, write, all", COUNT, &[WRITE, NO_STREAM]),
+    ("burn rate, write, fast", BUCKET, &[WRITE, NO_STREAM, ("le", Is(&["1", "1.0"]))]),
+    ("burn rate, write, errors", TOTAL, &[WRITE, ("code", Begins("5"))]),
+    ("availability, slow", BUCKET, &[WRITE, ("scope", IsThere), ("le", Is(&["+Inf"]))]),
+    (
+        "availability, 2xx",
+        TOTAL,
+        &[("verb", Is(&["LIST", "GET", "POST", "PUT", "PATCH", "DELETE"])), ("code", Begins("2"))],
+    ),
+    ("availability, 4xx", TOTAL, &[READ, ("code", Begins("4"))]),
+    ("availability, 5xx", TOTAL, &[WRITE, ("code", Begins("5"))]),
+    (
+        "code_resource:apiserver_request_total:rate5m, read",
+        TOTAL,
+        &[READ, ("code", IsThere), ("resource", IsThere)],
+    ),
+    (
+        "code_resource:apiserver_request_total:rate5m, write",
+        TOTAL,
+        &[WRITE, ("code", IsThere), ("resource", IsThere)],
+    ),
+    ("cluster_quantile, read", BUCKET, &[READ, NO_STREAM, ("resource", IsThere), ("le", IsThere)]),
+    ("cluster_quantile, write", BUCKET, &[WRITE, NO_STREAM, ("resource", IsThere), ("le", IsThere)]),
+    ("KubeAPITerminatedRequests", "apiserver_request_terminations_total", &[]),
+    (
+        "KubeAggregatedAPIErrors",
+        "aggregator_unavailable_apiservice_total",
+        &[("name", IsThere), ("reason", IsThere)],
+    ),
+    ("KubeAggregatedAPIDown", "aggregator_unavailable_apiservice", &[("name", IsThere)]),
+    ("KubeClientCertificateExpiration", "apiserver_client_certificate_expiration_seconds_count", &[]),
+    // A quantile below a week, and below a day, needs bounds there.
+    (
+        "KubeClientCertificateExpiration, a week",
+        "apiserver_client_certificate_expiration_seconds_bucket",
+        &[("le", Is(&["604800"]))],
+    ),
+    (
+        "KubeClientCertificateExpiration, a day",
+        "apiserver_client_certificate_expiration_seconds_bucket",
+        &[("le", Is(&["86400"]))],
+    ),
+    ("KubeVersionMismatch", "kubernetes_build_info", &[("git_version", Begins("v1."))]),
+    (
+        "KubeClientErrors",
+        "rest_client_requests_total",
+        &[("code", IsThere), ("host", IsThere), ("method", IsThere)],
+    ),
+    ("dashboard: requests that fail", TOTAL, &[("code", Begins("5"))]),
+    (
+        "dashboard: duration",
+        "apiserver_request_duration_seconds_bucket",
+        &[("verb", IsNot(&["WATCH"])), ("le", IsThere)],
+    ),
+    ("dashboard: memory", "process_resident_memory_bytes", &[]),
+    ("dashboard: processor", "process_cpu_seconds_total", &[]),
+    ("dashboard: tasks", "go_goroutines", &[]),
+];
+
+/// What the dashboard draws and this server has not, said in the page of metrics.
+const WITHOUT: &[&str] =
+    &["workqueue_adds_total", "workqueue_depth", "workqueue_queue_duration_seconds_bucket"];
+
+type Labels = BTreeMap<String, String>;
+
+/// The series of a page: names and labels.
+fn series(page: &str) -> Vec<(String, Labels)> {
+    let numbers = page.lines().filter(|line| !line.starts_with('#'));
+    numbers
+        .map(|line| {
+            let (series, _) = line.rsplit_once(' ').unwrap();
+            let (name, inner) = series.split_once('{').unwrap_or((series, "}"));
+            let pairs = inner.trim_end_matches('}').split("\",").filter_map(|pair| pair.split_once("=\""));
+            let labels = pairs.map(|(name, value)| (name.to_owned(), value.trim_end_matches('"').to_owned()));
+            (name.to_owned(), labels.collect())
+        })
+        .collect()
+}
+
+fn holds(labels: &Labels, (label, matcher): &(&str, Matcher)) -> bool {
+    let value = labels.get(*label).map_or("", String::as_str);
+    match matcher {
+        Is(values) => values.contains(&value),
+        IsNot(values) => !values.contains(&value),
+        Begins(begin) => value.starts_with(begin),
+        IsThere => labels.contains_key(*label),
+    }
+}
+
+/// Uses a server as clients do: every verb and scope, and what goes wrong.
+async fn use_it(client: &Client) {
+    let maps = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(client.post(maps, &json!({"metadata": {"name": "a"}})).await.status, 201);
+    let one = format!("{maps}/a");
+    let object = client.get(&one).await.json();
+    assert_eq!(client.put(&one, &object).await.status, 200);
+    assert_eq!(client.patch(&one, "merge", &json!({"data": {"k": "v"}})).await.status, 200);
+    for path in [maps, "/api/v1/configmaps", "/api/v1/namespaces", "/version"] {
+        assert_eq!(client.get(path).await.status, 200, "{path}");
+    }
+    assert_eq!(client.get(&format!("{maps}/none")).await.status, 404);
+    assert_eq!(client.delete(&one).await.status, 200);
+    // An extension server that is not there.
+    let service = json!({
+        "metadata": {"name": "v1.gone.example.com"},
+        "spec": {"group": "gone.example.com", "version": "v1", "groupPriorityMinimum": 1, "versionPriority": 1,
+            "insecureSkipTLSVerify": true, "service": {"namespace": "default", "name": "none"}},
+    });
+    let made = client.post("/apis/apiregistration.k8s.io/v1/apiservices", &service).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    // A webhook that is not there, and writes that need it.
+    let hook = json!({
+        "metadata": {"name": "gone"},
+        "webhooks": [{
+            "name": "gone.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"], "timeoutSeconds": 1,
+            "clientConfig": {"url": "https://127.0.0.1:1/"}, "failurePolicy": "Fail",
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["secrets"]}],
+        }],
+    });
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    assert_eq!(client.post(hooks, &hook).await.status, 201);
+    let secret = json!({"metadata": {"name": "s"}});
+    for _ in 0..100 {
+        if client.post("/api/v1/namespaces/default/secrets?dryRun=All", &secret).await.status == 500 {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(client.post("/api/v1/namespaces/default/secrets", &secret).await.status, 500);
+}
+
+/// A request that takes longer than it may.
+async fn outlast(server: &Server) {
+    let path = "/api/v1/namespaces/default/configmaps?timeout=1ns";
+    assert_eq!(server.client().get(path).await.status, 504);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_rule_of_the_mixin_selects_series_of_a_server_that_is_used() {
+    let server = Server::start_upstream().await;
+    use_it(server.client()).await;
+    outlast(&server).await;
+    let mut missing = Vec::new();
+    let mut page = String::new();
+    // The extension server is looked for in the background.
+    for _ in 0..100 {
+        page = server.client().get("/metrics").await.text();
+        let shown = series(&page);
+        let selects = |(_, name, matchers): &&Selector| {
+            shown
+                .iter()
+                .any(|(known, labels)| known == name && matchers.iter().all(|matcher| holds(labels, matcher)))
+        };
+        missing = SELECTORS.iter().filter(|selector| !selects(selector)).collect();
+        if missing.is_empty() {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(missing.is_empty(), "{missing:#?} in\n{page}");
+
+    // Buckets and counts have the same labels but for the bound: what rules take from each other is of the same series.
+    let shown = series(&page);
+    let without_bound = |name: &str| {
+        let of_it = shown.iter().filter(|(known, _)| known == name);
+        let mut found: Vec<Labels> = of_it.map(|(_, labels)| labels.clone()).collect();
+        found.iter_mut().for_each(|labels| drop(labels.remove("le")));
+        found.sort();
+        found.dedup();
+        found
+    };
+    assert_eq!(without_bound(BUCKET), without_bound(COUNT));
+
+    let docs = include_str!("../../docs/api/operations.md");
+    for name in WITHOUT {
+        assert!(!page.contains(&format!("\n{name}")), "{name} is there: it belongs to the selectors");
+    }
+    assert!(docs.contains("| `workqueue_*` |"));
+}
