@@ -18,6 +18,7 @@ pub fn put(at: usize, value: &Bytes) -> Write {
         value: value.clone(),
         stamp_at: Some(80),
         ttl: None,
+        essential: false,
     };
     Write { key: key(at), expected: Expected::Any, change: Change::Put(payload) }
 }

@@ -132,6 +132,7 @@ pub fn behavior(option: &DynamicMessage) -> Behavior {
         "uncollected",
         "deleted_first",
         "marks_finished",
+        "essential",
         "metadata_again",
     ];
     let refusals = members(option, "refusals");

@@ -42,6 +42,10 @@ use crate::{audit, etcd, files, host, logging, notify, signer, tokens, upgrade};
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// How much of the disk is kept back for deletes, leases and compaction: some thirty of the largest objects, or ten thousand
+/// usual ones.
+const RESERVE_BYTES: u64 = 32 << 20;
+
 /// What follows the end of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum After {
@@ -382,6 +386,8 @@ fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine>
         bloom_scheme: api::types::bloom::SCHEME,
         role,
         seal: config.secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>),
+        // A copy is made smaller by nobody but who writes elsewhere.
+        reserve_bytes: if role == Role::Leader { RESERVE_BYTES } else { 0 },
         ..engine::Options::new(dir)
     })?)
 }

@@ -111,6 +111,11 @@ impl Appender {
         if self.touched > 0 { log.erase(self.touched) } else { Ok(()) }
     }
 
+    /// What was taken back is to be written once more.
+    pub fn begin_again(&mut self) {
+        (self.written, self.touched, self.stuck) = (0, 0, false);
+    }
+
     /// Begins a new batch.
     pub fn clear(&mut self) {
         self.bytes.clear();

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -27,9 +27,10 @@ use crate::event::{Event, Memo};
 use crate::history::{Place, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
-use crate::log::{Keeper, Log};
+use crate::log::{FILL_AHEAD, Keeper, Log};
 use crate::queue::{ApplyAnswer, CommitAnswer, Proposal, Queue};
 use crate::record::{EventKind, NewRecord};
+use crate::reserve::Reserve;
 use crate::sabotage;
 use crate::seal;
 use crate::snapshot::{Entry, Root};
@@ -52,6 +53,7 @@ pub(crate) struct Sequencer {
     pub hub: Arc<Hub>,
     pub status: Arc<StoreStatus>,
     pub keeper: Arc<Keeper>,
+    pub reserve: Arc<Reserve>,
     pub log: Log,
     pub durability: Durability,
     times: Times,
@@ -66,6 +68,10 @@ pub(crate) struct Sequencer {
     pending: Vec<Pending>,
     /// What the batch in the making has written, in order.
     written: Vec<Written>,
+    /// Whether the batch in the making has a write that is not essential.
+    has_ordinary: bool,
+    /// When room was looked for last.
+    looked: Instant,
 }
 
 /// A record of the batch in the making.
@@ -114,6 +120,7 @@ impl Sequencer {
         hub: Arc<Hub>,
         status: Arc<StoreStatus>,
         keeper: Arc<Keeper>,
+        reserve: Arc<Reserve>,
         log: Log,
         durability: Durability,
         times: Times,
@@ -126,6 +133,7 @@ impl Sequencer {
             hub,
             status,
             keeper,
+            reserve,
             log,
             durability,
             times,
@@ -135,6 +143,8 @@ impl Sequencer {
             records,
             pending: Vec::new(),
             written: Vec::new(),
+            has_ordinary: false,
+            looked: Instant::now(),
         }
     }
 
@@ -162,7 +172,8 @@ impl Sequencer {
         if !self.queue.take(&mut batch, patience) {
             return false;
         }
-        if batch.is_empty() && self.status.disk_is_full() {
+        let is_time = batch.is_empty() || self.reserve.is_used() && self.looked.elapsed() >= DISK_FULL_RETRY;
+        if is_time && self.status.disk_is_full() {
             self.look_for_room();
         }
         let keys = steps::part_keys(batch.len());
@@ -220,6 +231,12 @@ impl Sequencer {
             return;
         }
         let Write { key, expected, change } = write;
+        let is_essential = change.is_essential();
+        if !is_essential && self.reserve.is_used() && self.status.disk_is_full() {
+            // What is left of the disk is for others.
+            let _ = answer.send(Err(CommitError::Refused(Refusal::DiskFull)));
+            return;
+        }
         let current = self.tree.newest(&key);
         let draft = match decide::decide(expected, change, current) {
             Ok(draft) => draft,
@@ -244,10 +261,12 @@ impl Sequencer {
                 return self.pending.push(Pending::Commit { answer, outcome });
             }
         };
-        if let Err(refusal) = self.make_room(state.record(&key, &draft, revision, false).record_len()) {
+        let len = state.record(&key, &draft, revision, false).record_len();
+        if let Err(refusal) = self.make_room(len, is_essential) {
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
+        self.has_ordinary |= !is_essential;
         let record = state.record(&key, &draft, revision, false);
         let version = self.apply(NewRecord { time, ..record }, draft.ttl, bloom);
         self.written.push(Written { key, version, previous: draft.previous });
@@ -290,7 +309,8 @@ impl Sequencer {
             len += state.record(key, &draft, *revision, false).record_len();
             drafts.push((draft, state));
         }
-        self.make_room(len).map_err(ApplyError::Refused)?;
+        self.make_room(len, false).map_err(ApplyError::Refused)?;
+        self.has_ordinary = true;
         let last = transaction.len() - 1;
         for (at, (applied, (draft, state))) in transaction.iter().zip(drafts).enumerate() {
             let record = state.record(&applied.key, &draft, applied.revision, at < last);
@@ -362,13 +382,20 @@ impl Sequencer {
         Ok(Stored { attributes: record.attributes, value: record.value, stamp })
     }
 
-    /// Makes sure that a record of `len` bytes may follow in the batch, beginning a new one if need be.
-    fn make_room(&mut self, len: usize) -> Result<(), Refusal> {
+    /// Makes sure that a record of `len` bytes may follow in the batch, beginning a new one if need be. One that is essential
+    /// may use the reserve for that.
+    fn make_room(&mut self, len: usize, is_essential: bool) -> Result<(), Refusal> {
         let end = self.records.len() + len;
         if !self.records.is_empty() && (end > BATCH_BYTES_MAX || !self.log.has_room(end)) {
             self.flush()?;
         }
-        if self.log.has_room(self.records.len() + len) { Ok(()) } else { self.roll(len) }
+        if self.log.has_room(self.records.len() + len) {
+            return Ok(());
+        }
+        match self.roll(len) {
+            Err(Refusal::DiskFull) if is_essential && self.reserve.release(1) => self.roll(len),
+            rolled => rolled,
+        }
     }
 
     /// Goes on in a new segment; the batch is empty.
@@ -418,21 +445,23 @@ impl Sequencer {
         };
         self.records.clear();
         self.written.clear();
+        self.has_ordinary = false;
         outcome
     }
 
     /// Brings the batch to disk, or to the operating system with relaxed durability. Returns its events, which are made
     /// while the disk is at work.
     fn write(&mut self) -> Result<Vec<Arc<Event>>, Refusal> {
-        if let Err(error) = self.records.write(&self.log) {
-            // No reader may ever see a refused write, so whatever part of it was written has to be gone before the
-            // refusal is told.
-            let is_gone = || sabotage::refused_write_left() || self.records.take_back(&self.log).is_ok();
-            return Err(match is_disk_full(&error) && is_gone() {
-                true => Refusal::DiskFull,
-                false => Refusal::log_failed("write", &error),
-            });
-        }
+        self.write_records().or_else(|refusal| {
+            let needed = (self.records.len() as u64).saturating_add(FILL_AHEAD);
+            if refusal != Refusal::DiskFull || self.has_ordinary || !self.reserve.release(needed) {
+                return Err(refusal);
+            }
+            // What was made room for is not for ordinary writes.
+            self.status.refuse(refusal);
+            self.records.begin_again();
+            self.write_records()
+        })?;
         self.status.advance(|stages| stages.appended = self.revision);
         let events = self.events();
         match self.durability {
@@ -447,6 +476,18 @@ impl Sequencer {
         }
         self.log.advance(self.records.len());
         Ok(events)
+    }
+
+    /// Brings the batch into the file. A full disk leaves nothing of it there.
+    fn write_records(&mut self) -> Result<(), Refusal> {
+        let Err(error) = self.records.write(&self.log) else { return Ok(()) };
+        // No reader may ever see a refused write, so whatever part of it was written has to be gone before the
+        // refusal is told.
+        let is_gone = || sabotage::refused_write_left() || self.records.take_back(&self.log).is_ok();
+        Err(match is_disk_full(&error) && is_gone() {
+            true => Refusal::DiskFull,
+            false => Refusal::log_failed("write", &error),
+        })
     }
 
     /// The events of the batch, which may still be refused.
@@ -482,7 +523,9 @@ impl Sequencer {
         self.status.batches.fetch_add(1, Ordering::Relaxed);
         self.status.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
         self.status.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
-        self.status.room_again();
+        if self.reserve.is_whole() {
+            self.status.room_again();
+        }
     }
 
     /// Publishes what is committed, with `oldest` as the oldest readable revision.
@@ -524,6 +567,10 @@ impl Sequencer {
 
     /// Tries on a full disk whether a write would do.
     fn look_for_room(&mut self) {
+        self.looked = Instant::now();
+        if !self.reserve.fill() {
+            return;
+        }
         if !self.log.has_room(ROOM_TRIED) && self.roll(ROOM_TRIED).is_err() {
             return;
         }

@@ -35,6 +35,10 @@ pub trait Storage: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_dir(&self) -> io::Result<()>;
+    /// About how many bytes more the disk takes. The default does not know, and says none.
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(0)
+    }
     /// An unpredictable number; a simulated disk gives one from its seed.
     fn entropy(&self) -> u64;
     /// The file's path, for messages.
@@ -252,6 +256,11 @@ impl Storage for Dir {
 
     fn sync_dir(&self) -> io::Result<()> {
         self.handle.sync_all()
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let system = rustix::fs::fstatvfs(&self.handle)?;
+        Ok(system.f_bavail.saturating_mul(system.f_frsize))
     }
 
     fn entropy(&self) -> u64 {

@@ -38,6 +38,7 @@ mod queue;
 mod reclaim;
 mod record;
 mod recovery;
+mod reserve;
 mod sabotage;
 mod seal;
 mod segment;
@@ -79,6 +80,7 @@ use crate::log::{Keeper, Log, Numbers};
 use crate::maintenance::{Maintenance, Progress, Requests, Tools};
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
+use crate::reserve::Reserve;
 pub use crate::seal::{Opened, Seal, SealError};
 pub use crate::snapshot::{Entry, Filtered, Scan, Snapshot};
 use crate::stages::Stages;
@@ -105,6 +107,7 @@ struct Inner {
     status: Arc<StoreStatus>,
     expiry: Arc<Expiry>,
     requests: Arc<Requests>,
+    reserve: Arc<Reserve>,
     lost_revisions: u64,
     durability: Durability,
     bloom_scheme: BloomScheme,
@@ -188,11 +191,13 @@ impl Engine {
             numbering,
         );
         let hub = Arc::new(Hub::new(found.root, ring_events_max));
+        let reserve = Arc::new(Reserve::open(storage.clone(), options.reserve_bytes));
         let sequencer = Sequencer::new(
             queue.clone(),
             hub.clone(),
             status.clone(),
             keeper.clone(),
+            reserve.clone(),
             log,
             durability,
             Times::new(clock.clone(), found.time, expiry.clone()),
@@ -210,6 +215,7 @@ impl Engine {
             segment_bytes,
             lost_revisions: found.lost_revisions,
             signed: options.bloom_scheme.kind,
+            reserve: reserve.clone(),
         };
         let maintenance = Maintenance::new(tools, found.checkpoint);
         let (closing, closed) = tokio::sync::watch::channel(false);
@@ -219,6 +225,7 @@ impl Engine {
             status: status.clone(),
             expiry,
             requests: requests.clone(),
+            reserve,
             lost_revisions: found.lost_revisions,
             durability,
             bloom_scheme: options.bloom_scheme,
@@ -252,7 +259,14 @@ impl Engine {
             return Err(CommitError::Refused(Refusal::Follower));
         }
         let bloom = self.bloom(&write.change);
-        self.0.queue.submit(write, bloom).await
+        let again = (write.change.is_essential() && self.0.reserve.is_used()).then(|| write.clone());
+        match (self.0.queue.submit(write, bloom).await, again) {
+            // It may have been refused with ordinary writes of its batch.
+            (Err(CommitError::Refused(Refusal::DiskFull)), Some(write)) => {
+                self.0.queue.submit(write, bloom).await
+            }
+            (outcome, _) => outcome,
+        }
     }
 
     /// Applies records that have their revisions from elsewhere, and returns the store's newest revision then. For a

@@ -27,7 +27,7 @@ pub(crate) const NEXT_NAME: &str = "next.segment";
 
 /// Zeros are kept written this far ahead of the records. Enough for some hundred typical writes, little enough
 /// that recovery, which looks through it for torn records, does not notice.
-const FILL_AHEAD: u64 = 1024 * 1024;
+pub(crate) const FILL_AHEAD: u64 = 1024 * 1024;
 
 /// Where batches are as large as this, zeros are not worth their writing: the sync of such a batch takes its time from
 /// the bytes, not from the blocks that the file system has to note.

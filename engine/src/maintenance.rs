@@ -20,6 +20,7 @@ mod rate;
 mod reclaiming;
 mod requests;
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,10 +35,11 @@ pub(crate) use self::requests::{Progress, Requests};
 use crate::error::Refusal;
 use crate::expiry::Expiry;
 use crate::idle::{Due, Idle};
-use crate::io::{Clock, Storage};
+use crate::io::{Clock, Storage, is_disk_full};
 use crate::log::Numbers;
 use crate::queue::Queue;
 use crate::recovery::Used;
+use crate::reserve::Reserve;
 use crate::status::StoreStatus;
 use crate::types::Revision;
 use crate::watch::Hub;
@@ -48,6 +50,8 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 const STEP_PATIENCE: Duration = Duration::from_millis(1);
 /// How long it leaves alone what failed.
 const RETRY: Duration = Duration::from_secs(5);
+/// How much of the reserve it takes at a time when the disk is full.
+const ROOM_BYTES: u64 = 8 << 20;
 
 /// The parts of the work, each given the time in milliseconds since 1970.
 const PARTS: [fn(&mut Maintenance, u64) -> Turn; 6] = [
@@ -85,6 +89,20 @@ pub(crate) struct Tools {
     pub lost_revisions: u64,
     /// Of what kind the index's Bloom filters are.
     pub signed: u32,
+    /// Room on a full disk.
+    pub reserve: Arc<Reserve>,
+}
+
+impl Tools {
+    /// Makes room for a part of maintenance that met a full disk. Says whether it may try again at once.
+    pub fn makes_room(&self, error: &io::Error) -> bool {
+        let made = is_disk_full(error) && self.reserve.release(ROOM_BYTES);
+        if made {
+            // What was made room for is not for ordinary writes.
+            self.status.refuse(Refusal::DiskFull);
+        }
+        made
+    }
 }
 
 /// See the module.

@@ -146,6 +146,7 @@ mod tests {
             value: Bytes::from_static(text.as_bytes()),
             stamp_at: Some(4),
             ttl: None,
+            essential: false,
         };
         Write { key: Bytes::copy_from_slice(key.as_bytes()), expected, change: Change::Put(payload) }
     }

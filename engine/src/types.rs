@@ -65,6 +65,9 @@ pub struct Options {
     pub role: Role,
     /// How values are sealed and opened, if any are.
     pub seal: Option<Arc<dyn Seal>>,
+    /// How much of the disk is kept back, as files in the directory, for what goes on when it is full: deletes, essential
+    /// writes and maintenance. At most a sixteenth of what is free is; zero: nothing.
+    pub reserve_bytes: u64,
 }
 
 impl Options {
@@ -78,6 +81,7 @@ impl Options {
             bloom_scheme: BloomScheme::default(),
             role: Role::Leader,
             seal: None,
+            reserve_bytes: 0,
         }
     }
 }
@@ -252,6 +256,14 @@ pub enum Change {
 }
 
 impl Change {
+    /// Whether it is to be taken on a full disk.
+    pub(crate) fn is_essential(&self) -> bool {
+        match self {
+            Change::Put(payload) => payload.essential,
+            Change::Delete(_) => true,
+        }
+    }
+
     /// Bytes of attributes and value that it carries.
     pub(crate) fn payload_bytes(&self) -> usize {
         match self {
@@ -277,6 +289,8 @@ pub struct Payload {
     /// How long after the commit the key is deleted, unless it is written again before: the next write's time to
     /// live counts then, or that it has none. Full seconds, rounded up. Of no meaning in a delete.
     pub ttl: Option<Duration>,
+    /// The write is taken on a full disk, as deletes are, as long as the reserve lasts ([`Options::reserve_bytes`]).
+    pub essential: bool,
 }
 
 /// A record whose revision was given elsewhere, as a follower is handed it.

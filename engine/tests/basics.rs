@@ -227,6 +227,7 @@ async fn what_exceeds_a_limit_is_refused_and_what_meets_it_is_taken() {
             value: vec![b'v'; value].into(),
             stamp_at,
             ttl: None,
+            essential: false,
         }),
     };
     let error = async |write| engine.commit(write).await.unwrap_err().to_string();

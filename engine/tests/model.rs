@@ -109,6 +109,7 @@ async fn write(engine: &Engine, model: &mut Model, random: &mut Random) {
         stamp_at: rest.as_ref().map(|_| value.len() as u32),
         value: [value, rest.unwrap_or_default()].concat().into(),
         ttl: None,
+        essential: false,
     });
     let change = match (deleting, payload) {
         (false, Some(payload)) => Change::Put(payload),

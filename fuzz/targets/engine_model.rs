@@ -117,6 +117,7 @@ fn commit(engine: &Engine, stepper: &mut Stepper, history: &mut Vec<States>, inp
                 value: value.clone().into(),
                 stamp_at: Some(len as u32 / 2),
                 ttl: None,
+                essential: false,
             };
             if deleting { Change::Delete(Some(payload)) } else { Change::Put(payload) }
         }

@@ -30,6 +30,7 @@ async fn remove_default(data_dir: &Path) {
         value: value.into_bytes().into(),
         stamp_at: Some(at.try_into().unwrap()),
         ttl: None,
+        essential: false,
     };
     let expected = Expected::Revision(entry.revision());
     let write = Write { key: key.as_slice().into(), expected, change: Change::Put(payload) };

@@ -40,8 +40,13 @@ pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
     pub fn mount(path: &Path) -> Option<SmallDisk> {
+        SmallDisk::of(path, DISK_BYTES)
+    }
+
+    /// One of so many bytes.
+    pub fn of(path: &Path, bytes: usize) -> Option<SmallDisk> {
         std::fs::create_dir_all(path).expect("the data directory is writable");
-        let size = format!("size={DISK_BYTES},mode=0700");
+        let size = format!("size={bytes},mode=0700");
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).output();
         match mounted {
             Ok(output) if output.status.success() => Some(SmallDisk(path.to_owned())),
@@ -224,4 +229,105 @@ async fn a_full_disk_refuses_writes_until_there_is_room_and_reads_go_on() {
     server.kill();
     server.restart().await;
     assert_eq!(list(server.client()).await, last);
+}
+
+/// A disk on which a reserve has room: at most a sixteenth of what is free.
+const LARGER_DISK_BYTES: usize = 512 * 1024 * 1024;
+
+/// Objects that are deleted on the full disk, and content of each.
+const LARGE: (usize, usize) = (20, 900_000);
+
+/// Takes all that is left of a disk.
+fn fill(ballast: &Path) {
+    use std::io::Write;
+    let mut file = std::fs::File::options().create(true).append(true).open(ballast).unwrap();
+    for len in [1 << 20, 4096, 1] {
+        while file.write_all(&vec![1; len]).is_ok() {}
+    }
+}
+
+fn reserve_files(log: &Path) -> usize {
+    let names = std::fs::read_dir(log).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().starts_with("reserve-")).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_full_disk_what_makes_room_goes_on() {
+    const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let directory = TempDir::new();
+    let log = directory.path().join("log");
+    let Some(disk) = SmallDisk::of(&log, LARGER_DISK_BYTES) else { return };
+    let flags = vec!["--history-retention=1s".to_owned()];
+    let server = Server::start_in(directory, Options { flags, ..Options::default() }).await;
+    let _disk = disk;
+    let client = server.client().clone();
+    let reserved = reserve_files(&log);
+    assert!(reserved > 0, "something is kept back");
+
+    let large = |name: &str| json!({"metadata": {"name": name}, "data": {"k": "x".repeat(LARGE.1)}});
+    for n in 0..LARGE.0 {
+        let made = client.post(PATH, &large(&format!("large-{n}"))).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    let kept = json!({"metadata": {"name": "kept", "finalizers": ["example.com/kept"]}});
+    assert_eq!(client.post(PATH, &kept).await.status, 201);
+    let lease = json!({"metadata": {"name": "alive"}, "spec": {"holderIdentity": "a"}});
+    let made = client.post(LEASES, &lease).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let mut lease = made.json();
+
+    let ballast = log.join("ballast");
+    fill(&ballast);
+    // There are blocks ahead of the log's end for some more.
+    until("writes are refused", async || {
+        fill(&ballast);
+        client.post(PATH, &large(&format!("more-{}", next_number()))).await.status == 503
+    })
+    .await;
+    let oldest = metric(&server, "apiserver_store_oldest_revision").await;
+
+    // While others go on trying, everything is deleted, and who is alive can say so.
+    let rival = client.another();
+    let trying = tokio::spawn(async move {
+        let mut taken = 0;
+        loop {
+            let tried = rival.post(PATH, &json!({"metadata": {"generateName": "rival-"}})).await;
+            assert!(matches!(tried.status, 201 | 503), "{}", tried.text());
+            taken += usize::from(tried.status == 201);
+            if taken > 0 {
+                return taken;
+            }
+        }
+    });
+    for n in 0..LARGE.0 {
+        let deleted = client.delete(&format!("{PATH}/large-{n}")).await;
+        assert_eq!(deleted.status, 200, "{n}: {}", deleted.text());
+        lease["spec"]["holderIdentity"] = format!("holder-{n}").into();
+        let renewed = client.put(&format!("{LEASES}/alive"), &lease).await;
+        assert_eq!(renewed.status, 200, "{n}: {}", renewed.text());
+        lease = renewed.json();
+    }
+    let marked = client.delete(&format!("{PATH}/kept")).await;
+    assert_eq!(marked.status, 200, "{}", marked.text());
+    let freed =
+        client.patch(&format!("{PATH}/kept"), "merge", &json!({"metadata": {"finalizers": null}})).await;
+    assert_eq!(freed.status, 200, "{}", freed.text());
+    assert_eq!(client.get(&format!("{PATH}/kept")).await.status, 404);
+    until("history is forgotten", async || metric(&server, "apiserver_store_oldest_revision").await > oldest)
+        .await;
+    assert!(!trying.is_finished(), "what was kept back is not for others");
+    assert_eq!(client.get("/readyz").await.status, 500);
+    assert!(reserve_files(&log) < reserved);
+
+    // With room again all is as before.
+    std::fs::remove_file(&ballast).unwrap();
+    assert_eq!(tokio::time::timeout(PATIENCE, trying).await.expect("writes resume").unwrap(), 1);
+    until("it is ready again", async || client.get("/readyz").await.status == 200).await;
+    assert_eq!(reserve_files(&log), reserved);
+}
+
+/// A name that was not used before.
+fn next_number() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }

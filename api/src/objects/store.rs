@@ -18,7 +18,7 @@ use crate::types::schema::decode::{DecodeError, decode_beside, decode_own, decod
 use crate::types::schema::encode::encode_stamped;
 use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
-use crate::values::object::set_meta;
+use crate::values::object::{meta, set_meta};
 use crate::values::status::{Reason, Status};
 
 mod access;
@@ -185,7 +185,13 @@ pub fn payload(resource: &Resource, object: &Object) -> Payload {
         value: value.into(),
         stamp_at: Some(stamp_at),
         ttl: resource.stored().ttl,
+        essential: resource.table.behavior.essential || is_essential(object),
     }
+}
+
+/// Whether a write of the object is a step of its deletion, which is taken on a full disk.
+pub fn is_essential(object: &Object) -> bool {
+    !meta(object, "deletionTimestamp").is_empty()
 }
 
 /// The key of one object; `namespace` is empty for cluster-scoped resources.

@@ -105,6 +105,8 @@ impl Checkpointing {
                 // Space before speed: the log is complete without any checkpoint.
                 self.remove_all_but(None, tools);
                 self.remove_retired(u64::MAX);
+            } else if tools.makes_room(&error) {
+                self.next_at_ms = now_ms;
             }
             Turn::Worked
         })

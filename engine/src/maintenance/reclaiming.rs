@@ -182,7 +182,10 @@ impl Reclaiming {
         // Opening would remove it as well.
         let _ = tools.storage.remove(reclaim::NEXT_NAME);
         self.stage = Stage::Resting;
-        self.next_at_ms = now_ms + RETRY.as_millis() as u64;
+        self.next_at_ms = match tools.makes_room(error) {
+            true => now_ms,
+            false => now_ms + RETRY.as_millis() as u64,
+        };
         Turn::Worked
     }
 }

@@ -120,7 +120,8 @@ impl Converter {
         let Some(object) = converted.first() else { return Err(Status::internal("nothing was converted")) };
         let (value, stamp_at) = encode_stamped(&stored.table.message, object);
         let attributes = attributes::encode(&stored.table, object).into();
-        Ok(Payload { attributes, value: value.into(), stamp_at: Some(stamp_at), ttl: None })
+        let essential = store::is_essential(object);
+        Ok(Payload { attributes, value: value.into(), stamp_at: Some(stamp_at), ttl: None, essential })
     }
 
     /// Converts an object between two versions of a type that stands for itself; others stay as they are.

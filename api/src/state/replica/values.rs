@@ -228,7 +228,13 @@ impl Values {
             defaults::apply(&version.table.message, &mut object, self.naming);
             let (value, stamp_at) = encode_stamped(&version.table.message, &object);
             let attributes = attributes::encode(&version.table, &object).into();
-            return Ok(Payload { attributes, value: value.into(), stamp_at: Some(stamp_at), ttl: None });
+            return Ok(Payload {
+                attributes,
+                value: value.into(),
+                stamp_at: Some(stamp_at),
+                ttl: None,
+                essential: false,
+            });
         }
         let definitions = self.registry.stored();
         let other = definitions.first().ok_or_else(|| failed("nothing is built in"))?;
@@ -257,7 +263,13 @@ impl Values {
             push_member(name, value, &mut out);
         }
         out.push(b'}');
-        Ok(Payload { attributes: attributes.into(), value: out.into(), stamp_at: Some(stamp_at), ttl: None })
+        Ok(Payload {
+            attributes: attributes.into(),
+            value: out.into(),
+            stamp_at: Some(stamp_at),
+            ttl: None,
+            essential: false,
+        })
     }
 
     /// What etcd keeps of an object of a custom type, given as the engine would keep it.

@@ -36,6 +36,8 @@ pub struct Behavior {
     pub deleted_first: bool,
     /// Rows of tables carry a condition once the object has finished.
     pub marks_finished: bool,
+    /// Writes are taken on a full disk as long as some room is kept back. Said of the stored version.
+    pub essential: bool,
     /// On update, the rules of the kind check the metadata once more as if the object were new.
     pub metadata_again: bool,
     /// What a delete that leaves the propagation open warns of; empty without.
@@ -64,6 +66,7 @@ impl Behavior {
         uncollected: false,
         deleted_first: false,
         marks_finished: false,
+        essential: false,
         metadata_again: false,
         delete_warning: "",
         replacement: "",
