@@ -93,7 +93,11 @@ pub async fn run(
     let plan = moving::plan(&config.data_dir, config.etcd.as_ref())?;
     let served_etcd = config.etcd.as_ref().filter(|_| plan.place == Place::Etcd);
     let (engine, replica) = match served_etcd {
-        None => (open_store(&config, &config.data_dir.join("log"), Role::Leader)?, None),
+        None => {
+            let log_dir = config.data_dir.join("log");
+            upgrade::check_for_store(&config.data_dir, &log_dir)?;
+            (open_store(&config, &log_dir, Role::Leader)?, None)
+        }
         Some(etcd) => {
             let open = |dir: &Path| open_store(&config, dir, Role::Follower);
             let ports = (&config.ranges.ports, config.event_ttl);

@@ -100,6 +100,10 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
         Arc::new(Metrics::new(metrics::Settings { disabled, shows_hidden, allowed, usage: process::usage }));
     logging::start(config.log_format, config.verbosity, metrics.clone());
     let _ = api::state::debug::SET_LEVEL.set(logging::set_level);
+    if let Err(error) = authorities::check() {
+        let error = format!("{error:#}");
+        tracing::warn!(error, "no server is believed whose authorities are not named");
+    }
     let mut kept = None;
     loop {
         let runtime = tokio::runtime::Builder::new_multi_thread()

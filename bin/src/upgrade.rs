@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use api::writes::backfill;
 use api::writes::context::Context as Api;
 
@@ -11,6 +11,25 @@ use crate::files;
 
 /// File that records the defaults of a store's objects.
 const DEFAULTS_FILE: &str = "defaults";
+
+/// Refuses a directory whose store is gone: a server used it, and there is nothing of the log but perhaps its other files.
+///
+/// # Errors
+/// It says what to do.
+pub fn check_for_store(data_dir: &Path, log_dir: &Path) -> anyhow::Result<()> {
+    let mark = data_dir.join(DEFAULTS_FILE);
+    let is_segment = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().ends_with(".segment");
+    let has_segments = std::fs::read_dir(log_dir).is_ok_and(|entries| entries.flatten().any(is_segment));
+    if has_segments || files::read_if_there(&mark)?.is_none() {
+        return Ok(());
+    }
+    bail!(
+        "the store is missing: {} has no segment, but {} says that there was one: put the files back, or restore the store \
+         from a backup, or remove the latter to begin with an empty store",
+        log_dir.display(),
+        mark.display()
+    )
+}
 
 /// Writes this release's defaults into stored objects, unless the store records that they are there.
 ///

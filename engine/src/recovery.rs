@@ -179,6 +179,14 @@ pub(crate) fn recover(
     if oldest > state.oldest {
         state.tree = state.tree.pruned(oldest);
     }
+    let noted = current.note().synced.max(current.header.first_revision.before());
+    if state.revision > noted {
+        tracing::info!(
+            revision = state.revision.get(),
+            noted = noted.get(),
+            "the store was not closed: the log was read beyond what was noted as complete, to its end"
+        );
+    }
     let segments = Segments::new(segments);
     let expiring = take_stock(&state.tree, &segments);
     Ok(Recovered {

@@ -37,6 +37,7 @@ mod kube_watch;
 mod kube_writes;
 mod kubectl;
 mod lists;
+mod log;
 mod memory;
 mod metrics;
 mod mixin;

@@ -1,0 +1,147 @@
+//! What an operator reads in the log: where to begin, who asked for what, and what was found at the start
+//! (docs/api/operations.md#the-log).
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tests::{Options, PATIENCE, Server};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// The lines of the log with a text, once there are so many.
+async fn lines(server: &Server, text: &str, count: usize) -> Vec<String> {
+    let began = Instant::now();
+    loop {
+        let log = server.log();
+        let found: Vec<String> = log.lines().filter(|line| line.contains(text)).map(str::to_owned).collect();
+        if found.len() >= count || began.elapsed() > PATIENCE {
+            assert_eq!(found.len(), count, "{text} in {log}");
+            return found;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_details_each_request_is_one_line_that_says_who_asked_and_what_came_of_it() {
+    let server = Server::start(Options {
+        files: vec![("tokens", "secret-word,joe,1\n".to_owned())],
+        flags: vec!["-v=4".to_owned(), "--token-auth-file=$dir/tokens".to_owned()],
+        ..Options::default()
+    })
+    .await;
+    let client = server.client().with_token("secret-word");
+    for n in 0..50 {
+        let headers = [("user-agent", "probe/1.0 (a test)")];
+        let reply = client.send("GET", &format!("{MAPS}/one-{n}"), &headers, b"").await;
+        assert_eq!(reply.status, 403, "{}", reply.text());
+    }
+    let asked = lines(&server, "agent=probe/1.0 (a test)", 50).await;
+    for (n, line) in asked.iter().enumerate() {
+        for part in [
+            "request ",
+            "verb=\"get\" ",
+            &format!("path={MAPS}/one-{n} "),
+            "user=joe ",
+            "peer=127.0.0.1:",
+            "status=403 ",
+            "elapsed_us=",
+            "resource=\"configmaps\"",
+        ] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
+    }
+    let log = server.log();
+    // A request is one line: there is none of its frames, and none with its token.
+    assert_eq!(log.lines().filter(|line| line.contains("/one-7 ")).count(), 1);
+    assert!(!log.contains(" h2::") && !log.contains("secret-word"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_says_how_to_connect_and_that_the_last_run_was_not_ended() {
+    const RECOVERED: &str = "the store was not closed";
+    let mut server = Server::start_upstream().await;
+    let kubeconfig = server.kubeconfig();
+    let connect = format!("connect=\"export KUBECONFIG={}\"", kubeconfig.display());
+    lines(&server, &connect, 1).await;
+    lines(&server, RECOVERED, 0).await;
+    for n in 0..3 {
+        let made = server.client().post(MAPS, &json!({"metadata": {"name": format!("m{n}")}})).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    server.kill();
+    server.restart().await;
+    let said = lines(&server, RECOVERED, 1).await;
+    assert!(said[0].contains("revision=") && said[0].contains("noted="), "{said:?}");
+    assert_eq!(server.terminate(), Some(0));
+    server.restart().await;
+    lines(&server, &connect, 3).await;
+    lines(&server, RECOVERED, 1).await;
+
+    // What runs is known wherever it was built from a checkout.
+    let version = server.client().get("/version").await.json();
+    let text = |name: &str| version[name].as_str().unwrap_or_default().to_owned();
+    if std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.git")).exists() {
+        assert_eq!(text("gitCommit").len(), 40, "{version}");
+        assert_eq!(text("buildDate").len(), "2026-01-01T00:00:00Z".len(), "{version}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_whose_segments_are_gone_is_not_taken_for_a_new_one() {
+    let mut server = Server::start_upstream().await;
+    let made = server.client().post(MAPS, &json!({"metadata": {"name": "a"}})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(server.terminate(), Some(0));
+    let log = server.data_dir().join("log");
+    let aside = server.data_dir().join("aside");
+    // The segment alone, then all that the log's directory has; what is beside it stays: credentials, profile, defaults.
+    for whole in [false, true] {
+        let segments: Vec<_> = std::fs::read_dir(&log)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "segment"))
+            .collect();
+        assert_eq!(segments.len(), 1, "{segments:?}");
+        match whole {
+            true => std::fs::rename(&log, &aside).unwrap(),
+            false => std::fs::rename(&segments[0], &aside).unwrap(),
+        }
+        let output = std::process::Command::new(tests::server::binary())
+            .arg(format!("--data-dir={}", server.data_dir().display()))
+            .args(["--naming=kubernetes", "--secure-port=free"])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(
+            text.contains("the store is missing: ") && text.contains("restore the store from a backup"),
+            "{text}"
+        );
+        match whole {
+            true => std::fs::rename(&aside, &log).unwrap(),
+            false => std::fs::rename(&aside, &segments[0]).unwrap(),
+        }
+    }
+    server.restart().await;
+    assert_eq!(server.client().get(&format!("{MAPS}/a")).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn authorities_of_the_environment_that_cannot_be_read_are_said_at_the_start() {
+    const SAID: &str = "no server is believed whose authorities are not named";
+    for (file, why) in [
+        ("$dir/none.pem", "open $dir/none.pem: no such file or directory"),
+        ("$dir/empty.pem", "$dir/empty.pem has no certificate"),
+    ] {
+        let server = Server::start(Options {
+            files: vec![("empty.pem", "nothing\n".to_owned())],
+            environment: vec![("SSL_CERT_FILE", file.to_owned())],
+            ..Options::default()
+        })
+        .await;
+        let why = format!("SSL_CERT_FILE: {}", why.replace("$dir", &server.data_dir().display().to_string()));
+        let said = lines(&server, SAID, 1).await;
+        assert!(said[0].contains(&why) && said[0].contains(" WARN "), "{why}: {said:?}");
+    }
+}
