@@ -2,12 +2,15 @@
 //! serving certificate are files, and what is written into them counts soon after (docs/api/authentication.md).
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair,
 };
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use tests::client::Identity;
 use tests::{Client, Options, Server};
@@ -72,6 +75,68 @@ async fn who(client: &Client, headers: &[(&str, &str)]) -> Result<String, u16> {
         201 => Ok(reply.json()["status"]["userInfo"]["username"].as_str().unwrap().to_owned()),
         status => Err(status),
     }
+}
+
+/// The names of authorities that a handshake tells the client, in DER.
+#[derive(Debug, Default)]
+struct Told(parking_lot::Mutex<Vec<Vec<u8>>>);
+
+impl rustls::client::ResolvesClientCert for Told {
+    fn resolve(
+        &self,
+        names: &[&[u8]],
+        _: &[rustls::SignatureScheme],
+    ) -> Option<Arc<rustls::sign::CertifiedKey>> {
+        *self.0.lock() = names.iter().map(|name| name.to_vec()).collect();
+        None
+    }
+
+    fn has_certs(&self) -> bool {
+        true
+    }
+}
+
+/// The names of the authorities that a server names in a handshake.
+async fn told(server: &Server, version: &'static rustls::SupportedProtocolVersion) -> Vec<String> {
+    let told = Arc::new(Told::default());
+    let identity = server.client().identity();
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&identity.authority).map(Result::unwrap));
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[version])
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_cert_resolver(told.clone());
+    let stream = tokio::net::TcpStream::connect(&identity.address).await.unwrap();
+    let name = rustls_pki_types::ServerName::try_from("127.0.0.1").unwrap();
+    tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await.unwrap();
+    let names = told.0.lock().clone();
+    // A common name is the last text of these names.
+    names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_told_whose_certificates_are_wanted() {
+    let (old, new) = (Authority::new("old authority"), Authority::new("new authority"));
+    let options = Options {
+        flags: vec!["--client-ca-file=$dir/clients.pem".to_owned()],
+        files: vec![("clients.pem", old.pem.clone())],
+        ..Options::default()
+    };
+    let server = Server::start(options).await;
+    for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
+        let names = told(&server, version).await;
+        assert_eq!(names.len(), 2, "the server's own and that of the file: {names:?}");
+        assert!(names.iter().any(|name| name.ends_with("old authority")), "{names:?}");
+    }
+    write(&server.data_dir().join("clients.pem"), &new.pem);
+    becomes("the name of the new authority", Ok("named"), async || {
+        let names = told(&server, &rustls::version::TLS13).await;
+        let has = |end: &str| names.iter().any(|name| name.ends_with(end));
+        if has("new authority") && !has("old authority") { Ok("named".to_owned()) } else { Err(0) }
+    })
+    .await;
 }
 
 /// Asks until the answer is the one that is wanted.
