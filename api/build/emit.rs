@@ -460,6 +460,7 @@ impl Emitter<'_> {
             ("removed", &behavior.removed),
             ("delete_warning", &behavior.delete_warning),
             ("hashed_version", &behavior.hashed_version),
+            ("rows_sorted_by", &behavior.rows_sorted_by),
         ] {
             if !text.is_empty() {
                 write!(out, "{name}:{},", self.plain_text(text)).expect(STRING);

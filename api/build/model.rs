@@ -177,6 +177,7 @@ pub struct Behavior {
     pub replacement: String,
     pub removed: String,
     pub hashed_version: String,
+    pub rows_sorted_by: String,
 }
 
 pub struct Subresource {

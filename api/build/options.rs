@@ -148,6 +148,7 @@ pub fn behavior(option: &DynamicMessage) -> Behavior {
         replacement: text(option, "replacement"),
         removed: text(option, "removed"),
         hashed_version: text(option, "hashed_version"),
+        rows_sorted_by: text(option, "rows_sorted_by"),
     }
 }
 

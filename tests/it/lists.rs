@@ -5,6 +5,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
+use tests::Server;
+
 use crate::fixture::{Fixture, agrees, escape, names, outcome, report, version};
 
 async fn with_secrets(fixture: &Fixture, all: &[&str]) {
@@ -345,4 +347,39 @@ async fn long_lists_are_streamed_whole() {
             "{query}"
         );
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn rows_of_flow_schemas_stand_in_the_order_in_which_they_are_asked() {
+    const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let rows = async |query: &str| -> Vec<(i64, String)> {
+        let reply = client.send("GET", &format!("{SCHEMAS}{query}"), &table, b"").await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let table = reply.json();
+        let cells = table["rows"].as_array().unwrap().iter().map(|row| row["cells"].clone());
+        cells.map(|cells| (cells[2].as_i64().unwrap(), cells[0].as_str().unwrap().to_owned())).collect()
+    };
+    let shown = rows("").await;
+    let mut sorted = shown.clone();
+    sorted.sort();
+    assert_eq!(shown, sorted, "by precedence, then by name");
+    assert_eq!(shown.first().map(|(precedence, name)| (*precedence, name.as_str())), Some((1, "exempt")));
+    let list = client.get(SCHEMAS).await.json();
+    let names: Vec<&str> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["metadata"]["name"].as_str().unwrap())
+        .collect();
+    assert!(names.is_sorted() && names.len() == shown.len(), "objects stand by name: {names:?}");
+    // Of a page of them too, which has the first ones by name; and of those that a selector selects.
+    let some = rows("?limit=5").await;
+    let mut expected: Vec<_> =
+        shown.iter().filter(|(_, name)| names[..5].contains(&name.as_str())).cloned().collect();
+    assert_eq!(some, expected);
+    expected.retain(|(_, name)| name == names[2]);
+    assert_eq!(rows(&format!("?fieldSelector=metadata.name%3D{}", names[2])).await, expected);
 }

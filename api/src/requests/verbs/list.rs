@@ -25,9 +25,11 @@ use crate::types::attributes::Selection;
 use crate::types::bloom;
 use crate::types::options::{ListOptions, VersionMatch, list_version_number};
 use crate::types::schema::registry::Resource;
-use crate::values::json::Indenter;
+use crate::values::json::{Indenter, Value};
 use crate::values::memory::Charge;
+use crate::values::object::at;
 use crate::values::status::Status;
+use crate::wire::negotiate::Transform;
 use crate::wire::response::{Response, respond};
 use crate::wire::server::{Aborted, Body};
 
@@ -51,6 +53,9 @@ pub(super) const FORM_MULTIPLE: usize = 4;
 /// Items kept while they are measured: up to four chunks, the lists that most clients ask for, are rendered once.
 const WHOLE_BYTES: u64 = 4 * CHUNK_BYTES as u64;
 
+/// Most rows that are sorted by what is in the objects, which takes all of them at hand.
+const ROWS_SORTED_MAX: usize = 1000;
+
 /// Objects looked at in one go while none of them is shown: well under a millisecond, so that a selector that selects
 /// nothing delays no other request on the same thread.
 pub const LOOKED_AT_ONCE: usize = 1024;
@@ -61,7 +66,10 @@ pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
     let began = Instant::now();
-    let page = Page::find(call, options).await?;
+    let mut page = Page::find(call, options).await?;
+    if call.output.transform == Transform::Table {
+        page.sort_rows().await?;
+    }
     call.api.accessed(call.resource, "list", began);
     let renderer = call.renderer()?;
     representation::refuse_object_transform(&call.output, call.resource)?;
@@ -76,6 +84,8 @@ pub struct Page {
     selection: Selection,
     resource: Arc<Resource>,
     converter: Arc<Converter>,
+    /// The objects, where they are not shown in key order.
+    sorted: Option<Vec<Stored>>,
     /// Matching items in this page; `u64::MAX` when not limited.
     pub items: u64,
     /// Version, token and count of the head.
@@ -123,6 +133,7 @@ impl Page {
             selection: options.selection,
             resource: call.resource.clone(),
             converter: call.api.converter().clone(),
+            sorted: None,
             items: u64::MAX,
         };
         // Any version, in whatever pieces the server likes: upstream answers that whole
@@ -175,6 +186,9 @@ impl Page {
         if self.items != u64::MAX {
             return Ok(self.items);
         }
+        if let Some(sorted) = &self.sorted {
+            return Ok(sorted.len() as u64);
+        }
         if self.selection.is_everything() {
             return Ok(self.view.count(&self.range));
         }
@@ -217,10 +231,43 @@ impl Page {
         Ok(if may_keep { Measured::Whole(size, whole) } else { Measured::Size(size) })
     }
 
-    /// The objects of the range that are selected, in key order.
+    /// Sorts the objects as rows, where the kind has an order of its own, unless they are many.
+    async fn sort_rows(&mut self) -> Result<(), Status> {
+        let path = self.resource.table.behavior.rows_sorted_by;
+        if path.is_empty() {
+            return Ok(());
+        }
+        let mut rows: Vec<(i64, Stored)> = Vec::new();
+        let mut objects = self.objects();
+        while (rows.len() as u64) < self.items
+            && let Some(found) = objects.next(Need::Objects(self.items - rows.len() as u64)).await?
+        {
+            let Some(stored) = found.read()? else {
+                tokio::task::yield_now().await;
+                continue;
+            };
+            if rows.len() == ROWS_SORTED_MAX {
+                return Ok(());
+            }
+            let object = stored.object(&self.resource)?;
+            rows.push((at(&object, path).and_then(Value::as_i64).unwrap_or_default(), stored));
+        }
+        // They came by name, which decides among equals.
+        rows.sort_by_key(|(number, _)| *number);
+        self.sorted = Some(rows.into_iter().map(|(_, stored)| stored).collect());
+        Ok(())
+    }
+
+    /// The objects of the range that are selected, in key order, or as they were sorted.
     pub fn objects(&self) -> Selected {
-        let scan = self.view.range(self.range.clone()).filtered(bloom::query(&self.selection));
+        let range = match &self.sorted {
+            // All of them are known.
+            Some(_) => KeyRange { start: self.range.start.clone(), end: Some(self.range.start.clone()) },
+            None => self.range.clone(),
+        };
+        let scan = self.view.range(range).filtered(bloom::query(&self.selection));
         Selected::new(scan, self.selection.clone(), self.resource.clone(), self.converter.clone())
+            .after(self.sorted.iter().flatten().cloned())
     }
 }
 

@@ -61,6 +61,13 @@ impl Selected {
         Selected { scan, selection, resource, converter, ahead: VecDeque::new(), looked_at: 0 }
     }
 
+    /// The same after these objects.
+    #[must_use]
+    pub fn after(mut self, objects: impl Iterator<Item = Stored>) -> Selected {
+        self.ahead.extend(objects);
+        self
+    }
+
     /// What comes next; `None` at the end.
     ///
     /// # Errors

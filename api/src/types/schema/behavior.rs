@@ -48,6 +48,8 @@ pub struct Behavior {
     pub removed: &'static str,
     /// The version that discovery's hash of the stored form names, where it is not the stored one; otherwise empty.
     pub hashed_version: &'static str,
+    /// Path of a number by which the rows of a list as a table are sorted; empty: by name.
+    pub rows_sorted_by: &'static str,
 }
 
 impl Behavior {
@@ -72,6 +74,7 @@ impl Behavior {
         replacement: "",
         removed: "",
         hashed_version: "",
+        rows_sorted_by: "",
     };
 }
 
