@@ -1,6 +1,7 @@
 //! The server binary: flags → config → assembly, or flags → an offline command. An error is one line on stderr and
 //! exit code 1; wrong flags change nothing.
 
+mod allocator;
 mod assemble;
 mod audit;
 mod authentication;
@@ -57,7 +58,7 @@ use crate::flags::{Invocation, Stop};
 /// A write allocates and frees hundreds of small values across threads;
 /// docs/decisions/0007-mimalloc-without-huge-pages.md gives the reason for this allocator.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let started = Instant::now();
