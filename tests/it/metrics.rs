@@ -151,6 +151,7 @@ async fn deprecated_families_are_hidden_unless_the_flag_shows_them() {
         let path = "/api/v1/namespaces/default/configmaps";
         let mut watch = client.watch(&format!("{path}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")).await;
         watch.next().await.expect("the list ends with a bookmark");
+        assert_eq!(client.get(path).await.status, 200);
         let page = client.get("/metrics").await.text();
         let shown = families(&page);
         let numbers = lines(&page);

@@ -183,17 +183,39 @@ async fn use_it(client: &Client) {
     assert_eq!(client.post("/api/v1/namespaces/default/secrets", &secret).await.status, 500);
 }
 
-/// A request that takes longer than it may.
-async fn outlast(server: &Server) {
-    let path = "/api/v1/namespaces/default/configmaps?timeout=1ns";
-    assert_eq!(server.client().get(path).await.status, 504);
+/// A write that takes longer than it may: the webhook that it waits for takes connections and says nothing.
+async fn outlast(client: &Client) {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let hook = json!({
+        "metadata": {"name": "silent"},
+        "webhooks": [{
+            "name": "silent.example.com", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "timeoutSeconds": 30, "failurePolicy": "Ignore",
+            "clientConfig": {"url": format!("https://{}/", silent.local_addr().unwrap())},
+            "rules": [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["podtemplates"]}],
+        }],
+    });
+    let hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    assert_eq!(client.post(hooks, &hook).await.status, 201);
+    let template = json!({
+        "metadata": {"generateName": "t-"},
+        "template": {"spec": {"containers": [{"name": "c", "image": "i"}]}},
+    });
+    // The server learns of the webhook a moment after it was made.
+    for _ in 0..20 {
+        let path = "/api/v1/namespaces/default/podtemplates?timeout=1s";
+        if client.another().post(path, &template).await.status == 504 {
+            return;
+        }
+    }
+    panic!("no write takes longer than it may");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_rule_of_the_mixin_selects_series_of_a_server_that_is_used() {
     let server = Server::start_upstream().await;
     use_it(server.client()).await;
-    outlast(&server).await;
+    outlast(server.client()).await;
     let mut missing = Vec::new();
     let mut page = String::new();
     // The extension server is looked for in the background.
