@@ -93,6 +93,13 @@ async fn furnish(client: &Client) {
     });
     let made = client.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await;
     assert_eq!(made.status, 201, "{}", made.text());
+    // It is served before its status says so, which is part of what is moved.
+    let established = |definition: &Value| {
+        let conditions = definition["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Established"))
+    };
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.move.example.com";
+    client.until(path, |definition| definition.is_some_and(established)).await;
     client.until(LISTS[6], |list| list.is_some()).await;
     let thing = json!({"apiVersion": "move.example.com/v1", "kind": "Thing", "metadata": {"name": "t"}});
     let made = client.post(LISTS[6], &thing).await;
