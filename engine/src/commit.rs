@@ -42,6 +42,7 @@ use crate::watch::Hub;
 
 /// How long records that can be told again may not be on disk.
 const TOLD_SYNC: Duration = Duration::from_secs(1);
+
 /// How often room is looked for on a full disk.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// How much room a disk that was full must have before writes are invited again.
@@ -119,8 +120,7 @@ impl Sequencer {
         queue: Arc<Queue>,
         hub: Arc<Hub>,
         status: Arc<StoreStatus>,
-        keeper: Arc<Keeper>,
-        reserve: Arc<Reserve>,
+        (keeper, reserve): (Arc<Keeper>, Arc<Reserve>),
         log: Log,
         durability: Durability,
         times: Times,
