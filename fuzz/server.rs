@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::state::allocation::Ranges;
 use api::state::connect::Nodes;
-use api::state::tokens::Tokens;
+use api::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
 use api::types::features::Features;
 use api::values::json::{Value, parse};
 use api::values::naming::KUBERNETES;
@@ -85,11 +85,14 @@ impl Server {
 
     fn assemble(engine: Engine, address: SocketAddr) -> Result<Api, engine::TailError> {
         let domains = NameDomains::new(KUBERNETES.domain);
+        let key = SigningKey::from_pem(KEY).expect("a key of our own");
+        let issuer = TokenIssuer::new("issuer", key, domains);
         let tokens = Tokens {
-            issuer: TokenIssuer::new("issuer", SigningKey::from_pem(KEY).expect("a key of our own"), domains),
+            signer: Signer::Own(issuer),
             audiences: Vec::new(),
             lifetime_max: None,
             extends: false,
+            extended_lifetime: EXTENDED_LIFETIME,
             documents: Default::default(),
         };
         let parts = Parts {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use auth::authn::bearer::{self, Bearer};
 use auth::authn::service_account::{AccountSource, Incarnation, ServiceAccountTokens, TokenSecret};
 use auth::authn::token_file::{StaticTokens, TokenFileError};
-use auth::authn::x509::{CaBundle, ClientCertificates};
+use auth::authn::x509::{CaBundle, ClientCertificates, PeerCertificates};
 use auth::authn::{Anonymous, Credentials, NameDomains, SigningKey, VerificationKey};
 use auth::identity::{ANONYMOUS, AUTHENTICATED};
 use auth::{Authenticated, Authenticator};
@@ -108,7 +108,7 @@ pub fn certificates(data: &[u8]) {
         let bundle = CaBundle::from_pem(&pem("CERTIFICATE", CA)).expect("the corpus has an authority");
         ClientCertificates::new(bundle, &NameDomains::new("example.org"))
     });
-    let chain = chain(data);
+    let chain = PeerCertificates::new(chain(data));
     match certificates.user(&chain, SystemTime::UNIX_EPOCH + NOW) {
         Ok(Some(user)) => assert!(!user.name.is_empty() && user.in_group(AUTHENTICATED)),
         Ok(None) => {}
