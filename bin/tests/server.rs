@@ -34,7 +34,9 @@ impl Handler for Paths {
         match path.as_str() {
             "/hello" => Response::new(Body::from("hello")),
             "/panic" => panic!("as the test asked"),
-            "/certificates" => Response::new(Body::from(connection.certificates.len().to_string())),
+            "/certificates" => {
+                Response::new(Body::from(connection.certificates.certificates().len().to_string()))
+            }
             "/slow" => {
                 self.begun.notify_one();
                 tokio::time::sleep(Duration::from_millis(300)).await;

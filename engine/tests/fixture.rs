@@ -46,6 +46,7 @@ fn make() -> Files {
             value: value.into(),
             stamp_at: (n % 5 != 0).then_some(13),
             ttl: (n % 11 == 0).then_some(Duration::from_secs(100_000)),
+            ..Payload::default()
         };
         let change = match n % 9 {
             7 => Change::Delete(None),

@@ -183,33 +183,35 @@ fn a_bad_certificate_is_never_anonymous_but_a_token_still_counts() {
     // docs/api/authentication.md#authenticators, #client-certificates.
     let (_, _, pem) = authority("ca", None);
     let (stranger, ..) = authority("stranger", None);
-    let bad = [leaf(&stranger, named("jane"))];
+    let bad = PeerCertificates::new(vec![leaf(&stranger, named("jane"))]);
+    let none = PeerCertificates::default();
     let tokens = crate::authn::token_file::StaticTokens::parse(b"good,joe,1").unwrap();
     let chain = Authenticator::new()
         .with_certificates(Arc::new(certificates(&pem)))
         .with_tokens(tokens)
         .with_anonymous(Anonymous::Accepted);
     for (authorization, certificates, want) in [
-        (None, &bad[..0], "anonymous system:anonymous"),
-        (None, &bad[..], "401 verifying the client certificate: UnknownIssuer"),
-        (Some("Bearer good"), &bad[..], "user joe"),
-        (Some("Bearer good"), &bad[..0], "user joe"),
-        (Some("Bearer wrong"), &bad[..0], "401 invalid bearer token"),
+        (None, &none, "anonymous system:anonymous"),
+        (None, &bad, "401 verifying the client certificate: UnknownIssuer"),
+        (Some("Bearer good"), &bad, "user joe"),
+        (Some("Bearer good"), &none, "user joe"),
+        (Some("Bearer wrong"), &none, "401 invalid bearer token"),
         (
             Some("Bearer wrong"),
-            &bad[..],
+            &bad,
             "401 [verifying the client certificate: UnknownIssuer, invalid bearer token]",
         ),
-        (Some("Basic good"), &bad[..0], "anonymous system:anonymous"),
-        (Some("Bearer  good"), &bad[..0], "anonymous system:anonymous"),
+        (Some("Basic good"), &none, "anonymous system:anonymous"),
+        (Some("Bearer  good"), &none, "anonymous system:anonymous"),
     ] {
-        let credentials = Credentials { authorization, certificates, ..Credentials::default() };
+        let credentials =
+            Credentials { authorization, certificates: Some(certificates), ..Credentials::default() };
         let got = match chain.authenticate_at(&credentials, now()) {
             Ok(Authenticated::User(user)) => format!("user {}", user.name),
             Ok(Authenticated::Anonymous(user)) => format!("anonymous {}", user.name),
             Err(error) => format!("401 {error}"),
         };
-        assert_eq!(got, want, "{authorization:?} and {} certificates", certificates.len());
+        assert_eq!(got, want, "{authorization:?} and {} certificates", certificates.certificates().len());
         let warned = credentials.warning().is_some();
         assert_eq!(warned, authorization == Some("Bearer  good"));
     }

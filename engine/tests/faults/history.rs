@@ -79,6 +79,7 @@ impl Content {
             value: [&self.value[..], self.rest.as_deref().unwrap_or_default()].concat().into(),
             stamp_at: self.rest.as_ref().map(|_| self.value.len() as u32),
             ttl: self.ttl,
+            ..Payload::default()
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Answers of a signer, good and bad.
 
-use rcgen::KeyPair;
+use rcgen::{KeyPair, PublicKeyData};
 use serde_json::json;
 
 use super::*;
