@@ -379,8 +379,8 @@ async fn broken(replica: Option<&Replica>) -> Broken {
 /// Opens a store in a directory.
 fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine> {
     let durability = match (role, config.durability) {
-        // What a crash takes of a copy, etcd tells again.
-        (Role::Follower, _) => engine::Durability::Told,
+        // What a crash of the machine takes of a copy is read from etcd again.
+        (Role::Follower, _) => engine::Durability::Replicated,
         (Role::Leader, Durability::Sync) => engine::Durability::Sync,
         (Role::Leader, Durability::Relaxed) => engine::Durability::Relaxed,
     };
@@ -390,7 +390,7 @@ fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine>
         bloom_scheme: api::types::bloom::SCHEME,
         role,
         seal: config.secrecy.clone().map(|secrecy| secrecy as Arc<dyn engine::Seal>),
-        // A copy is made smaller by nobody but who writes elsewhere.
+        // A full disk makes no difference to what etcd lets through.
         reserve_bytes: if role == Role::Leader { RESERVE_BYTES } else { 0 },
         ..engine::Options::new(dir)
     })?)

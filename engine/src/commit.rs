@@ -40,8 +40,8 @@ use crate::time::{Times, expiry_s};
 use crate::types::{Applied, CommitTime, Committed, Durability, Revision, Write};
 use crate::watch::Hub;
 
-/// How long records that can be told again may not be on disk.
-const TOLD_SYNC: Duration = Duration::from_secs(1);
+/// How long a follower's records may not be on disk: they can be read again elsewhere.
+const REPLICATED_SYNC: Duration = Duration::from_secs(1);
 
 /// How often room is looked for on a full disk.
 const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
@@ -472,7 +472,9 @@ impl Sequencer {
             Durability::Relaxed => {
                 self.keeper.sync_within(Duration::ZERO, self.log.current(), self.revision);
             }
-            Durability::Told => self.keeper.sync_within(TOLD_SYNC, self.log.current(), self.revision),
+            Durability::Replicated => {
+                self.keeper.sync_within(REPLICATED_SYNC, self.log.current(), self.revision)
+            }
         }
         self.log.advance(self.records.len());
         Ok(events)

@@ -7,9 +7,9 @@
 //!                     ordinary writes are refused at once meanwhile ──────────────────┘   writes are taken again
 //! ```
 //!
-//! Without it a store could not be made smaller by who fills it: a delete keeps the object's last state for its watchers, so it
-//! takes as much of the log as the object did. Takes at most a part of what is free when the store is opened; on a small disk it
-//! is empty, and full is full. The files mean nothing to recovery.
+//! Without it a full store could not be made smaller: a delete keeps the object's last state for its watchers, so it takes as much
+//! of the log as the object did. The reserve is at most a part of what is free when the store is opened; on a small disk there is
+//! none, and full is full. The files mean nothing to recovery.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const PIECE_BYTES: u64 = 4 << 20;
 /// The reserve is at most this part of what is free.
 const PART_OF_FREE: u64 = 16;
 
-/// How long what was released is left to who needs it, before it is taken back.
+/// How long released room stays free before it is taken back.
 const LENT: Duration = Duration::from_secs(5);
 
 /// See the module.
@@ -106,7 +106,7 @@ impl Reserve {
         }
         if released > 0 {
             held.released = Some(Instant::now());
-            // Some file systems give blocks free with the removal's own commit.
+            // Some file systems free the blocks only once the removal is durable.
             return self.storage.sync_dir().is_ok();
         }
         false

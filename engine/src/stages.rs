@@ -118,7 +118,7 @@ mod tests {
             (Stages { checkpointed: Revision::new(41), ..ORDERED }, false),
             (Stages { published: Revision::new(51), ..ORDERED }, false),
             (Stages { published: Revision::new(51), ..relaxed }, true),
-            (Stages { published: Revision::new(51), durability: Durability::Told, ..ORDERED }, true),
+            (Stages { published: Revision::new(51), durability: Durability::Replicated, ..ORDERED }, true),
             (Stages { published: Revision::new(61), ..relaxed }, false),
             (Stages { checkpointed: Revision::new(35), synced: Revision::new(34), ..relaxed }, false),
             (Stages { synced: Revision::new(61), ..ORDERED }, false),

@@ -219,8 +219,8 @@ pub enum Durability {
     /// crash of the process loses nothing, **a crash of the machine loses the last acknowledged writes** (those
     /// since the last background sync, usually some milliseconds).
     Relaxed,
-    /// As `Relaxed`, but synced once in a second: for a follower, which is told again what a crash of the machine takes.
-    Told,
+    /// As `Relaxed`, but synced once a second: for a follower, which is sent again what a crash of the machine takes.
+    Replicated,
 }
 
 /// One proposed write.

@@ -380,7 +380,7 @@ fn refusals_to_open_are_one_line_with_the_path() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_writers_share_syncs_and_all_that_was_acknowledged_is_there() {
-    for durability in [Durability::Sync, Durability::Relaxed, Durability::Told] {
+    for durability in [Durability::Sync, Durability::Relaxed, Durability::Replicated] {
         let temp = TempDir::new();
         let engine = Engine::open(options(&temp, 256 * 1024, durability)).unwrap();
         let writers: Vec<_> = (0..64)

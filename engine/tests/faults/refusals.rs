@@ -71,7 +71,7 @@ fn a_full_disk_refuses_writes_and_nothing_else_and_writes_resume_by_themselves()
 
 #[test]
 fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again() {
-    let durabilities = [Durability::Sync, Durability::Relaxed, Durability::Told];
+    let durabilities = [Durability::Sync, Durability::Relaxed, Durability::Replicated];
     let cases = (0..20).flat_map(|seed| durabilities.map(|durability| (seed, durability)));
     for (seed, durability) in cases {
         let disk = Disk::new(seed);
@@ -96,7 +96,9 @@ fn after_a_failed_sync_nothing_is_acknowledged_before_the_store_was_opened_again
                 assert_eq!(engine.revision(), Revision::new(1));
             }
             // Acknowledged before, which is what relaxed means; but not said to be on disk.
-            Durability::Relaxed | Durability::Told => assert_eq!(met.unwrap().revision, Revision::new(2)),
+            Durability::Relaxed | Durability::Replicated => {
+                assert_eq!(met.unwrap().revision, Revision::new(2))
+            }
         }
         assert_eq!(fault::now(engine.failed()), Some(failed.clone()));
         let operations = disk.operations();

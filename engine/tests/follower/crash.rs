@@ -100,7 +100,7 @@ fn run(seed: u64, script: &Script, cut: u64, durability: Durability) -> bool {
 fn no_power_loss_forgets_an_acknowledged_revision_or_leaves_a_part_of_one() {
     for seed in 1..=4 {
         let durability = match seed {
-            2 => Durability::Told,
+            2 => Durability::Replicated,
             4 => Durability::Relaxed,
             _ => Durability::Sync,
         };
