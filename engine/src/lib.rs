@@ -107,7 +107,8 @@ struct Inner {
     status: Arc<StoreStatus>,
     expiry: Arc<Expiry>,
     requests: Arc<Requests>,
-    reserve: Arc<Reserve>,
+    /// Whether room is kept back. Not the reserve itself, which holds the directory's lock.
+    has_reserve: bool,
     lost_revisions: u64,
     durability: Durability,
     bloom_scheme: BloomScheme,
@@ -192,6 +193,7 @@ impl Engine {
         );
         let hub = Arc::new(Hub::new(found.root, ring_events_max));
         let reserve = Arc::new(Reserve::open(storage.clone(), options.reserve_bytes));
+        let has_reserve = reserve.is_used();
         let sequencer = Sequencer::new(
             queue.clone(),
             hub.clone(),
@@ -214,7 +216,7 @@ impl Engine {
             segment_bytes,
             lost_revisions: found.lost_revisions,
             signed: options.bloom_scheme.kind,
-            reserve: reserve.clone(),
+            reserve,
         };
         let maintenance = Maintenance::new(tools, found.checkpoint);
         let (closing, closed) = tokio::sync::watch::channel(false);
@@ -224,7 +226,7 @@ impl Engine {
             status: status.clone(),
             expiry,
             requests: requests.clone(),
-            reserve,
+            has_reserve,
             lost_revisions: found.lost_revisions,
             durability,
             bloom_scheme: options.bloom_scheme,
@@ -258,7 +260,7 @@ impl Engine {
             return Err(CommitError::Refused(Refusal::Follower));
         }
         let bloom = self.bloom(&write.change);
-        let again = (write.change.is_essential() && self.0.reserve.is_used()).then(|| write.clone());
+        let again = (write.change.is_essential() && self.0.has_reserve).then(|| write.clone());
         match (self.0.queue.submit(write, bloom).await, again) {
             // It may have been refused with ordinary writes of its batch.
             (Err(CommitError::Refused(Refusal::DiskFull)), Some(write)) => {
