@@ -142,9 +142,11 @@ pub fn binary() -> &'static Path {
             Some("debug") | None => "dev",
             Some(name) => name,
         };
+        // The server is built with a test of its package. Any other selection has other features, and would build all of it
+        // once more after `cargo test --workspace`.
         let built = Command::new(cargo)
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-            .args(["build", "--quiet", "--package", "cluster-apiserver", "--profile", profile])
+            .args(["test", "--quiet", "--workspace", "--no-run", "--test", "tools", "--profile", profile])
             .status()
             .expect("cargo runs");
         built.success().then(|| profile_dir.join("cluster-apiserver"))

@@ -19,6 +19,7 @@ use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Map, Value, json};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -34,16 +35,8 @@ pub struct Hook {
     received: Arc<Mutex<Vec<Value>>>,
     authorizations: Arc<Mutex<Vec<String>>>,
     connections: Arc<AtomicUsize>,
-    _serving: Serving,
-}
-
-/// A server that accepts connections until this is dropped.
-struct Serving(JoinHandle<()>);
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
+    /// Its accept loop, which ends with the sender.
+    ending: Option<(oneshot::Sender<()>, JoinHandle<()>)>,
 }
 
 impl Hook {
@@ -138,10 +131,16 @@ impl Hook {
         let serve = Arc::new(serve);
         let connections = Arc::new(AtomicUsize::new(0));
         let counted = connections.clone();
+        let (end, mut ended) = oneshot::channel();
         let task = tokio::spawn(async move {
             // Clients keep connections, which end with the server.
             let mut open = JoinSet::new();
-            while let Ok((stream, _)) = listener.accept().await {
+            loop {
+                let accepted = tokio::select! {
+                    _ = &mut ended => break,
+                    accepted = listener.accept() => accepted,
+                };
+                let Ok((stream, _)) = accepted else { break };
                 counted.fetch_add(1, Ordering::Relaxed);
                 let (acceptor, serve) = (acceptor.clone(), serve.clone());
                 open.spawn(async move {
@@ -149,6 +148,8 @@ impl Hook {
                     serve(stream).await;
                 });
             }
+            drop(listener);
+            open.shutdown().await;
         });
         Hook {
             address,
@@ -156,8 +157,15 @@ impl Hook {
             received: Arc::default(),
             authorizations: Arc::default(),
             connections,
-            _serving: Serving(task),
+            ending: Some((end, task)),
         }
+    }
+
+    /// Ends the server with all its connections. One that is only dropped ends a moment later.
+    pub async fn end(mut self) {
+        let (end, task) = self.ending.take().expect("a server ends once");
+        drop(end);
+        task.await.expect("the accept loop ends");
     }
 
     /// The URL of a path.
