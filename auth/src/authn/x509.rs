@@ -94,8 +94,7 @@ impl PeerCertificates {
 
     /// From when on the chain must be verified again; `None` without certificates, or if one cannot be read.
     pub fn expires(&self) -> Option<SystemTime> {
-        let read = || expiry(&self.certificates).ok().filter(|_| !self.is_empty());
-        *self.expires.get_or_init(read)
+        *self.expires.get_or_init(|| expiry(&self.certificates))
     }
 
     /// SHA-256 of all certificates. Each carries its own length, so that the sequence is unambiguous.
@@ -213,7 +212,7 @@ impl ClientCertificates {
         }
         trust.bundle.verify(chain.certificates(), now)?;
         let user = self.subject(&chain.certificates()[0])?.map(Arc::new);
-        let expires = expiry(chain.certificates())?;
+        let expires = chain.expires().ok_or(CertificateError::Malformed)?;
         trust.remember(id, Verified { user: user.clone(), expires }, now);
         Ok(user)
     }
@@ -275,19 +274,16 @@ impl Trust {
     }
 }
 
-/// The time from which `chain` must be verified again: the first of its certificates is no longer valid.
-///
-/// # Errors
-/// One of them cannot be read.
-pub fn expiry(chain: &[CertificateDer<'_>]) -> Result<SystemTime, CertificateError> {
-    let mut first = u64::MAX;
+/// When the first certificate of a chain is no longer valid; `None` without certificates, or if one cannot be read.
+fn expiry(chain: &[CertificateDer<'_>]) -> Option<SystemTime> {
+    let mut first = None;
     for certificate in chain {
-        let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| CertificateError::Malformed)?;
-        first = first.min(parsed.validity().not_after.timestamp().try_into().unwrap_or(0));
+        let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
+        let last = parsed.validity().not_after.timestamp().try_into().unwrap_or(0);
+        first = Some(first.map_or(last, |first: u64| first.min(last)));
     }
     // Validity includes its last second.
-    let end = first.checked_add(1).map(Duration::from_secs).and_then(|end| UNIX_EPOCH.checked_add(end));
-    end.ok_or(CertificateError::Malformed)
+    UNIX_EPOCH.checked_add(Duration::from_secs(first?.checked_add(1)?))
 }
 
 #[cfg(test)]

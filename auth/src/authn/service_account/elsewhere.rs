@@ -7,6 +7,7 @@
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use crate::authn::VerificationKey;
 use crate::authn::jws::{Compact, TOKEN_BYTES_MAX};
@@ -68,7 +69,9 @@ struct Header {
 /// What is wrong with it.
 pub fn key_id_of(header: &str) -> Result<String, AnswerError> {
     let bytes = URL_SAFE_NO_PAD.decode(header).map_err(AnswerError::Encoding)?;
-    let Header { alg, kid, typ } = serde_json::from_slice(&bytes).map_err(AnswerError::Header)?;
+    // A structure could also be read from an array.
+    let members: Map<String, Value> = serde_json::from_slice(&bytes).map_err(AnswerError::Header)?;
+    let Header { alg, kid, typ } = serde_json::from_value(members.into()).map_err(AnswerError::Header)?;
     match kid.len() {
         _ if typ != "JWT" => Err(AnswerError::Type),
         0 => Err(AnswerError::NoKey),
