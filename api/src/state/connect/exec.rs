@@ -29,8 +29,9 @@ use crate::values::status::agent::{failure, outcome};
 use crate::wire::outgoing::Endpoint;
 use crate::wire::response::Response;
 use crate::wire::server::Shutdown;
+use crate::wire::server::frames::{close, close_frame, frame, frame_head, opcode};
 use crate::wire::server::upgrade::has_token;
-use crate::wire::server::websocket::{self, Upgrade, close, close_frame, frame_head, opcode};
+use crate::wire::server::websocket::{self, Upgrade};
 
 /// The protocol in which single streams are closed.
 const PROTOCOL: &str = "v5.channel.k8s.io";
@@ -251,7 +252,7 @@ where
                 (bytes, is_last)
             }
             Heard::Ping(payload) => {
-                if client.offer(websocket::frame(opcode::PONG, &payload)).await.is_err() {
+                if client.offer(frame(opcode::PONG, &payload)).await.is_err() {
                     return InputEnd::ClientLeft;
                 }
                 continue;

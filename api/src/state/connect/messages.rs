@@ -7,7 +7,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::tunnel::BUFFER_BYTES;
-use crate::wire::server::websocket::{CONTROL_BYTES_MAX, opcode};
+use crate::wire::server::frames::{FrameHead, opcode};
 
 /// What the client sent.
 #[derive(Debug, Eq, PartialEq)]
@@ -70,45 +70,29 @@ impl<R: AsyncRead + Unpin> Messages<R> {
         if let Some(frame) = self.frame {
             return self.piece(frame);
         }
-        let (first, second) = (*self.buffer.first()?, *self.buffer.get(1)?);
-        let number = |at: usize, len: usize| -> Option<u64> {
-            let bytes = self.buffer.get(at..at + len)?;
-            Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-        };
-        let (len, head) = match second & 0x7f {
-            126 => (number(2, 2)?, 4),
-            127 => (number(2, 8)?, 10),
-            len => (u64::from(len), 2),
-        };
-        let (is_final, is_masked, code) = (first & 0x80 != 0, second & 0x80 != 0, first & 0x0f);
-        let is_control = code & 0x08 != 0;
-        let continues = code == opcode::CONTINUATION;
-        let is_sound = is_masked && first & 0x70 == 0 && len >> 63 == 0;
+        let head = FrameHead::read(&self.buffer)?;
+        let code = head.code();
         let is_known = matches!(code, opcode::CONTINUATION | opcode::TEXT | opcode::BINARY)
             || matches!(code, opcode::CLOSE | opcode::PING | opcode::PONG);
-        let fits = if is_control {
-            is_final && len <= CONTROL_BYTES_MAX as u64
-        } else {
-            continues == self.is_within
-        };
-        if !is_sound || !is_known || !fits {
+        let fits = head.is_control() || (code == opcode::CONTINUATION) == self.is_within;
+        if !head.is_sound() || !is_known || !fits {
             return Some(Heard::Nonsense);
         }
-        let mask: [u8; 4] = self.buffer.get(head..head + 4)?.try_into().ok()?;
-        let mask = u32::from_be_bytes(mask);
-        if !is_control {
-            self.buffer.advance(head + 4);
+        let mask = u32::from_be_bytes(head.mask(&self.buffer)?);
+        if !head.is_control() {
+            self.buffer.advance(head.bytes());
             self.is_first |= !self.is_within;
-            self.is_within = !is_final;
-            let frame = Frame { left: len, mask, is_final };
+            self.is_within = !head.is_final();
+            let frame = Frame { left: head.len, mask, is_final: head.is_final() };
             self.frame = Some(frame);
             return self.piece(frame);
         }
-        if self.buffer.len() < head + 4 + len as usize {
+        let len = head.len as usize;
+        if self.buffer.len() < head.bytes() + len {
             return None;
         }
-        self.buffer.advance(head + 4);
-        let mut payload = self.buffer.split_to(len as usize);
+        self.buffer.advance(head.bytes());
+        let mut payload = self.buffer.split_to(len);
         unmask(&mut payload, mask);
         match code {
             opcode::PING => Some(Heard::Ping(payload)),

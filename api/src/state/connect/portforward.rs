@@ -23,8 +23,9 @@ use super::upgrade::{Asked, Outcome, open};
 use crate::values::status::Status;
 use crate::wire::outgoing::Endpoint;
 use crate::wire::response::Response;
+use crate::wire::server::frames::{close, close_frame, frame, frame_head, opcode};
 use crate::wire::server::upgrade::has_token;
-use crate::wire::server::websocket::{self, Upgrade, close, close_frame, frame_head, opcode};
+use crate::wire::server::websocket::{self, Upgrade};
 
 /// Before the name of a protocol that is spoken in frames of SPDY inside of messages.
 const PREFIX: &str = "SPDY/3.1+";
@@ -103,7 +104,7 @@ where
             match heard {
                 Heard::Piece { bytes, .. } => agent.send(&[&bytes]).await.ok()?,
                 Heard::Ping(payload) => {
-                    client.offer(websocket::frame(opcode::PONG, &payload)).await.ok()?;
+                    client.offer(frame(opcode::PONG, &payload)).await.ok()?;
                 }
                 Heard::Close => return Some(close::NORMAL),
                 Heard::Nonsense => return Some(close::PROTOCOL_ERROR),

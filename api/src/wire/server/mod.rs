@@ -14,6 +14,7 @@
 
 pub mod body;
 mod connection;
+pub(crate) mod frames;
 mod head;
 mod lifecycle;
 mod lull;

@@ -23,34 +23,15 @@ use http::header::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::frames::{FrameHead, close, close_frame, frame, opcode};
 use super::upgrade::{Switch, Taken, has_token};
 use super::{Aborted, ConnectionInfo, Request, Response};
 
 /// The GUID that every server appends to the client's key (RFC 6455 §1.3).
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Longest payload of a ping or a close (RFC 6455 §5.5).
-pub(crate) const CONTROL_BYTES_MAX: usize = 125;
-
 /// How long the client may leave queued output unread; the same as on any other connection.
 pub(crate) const WRITE_STALL: Duration = Duration::from_secs(15 * 60);
-
-/// Kinds of frames.
-pub(crate) mod opcode {
-    pub(crate) const CONTINUATION: u8 = 0;
-    pub(crate) const TEXT: u8 = 1;
-    pub(crate) const BINARY: u8 = 2;
-    pub(crate) const CLOSE: u8 = 8;
-    pub(crate) const PING: u8 = 9;
-    pub(crate) const PONG: u8 = 10;
-}
-
-/// Status codes of a close (RFC 6455 §7.4.1).
-pub(crate) mod close {
-    pub(crate) const NORMAL: u16 = 1000;
-    pub(crate) const PROTOCOL_ERROR: u16 = 1002;
-    pub(crate) const INTERNAL_ERROR: u16 = 1011;
-}
 
 /// How messages are marked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -161,35 +142,6 @@ where
     }
 }
 
-/// One unmasked, final frame.
-pub(crate) fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
-    let mut out = frame_head(opcode, payload.len());
-    out.extend_from_slice(payload);
-    out
-}
-
-/// What precedes the payload of one unmasked, final frame.
-pub(crate) fn frame_head(opcode: u8, len: usize) -> Vec<u8> {
-    let mut out = Vec::with_capacity(len.min(CONTROL_BYTES_MAX) + 10);
-    out.push(0x80 | opcode);
-    match len {
-        len @ 0..=125 => out.push(len as u8),
-        len @ 126..=0xffff => {
-            out.push(126);
-            out.extend_from_slice(&(len as u16).to_be_bytes());
-        }
-        len => {
-            out.push(127);
-            out.extend_from_slice(&(len as u64).to_be_bytes());
-        }
-    }
-    out
-}
-
-pub(crate) fn close_frame(code: u16) -> Vec<u8> {
-    frame(opcode::CLOSE, &code.to_be_bytes())
-}
-
 /// A frame from the client.
 enum Heard {
     Ping(Vec<u8>),
@@ -230,36 +182,22 @@ impl Incoming {
             let skipped = self.skip.min(self.buffer.len() as u64);
             self.buffer.drain(..skipped as usize);
             self.skip -= skipped;
-            let (first, second) = (*self.buffer.first()?, *self.buffer.get(1)?);
-            let number = |at: usize, len: usize| -> Option<u64> {
-                let bytes = self.buffer.get(at..at + len)?;
-                Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
-            };
-            let (len, head) = match second & 0x7f {
-                126 => (number(2, 2)?, 4),
-                127 => (number(2, 8)?, 10),
-                len => (u64::from(len), 2),
-            };
-            let is_control = first & 0x08 != 0;
-            let is_final = first & 0x80 != 0;
-            let is_masked = second & 0x80 != 0;
-            let is_sound = is_masked && first & 0x70 == 0 && len >> 63 == 0;
-            if !is_sound || is_control && (!is_final || len > CONTROL_BYTES_MAX as u64) {
+            let head = FrameHead::read(&self.buffer)?;
+            if !head.is_sound() {
                 return Some(Heard::Nonsense);
             }
-            let mask: [u8; 4] = self.buffer.get(head..head + 4)?.try_into().ok()?;
-            let payload_at = head + 4;
-            if !is_control {
-                self.buffer.drain(..payload_at);
-                self.skip = len;
+            let mask = head.mask(&self.buffer)?;
+            if !head.is_control() {
+                self.buffer.drain(..head.bytes());
+                self.skip = head.len;
                 continue;
             }
-            let end = payload_at + len as usize;
-            let masked = self.buffer.get(payload_at..end)?;
+            let end = head.bytes() + head.len as usize;
+            let masked = self.buffer.get(head.bytes()..end)?;
             let payload: Vec<u8> =
                 masked.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask).collect();
             self.buffer.drain(..end);
-            match first & 0x0f {
+            match head.code() {
                 opcode::PING => return Some(Heard::Ping(payload)),
                 opcode::CLOSE => return Some(Heard::Close),
                 opcode::PONG => {}
