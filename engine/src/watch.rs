@@ -24,11 +24,13 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::Poll;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
 
 use crate::error::TailError;
 use crate::event::{Event, Memo};
@@ -267,8 +269,17 @@ impl Hub {
         // Under the lock: every later event marks the slot, every earlier one is looked for.
         let look_until = self.revision();
         drop(registry);
-        let is_complete = false;
-        Ok(Tail { hub: self.clone(), slot, prefix, after, looked: after, look_until, is_complete })
+        Ok(Tail {
+            hub: self.clone(),
+            slot,
+            prefix,
+            after,
+            looked: after,
+            look_until,
+            is_complete: false,
+            gathers: Duration::ZERO,
+            due: None,
+        })
     }
 }
 
@@ -297,6 +308,10 @@ pub struct Tail {
     look_until: Revision,
     /// Whether it ends rather than pass changes over.
     is_complete: bool,
+    /// How long changes gather before they are told.
+    gathers: Duration,
+    /// When the next may be told.
+    due: Option<Instant>,
 }
 
 impl Tail {
@@ -309,6 +324,13 @@ impl Tail {
         self.is_complete = true;
         self.check_complete()?;
         Ok(self)
+    }
+
+    /// The same, which lets changes gather for so long after it told some; the first change after a quiet time is told without
+    /// delay. While others write often, a follower that has time costs a wake-up in that time instead of one for each commit.
+    pub fn gathering(mut self, gathers: Duration) -> Tail {
+        self.gathers = gathers;
+        self
     }
 
     fn lacks_changes(&self) -> bool {
@@ -329,6 +351,17 @@ impl Tail {
     /// # Errors
     /// After an error the tail stays where it is; following events need a fresh snapshot and a new tail.
     pub async fn next(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
+        if let Some(due) = self.due {
+            tokio::time::sleep_until(due).await;
+        }
+        let events = self.next_at_once(max).await?;
+        // Who is behind goes on.
+        let has_all = self.looked >= self.look_until && !self.gathers.is_zero();
+        self.due = has_all.then(|| Instant::now() + self.gathers);
+        Ok(events)
+    }
+
+    async fn next_at_once(&mut self, max: usize) -> Result<Vec<Arc<Event>>, TailError> {
         loop {
             self.check_complete()?;
             while self.looked < self.look_until {

@@ -445,6 +445,29 @@ async fn waiting_for_a_revision_ends_when_it_comes() {
 }
 
 #[tokio::test]
+async fn changes_gather_for_a_tail_that_has_time() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    let tail = |gathers| engine.tail(Revision::ZERO, Bytes::new()).unwrap().gathering(gathers);
+    let (mut soon, mut late) = (tail(Duration::from_millis(50)), tail(Duration::from_secs(3600)));
+    let told = async |tail: &mut engine::Tail, max| {
+        let events = tail.next(max).await.unwrap();
+        events.iter().map(|event| event.revision.get()).collect::<Vec<_>>()
+    };
+    for at in 1..=3 {
+        put(&engine, &format!("/{at}"), "x").await.unwrap();
+    }
+    // Who is behind does not wait.
+    assert_eq!((told(&mut late, 2).await, told(&mut late, 2).await), (vec![1, 2], vec![3]));
+    assert_eq!(told(&mut soon, 10).await, [1, 2, 3]);
+    put(&engine, "/4", "x").await.unwrap();
+    put(&engine, "/5", "x").await.unwrap();
+    assert_eq!(told(&mut soon, 10).await, [4, 5]);
+    assert!(tokio::time::timeout(Duration::from_millis(100), late.next(10)).await.is_err());
+    assert_eq!(late.progress(), Revision::new(3));
+}
+
+#[tokio::test]
 async fn an_event_is_rendered_once_however_many_look_at_it() {
     let temp = TempDir::new();
     let engine = open(&temp);

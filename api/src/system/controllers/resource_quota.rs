@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use engine::{Event, EventKind};
 
-use super::{EVENTS_MAX, Ending};
+use super::{EVENTS_MAX, Ending, GATHERED};
 use crate::objects::store;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::scalars::quantity::Quantity;
@@ -35,7 +35,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let quotas = api.lookup().resource("", "v1", "resourcequotas");
     let pods = api.lookup().resource("", "v1", "pods");
     let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), Bytes::from_static(b"/"))?;
+    let mut tail = api.engine().tail(snapshot.revision(), Bytes::from_static(b"/"))?.gathering(GATHERED);
     drop(snapshot);
     let loopback = Loopback::controller(&api, "resourcequota-controller");
     let counting = Counting { loopback: &loopback, api: &api, quotas: &quotas, pods: &pods };

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use engine::Entry;
 
-use super::{EVENTS_MAX, Ending, Pass};
+use super::{EVENTS_MAX, Ending, GATHERED, Pass};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::types::attributes::Attributes;
@@ -29,7 +29,8 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let protection = Protection { api: &api, pods: &pods, protected: &protected };
     let revision = api.engine().snapshot().revision();
     let tail = |resource: &Resource| api.engine().tail(revision, store::collection(resource, ""));
-    let (mut of_pods, [claims, volumes, classes]) = (tail(&pods)?, protected.each_ref().map(|r| tail(r)));
+    let (mut of_pods, [claims, volumes, classes]) =
+        (tail(&pods)?.gathering(GATHERED), protected.each_ref().map(|r| tail(r)));
     let (mut claims, mut volumes, mut classes) = (claims?, volumes?, classes?);
     loop {
         protection.release().await?;

@@ -29,7 +29,7 @@ use self::action::{Action, Outcome, Place, Write};
 use self::graph::{Graph, Task};
 use self::head::{Ending, Head, Owner};
 use self::queue::{AbsentOwners, Queue};
-use super::{EVENTS_MAX, Ending as ControllerEnd, WRITES_MAX};
+use super::{EVENTS_MAX, Ending as ControllerEnd, GATHERED, WRITES_MAX};
 use crate::objects::store;
 use crate::types::options::Propagation;
 use crate::types::schema::registry::Resource;
@@ -49,7 +49,7 @@ const STEPS_IN_A_ROW: usize = 256;
 pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
     let mut changes = api.type_changes();
     let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), Bytes::new())?;
+    let mut tail = api.engine().tail(snapshot.revision(), Bytes::new())?.gathering(GATHERED);
     let mut collector = Collector::new(&api);
     for (at, entry) in snapshot.prefix(b"").enumerate() {
         collector.begin_with(&entry);
