@@ -65,9 +65,10 @@ fn tell_of_gates(status: &mut Object) {
 
 /// A negative time to end counts as the shortest one.
 fn raise_grace_period(pod: &mut Object) {
-    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else { return };
-    if let Some(seconds @ Value::Int(..=-1)) = spec.get_mut("terminationGracePeriodSeconds") {
-        *seconds = Value::Int(1);
+    // A look for change would copy a specification that is shared with the stored pod.
+    const PATH: &str = "terminationGracePeriodSeconds";
+    if let Some(Value::Int(..=-1)) = pod.get("spec").and_then(|spec| spec.get(PATH)) {
+        pod.object_entry("spec").insert(PATH, Value::Int(1));
     }
 }
 

@@ -59,6 +59,18 @@ impl Object {
         self.0 = Form::Settled(Arc::new(Settled { members, text }));
     }
 
+    /// Takes from `other` its settled members that are equal to this object's, so that both share them.
+    pub fn share(&mut self, other: &Object) {
+        for (name, value) in self.iter_mut() {
+            if let (Value::Object(own), Some(Value::Object(settled))) = (value, other.get(name))
+                && settled.is_settled()
+                && own == settled
+            {
+                *own = settled.clone();
+            }
+        }
+    }
+
     /// The canonical text, if the object is settled.
     pub fn settled_text(&self) -> Option<&Bytes> {
         match &self.0 {
@@ -229,6 +241,29 @@ impl FromIterator<(Key, Value)> for Object {
 mod tests {
     use super::*;
     use crate::testing::object;
+
+    #[test]
+    fn equal_settled_members_are_shared() {
+        let mut old = object(r#"{"a":{"x":1},"b":{"y":[2]},"c":{"z":3},"d":4}"#);
+        for (_, value) in old.iter_mut().filter(|(name, _)| *name != "c") {
+            if let Value::Object(part) = value {
+                part.settle(Bytes::new());
+            }
+        }
+        for (text, shared) in [
+            (r#"{"b":{"y":[2]},"a":{"x":1},"c":{"z":3},"d":4}"#, "b a"),
+            (r#"{"a":{"x":2},"b":{"y":[2]}}"#, "b"),
+            (r#"{"a":1,"b":{"x":1},"e":{"x":1}}"#, ""),
+        ] {
+            let mut new = object(text);
+            new.share(&old);
+            assert_eq!(new, object(text));
+            let is_shared = |value: &Value| value.as_object().is_some_and(Object::is_settled);
+            let names: Vec<_> =
+                new.iter().filter(|(_, value)| is_shared(value)).map(|(name, _)| name).collect();
+            assert_eq!(names.join(" "), shared, "{text}");
+        }
+    }
 
     #[test]
     fn a_settled_object_behaves_like_any_other_until_it_is_changed() {

@@ -300,9 +300,24 @@ impl Current {
         }
     }
 
-    /// The object for `new`, which is to take its place, both in the stored version.
+    /// [`Current::object`] for a look at what is to be replaced: its parts can become parts of what replaces it.
+    ///
+    /// # Errors
+    /// As there.
+    pub(super) fn old(&mut self, resource: &Resource) -> Result<&Object, Status> {
+        self.read(|stored| stored.settled(resource))
+    }
+
+    /// The object for `new`, which is to take its place, both in the stored version. Equal parts become one in both, so that
+    /// no stage compares or writes them anew.
     pub(super) fn beside(&mut self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
-        self.object.take().map_or_else(|| self.stored.beside(resource, new), Ok)
+        match self.object.take() {
+            Some(old) => {
+                new.share(&old);
+                Ok(old)
+            }
+            None => self.stored.beside(resource, new),
+        }
     }
 }
 

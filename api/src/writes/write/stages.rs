@@ -123,7 +123,7 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     let old = match current {
         Some(current) if asked.reads_objects() => {
             let revision = current.revision();
-            let old = current.object(intent.resource)?;
+            let old = current.old(intent.resource)?;
             Some(source.shown(intent, old, revision)?)
         }
         _ => None,
@@ -204,7 +204,7 @@ pub(super) fn same(intent: &Intent<'_>, new: &Object, current: Option<&mut Curre
     let Some(current) = current.filter(|_| is_compared) else {
         return Ok(());
     };
-    let stored_uid = meta(current.object(intent.resource)?, "uid");
+    let stored_uid = meta(current.old(intent.resource)?, "uid");
     if uid == stored_uid {
         return Ok(());
     }
@@ -419,7 +419,7 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
             let revision = current.revision();
             let old = match old {
                 Some(old) => old,
-                None => current.object(intent.resource)?,
+                None => current.old(intent.resource)?,
             };
             let old = source.shown(intent, old, revision)?;
             let stays =
