@@ -12,4 +12,5 @@ pub mod query;
 pub mod retry;
 pub mod stage;
 pub mod status;
+pub mod user;
 pub mod warning;

@@ -83,10 +83,12 @@ pub fn compare<'v>(
         (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
         (Value::Type(a), Value::Type(b)) => a.runtime_name() == b.runtime_name(),
         (Value::List(a), Value::List(b)) => equal_lists(a, b, comparison)?,
-        (Value::Map(a), Value::Map(b)) => equal_maps(a, b, comparison)?,
+        (Value::Map(a), Value::Map(b)) => equal_entries(a, b.len(), |key| b.get(key), comparison)?,
         (Value::Object(a), Value::Object(b)) if a.is_lazy() && b.is_lazy() => a.is(b),
         (Value::Object(a), _) if a.is_lazy() => return Ok(None),
-        (Value::Map(a), Value::Object(b)) if b.is_lazy() => equal_to_lazy(a, b, comparison)?,
+        (Value::Map(a), Value::Object(b)) if b.is_lazy() => {
+            equal_entries(a, b.len(), |key| b.look_up(key).ok(), comparison)?
+        }
         (Value::Object(a), Value::Object(b)) => equal_objects(a, b, comparison)?,
         (Value::Optional(a), Value::Optional(b)) => match (a, b) {
             (None, None) => true,
@@ -119,35 +121,19 @@ fn equal_lists<'v>(
     Ok(true)
 }
 
-fn equal_maps<'v>(
+/// Compares a map with entries that are `len` in number and looked up one by one.
+fn equal_entries<'v>(
     left: &Map<'v>,
-    right: &Map<'v>,
+    len: usize,
+    right: impl Fn(&Value<'v>) -> Option<Value<'v>>,
     comparison: &mut Comparison<'_>,
 ) -> Result<bool, EvalError> {
-    if left.len() != right.len() {
+    if left.len() != len {
         return Ok(false);
     }
     for (key, value) in left.iter() {
         comparison.step()?;
-        let Some(other) = right.get(&key) else { return Ok(false) };
-        if compare(&value, &other, comparison)? == Some(false) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-fn equal_to_lazy<'v>(
-    left: &Map<'v>,
-    right: &Object<'v>,
-    comparison: &mut Comparison<'_>,
-) -> Result<bool, EvalError> {
-    if left.len() != right.len() {
-        return Ok(false);
-    }
-    for (key, value) in left.iter() {
-        comparison.step()?;
-        let Ok(other) = right.look_up(&key) else { return Ok(false) };
+        let Some(other) = right(&key) else { return Ok(false) };
         if compare(&value, &other, comparison)? == Some(false) {
             return Ok(false);
         }

@@ -263,22 +263,10 @@ fn text(versions: &Versions, object: &Object) -> Vec<u8> {
         }
         None => Value::Object(object),
     };
-    sort(&mut value);
+    value.sort_names();
     text.clear();
     json::write(&value, &mut text);
     text
-}
-
-fn sort(value: &mut Value) {
-    match value {
-        Value::Object(object) => {
-            let members = object.members_mut();
-            members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-            members.iter_mut().for_each(|(_, value)| sort(value));
-        }
-        Value::Array(items) => items.iter_mut().for_each(sort),
-        _ => {}
-    }
 }
 
 fn api_version(object: &Object) -> &str {

@@ -243,13 +243,12 @@ fn create_job(object: &mut Object, creation: &mut Creation) {
 fn create_signing_request(object: &mut Object, creation: &mut Creation) {
     let user = creation.user;
     let spec = object.object_entry("spec");
-    let texts = |list: &[String]| Value::Array(list.iter().map(|item| item.as_str().into()).collect());
     spec.insert("username", user.name.as_str().into());
     spec.insert("uid", user.uid.as_str().into());
-    spec.insert("groups", texts(&user.groups));
+    spec.insert("groups", user.groups.as_slice().into());
     let mut extra = Object::new();
     for (name, values) in &user.extra {
-        extra.push(name.clone(), texts(values));
+        extra.push(name.clone(), values.as_slice().into());
     }
     spec.remove("extra");
     if !extra.is_empty() {

@@ -16,12 +16,12 @@ use crate::objects::strategy::Endpoint;
 use crate::objects::validation::View;
 use crate::types::options::ListOptions;
 use crate::types::schema::encode::encode;
-use crate::values::clock;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value, parse};
 use crate::values::object::{at, meta, set_meta};
 use crate::values::query::WriteOptions;
 use crate::values::status::{Status, Subject};
+use crate::values::{clock, user};
 use crate::wire::request::Verb;
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
@@ -50,7 +50,7 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
             object.retain(|name, _| matches!(name, "kind" | "apiVersion"));
             set_meta(&mut object, "creationTimestamp", Some(clock::now().into()));
             let mut status = Object::new();
-            status.push("userInfo", user_info(call.user).into());
+            status.push("userInfo", user::info(call.user).into());
             status
         }
         "TokenReview" => token_review(call, &object).await?,
@@ -64,26 +64,6 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     Renderer::respond_foreign(&call.output, StatusCode::CREATED, &call.resource.table.message, &object)
 }
 
-fn texts(list: &[String]) -> Value {
-    Value::Array(list.iter().map(|text| text.as_str().into()).collect())
-}
-
-fn user_info(user: &User) -> Object {
-    let mut info = Object::new();
-    info.push("username", user.name.as_str().into());
-    if !user.uid.is_empty() {
-        info.push("uid", user.uid.as_str().into());
-    }
-    if !user.groups.is_empty() {
-        info.push("groups", texts(&user.groups));
-    }
-    if !user.extra.is_empty() {
-        let extra = user.extra.iter().map(|(name, values)| (name.clone().into(), texts(values)));
-        info.push("extra", Value::Object(extra.collect()));
-    }
-    info
-}
-
 async fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     let token = at(object, "spec.token").and_then(Value::as_str).unwrap_or_default();
     if token.is_empty() {
@@ -95,9 +75,9 @@ async fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status
     match authenticator.review_token(token, &audiences, std::time::SystemTime::now()).await {
         Ok(accepted) => {
             status.push("authenticated", true.into());
-            status.push("user", user_info(&accepted.user).into());
+            status.push("user", user::info(&accepted.user).into());
             if !accepted.audiences.is_empty() {
-                status.push("audiences", texts(&accepted.audiences));
+                status.push("audiences", accepted.audiences.as_slice().into());
             }
         }
         Err(error) => {
@@ -264,19 +244,19 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     let mut non_resource_rules = Vec::new();
     let mut push = |rule: &Rule| {
         let mut entry = Object::new();
-        entry.push("verbs", texts(&rule.verbs));
+        entry.push("verbs", rule.verbs.as_slice().into());
         let members: [(&'static str, &Vec<String>); 3] = [
             ("apiGroups", &rule.api_groups),
             ("resources", &rule.resources),
             ("resourceNames", &rule.resource_names),
         ];
         if !rule.non_resource_urls.is_empty() {
-            entry.push("nonResourceURLs", texts(&rule.non_resource_urls));
+            entry.push("nonResourceURLs", rule.non_resource_urls.as_slice().into());
             non_resource_rules.push(Value::Object(entry));
             return;
         }
         for (name, list) in members.into_iter().filter(|(_, list)| !list.is_empty()) {
-            entry.push(name, texts(list));
+            entry.push(name, list.as_slice().into());
         }
         resource_rules.push(Value::Object(entry));
     };

@@ -65,8 +65,7 @@ pub async fn request(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8])
     let mut audiences = texts(at(&request, "spec.audiences"));
     if audiences.is_empty() {
         audiences.clone_from(&tokens.audiences);
-        let list = audiences.iter().map(|audience| audience.as_str().into()).collect();
-        request.object_entry("spec").insert("audiences", Value::Array(list));
+        request.object_entry("spec").insert("audiences", audiences.as_slice().into());
     }
     let asked = at(&request, "spec.expirationSeconds").and_then(Value::as_i64);
     let mut seconds = asked.unwrap_or(LIFETIME_DEFAULT);

@@ -101,7 +101,7 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
         if policy != "SingleStack" && families.len() == 1 {
             families.extend(other_family(&families));
         }
-        set(service, "ipFamilies", list(&families));
+        set(service, "ipFamilies", families.as_slice().into());
         set(service, "ipFamilyPolicy", policy.into());
         return Ok(());
     }
@@ -147,7 +147,7 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
     if policy != "SingleStack" && dual && families.len() == 1 {
         families.extend(other_family(&families));
     }
-    set(service, "ipFamilies", list(&families));
+    set(service, "ipFamilies", families.as_slice().into());
     set(service, "ipFamilyPolicy", policy.into());
     Ok(())
 }
@@ -162,7 +162,7 @@ fn narrow(service: &mut Object, old: &Object) -> Result<(), Trouble> {
     let (families, before) = (texts(service, "ipFamilies"), texts(old, "ipFamilies"));
     let (addresses, addresses_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));
     if families.is_empty() && !before.is_empty() && text(service, "clusterIP") == text(old, "clusterIP") {
-        set(service, "ipFamilies", list(&before));
+        set(service, "ipFamilies", before.as_slice().into());
     }
     if text(service, "ipFamilyPolicy").is_empty() && !text(old, "ipFamilyPolicy").is_empty() {
         set(service, "ipFamilyPolicy", text(old, "ipFamilyPolicy").into());
@@ -173,8 +173,8 @@ fn narrow(service: &mut Object, old: &Object) -> Result<(), Trouble> {
     }
     if policy == "SingleStack" {
         if texts(service, "ipFamilies") == before && addresses == addresses_before {
-            set(service, "ipFamilies", list(&before[..1]));
-            set(service, "clusterIPs", list(&addresses[..addresses.len().min(1)]));
+            set(service, "ipFamilies", Value::from(&before[..1]));
+            set(service, "clusterIPs", Value::from(&addresses[..addresses.len().min(1)]));
         }
         return Ok(());
     }
@@ -197,7 +197,7 @@ fn check_addresses(service: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let (first, all) = (text(service, "clusterIP"), texts(service, "clusterIPs"));
     let families = texts(service, "ipFamilies");
-    let whole = || list(&all);
+    let whole = || Value::from(all.as_slice());
     match (first.is_empty(), all.first()) {
         (false, None) => errors.push(FieldError::required(PATH, "")),
         (false, Some(listed)) if listed != first => {
@@ -287,7 +287,7 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
                         _ => "provided IP is already allocated".to_owned(),
                     };
                     let detail = format!("failed to allocate IP {asked}: {why}");
-                    Trouble::Invalid(vec![FieldError::invalid("spec.clusterIPs", &list(&all), detail)])
+                    Trouble::Invalid(vec![FieldError::invalid("spec.clusterIPs", &Value::from(all.as_slice()), detail)])
                 })?;
             }
             None => {
@@ -302,7 +302,7 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
     if let Some(first) = all.first() {
         let first = first.as_str().into();
         set(service, "clusterIP", first);
-        set(service, "clusterIPs", list(&all));
+        set(service, "clusterIPs", all.as_slice().into());
     }
     Ok(())
 }

@@ -316,7 +316,7 @@ fn matches_path(pattern: &str, path: &str) -> bool {
 fn check_paths(paths: &[String], has_resources: bool, rule: &str, errors: &mut Vec<FieldError>) {
     let field = child(rule, "nonResourceURLs");
     if has_resources && !paths.is_empty() {
-        let list = Value::Array(paths.iter().map(|path| path.as_str().into()).collect());
+        let list = Value::from(paths);
         let why = "rules cannot apply to both regular resources and non-resource URLs";
         errors.push(FieldError::invalid(field, &list, why));
         return;
@@ -346,7 +346,7 @@ fn check_resources(resources: &[Resources], rule: &str, errors: &mut Vec<FieldEr
             }
         }
         if !names.is_empty() && resources.is_empty() {
-            let list = Value::Array(names.iter().map(|name| name.as_str().into()).collect());
+            let list = Value::from(names.as_slice());
             let why = "using resourceNames requires at least one resource";
             errors.push(FieldError::invalid(child(&field, "resourceNames"), &list, why));
         }

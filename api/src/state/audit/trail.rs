@@ -12,10 +12,10 @@ use parking_lot::Mutex;
 
 use super::Auditor;
 use super::policy::{Decision, Level, Stage};
-use crate::values::clock;
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::meta;
+use crate::values::{clock, user};
 use crate::wire::metrics::Metrics;
 use crate::wire::request::RequestInfo;
 
@@ -93,7 +93,7 @@ impl Trail {
         let mut members = Object::with_capacity(5);
         members.push("requestURI", uri.as_str().into());
         members.push("verb", info.verb.as_str().into());
-        members.push("user", user.map(user_info).unwrap_or_default().into());
+        members.push("user", user.map(user::info).unwrap_or_default().into());
         let sources = source_addresses(headers, *peer);
         members.push("sourceIPs", Value::Array(sources.iter().map(|ip| ip.to_string().into()).collect()));
         let agent =
@@ -134,7 +134,7 @@ impl Trail {
     /// Records as whom the request runs, and the verb of the constrained permission for it.
     pub fn impersonate(&self, user: &User, constraint: Option<&'static str>) {
         let mut found = self.found.lock();
-        found.impersonated = Some(user_info(user));
+        found.impersonated = Some(user::info(user));
         found.constraint = constraint;
     }
 
@@ -327,26 +327,6 @@ fn settle_managed_fields(object: &mut Object, omit: bool) {
             *fields = set;
         }
     }
-}
-
-fn user_info(user: &User) -> Object {
-    let texts = |texts: &[String]| Value::Array(texts.iter().map(|text| text.as_str().into()).collect());
-    let mut info = Object::with_capacity(4);
-    info.push("username", user.name.as_str().into());
-    if !user.uid.is_empty() {
-        info.push("uid", user.uid.as_str().into());
-    }
-    if !user.groups.is_empty() {
-        info.push("groups", texts(&user.groups));
-    }
-    if !user.extra.is_empty() {
-        let mut extra = Object::with_capacity(user.extra.len());
-        for (key, values) in &user.extra {
-            extra.push(key.clone(), texts(values));
-        }
-        info.push("extra", extra.into());
-    }
-    info
 }
 
 /// The addresses on the way of the request: those that proxies name, which may lie, and last the peer.

@@ -27,9 +27,8 @@ fn read_rule(rule: &Value) -> Rule {
 
 /// The JSON form of a rule; empty lists are left out, except for the verbs.
 pub fn write_rule(rule: &Rule) -> Value {
-    let list = |items: &[String]| Value::Array(items.iter().map(|item| item.as_str().into()).collect());
     let mut members = Object::with_capacity(4);
-    members.push("verbs", list(&rule.verbs));
+    members.push("verbs", rule.verbs.as_slice().into());
     for (name, items) in [
         ("apiGroups", &rule.api_groups),
         ("resources", &rule.resources),
@@ -37,7 +36,7 @@ pub fn write_rule(rule: &Rule) -> Value {
         ("nonResourceURLs", &rule.non_resource_urls),
     ] {
         if !items.is_empty() {
-            members.push(name, list(items));
+            members.push(name, items.as_slice().into());
         }
     }
     members.into()

@@ -19,6 +19,7 @@ mod barrier;
 mod commit;
 pub mod compaction;
 pub mod definitions;
+pub mod digests;
 mod fetch;
 mod fill;
 mod follower;

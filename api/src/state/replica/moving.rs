@@ -22,9 +22,9 @@ use engine::{
 use etcd::Error;
 use etcd::rpc::{KeyValue, RangeRequest};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sha2::{Digest as _, Sha256};
 
 use super::apply::Batch;
+use super::digests::{Digest, Digests, Sums};
 use super::values::{ValueError, content};
 use super::{Replica, number, revision};
 use crate::objects::store::CommitFailure;
@@ -77,18 +77,6 @@ pub enum MoveError {
     #[error("source and target differ: {0}")]
     Differ(String),
 }
-
-/// What is of one resource: how many objects, and what they are.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct Digest {
-    /// Objects.
-    pub objects: u64,
-    /// The sum of their keys and contents, in hexadecimal digits.
-    pub sum: String,
-}
-
-/// By resource.
-pub type Digests = BTreeMap<String, Digest>;
 
 /// What levelling did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -283,29 +271,16 @@ impl Replica {
     /// # Errors
     /// A state cannot be read.
     pub fn digests(&self, snapshot: &Snapshot) -> Result<Digests, MoveError> {
-        let mut sums: BTreeMap<String, (u64, Sha256)> = BTreeMap::new();
+        let mut sums = Sums::default();
         for entry in snapshot.range(KeyRange::all()) {
             if !self.is_moved(&entry)? {
                 continue;
             }
             let key = String::from_utf8_lossy(entry.key()).into_owned();
             let resource: Vec<&str> = key.trim_start_matches('/').splitn(3, '/').take(2).collect();
-            let (objects, sum) = sums.entry(resource.join("/")).or_default();
-            *objects += 1;
-            let content = contents_of(entry.key(), &entry.read()?.value)?;
-            for part in [entry.key(), &content[..]] {
-                sum.update((part.len() as u64).to_be_bytes());
-                sum.update(part);
-            }
+            sums.add(resource.join("/"), entry.key(), &contents_of(entry.key(), &entry.read()?.value)?);
         }
-        let digest = |(objects, sum): (u64, Sha256)| {
-            let sum = sum.finalize().iter().fold(String::new(), |mut text, byte| {
-                let _ = write!(text, "{byte:02x}");
-                text
-            });
-            Digest { objects, sum }
-        };
-        Ok(sums.into_iter().map(|(resource, sums)| (resource, digest(sums))).collect())
+        Ok(sums.finish())
     }
 
     /// Fills an empty engine with states, which come by ascending revision, as of the revision `at`.

@@ -280,7 +280,7 @@ impl Values {
         let mut value = json::parse(&payload.value).map_err(failed)?;
         let Value::Object(object) = &mut value else { return Err(failed("no object")) };
         set_meta(object, "resourceVersion", None);
-        sort(&mut value);
+        value.sort_names();
         let mut out = Vec::with_capacity(payload.value.len());
         json::write(&value, &mut out);
         out.push(b'\n');
@@ -309,7 +309,7 @@ pub fn content(value: &[u8]) -> Result<Vec<u8>, ValueError> {
     let mut value = json::parse(value).map_err(failed)?;
     let Value::Object(object) = &mut value else { return Err(failed("the value is no object")) };
     set_meta(object, "resourceVersion", None);
-    sort(&mut value);
+    value.sort_names();
     let mut out = Vec::new();
     json::write(&value, &mut out);
     Ok(out)
@@ -336,18 +336,6 @@ fn push_member(name: &str, value: &Value, out: &mut Vec<u8>) {
     json::write_string(name, out);
     out.push(b':');
     json::write(value, out);
-}
-
-fn sort(value: &mut Value) {
-    match value {
-        Value::Object(object) => {
-            let members = object.members_mut();
-            members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-            members.iter_mut().for_each(|(_, value)| sort(value));
-        }
-        Value::Array(items) => items.iter_mut().for_each(sort),
-        _ => {}
-    }
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl Renderer {
             _ => Vec::new(),
         };
         if let Some(body) = &operation.body {
-            members.push("consumes", texts(&self.media_types(body.media)));
+            members.push("consumes", self.media_types(body.media).as_slice().into());
             let mut parameter = Object::with_capacity(4);
             parameter.push("in", "body".into());
             parameter.push("name", "body".into());
@@ -112,7 +112,7 @@ impl Renderer {
             (code.to_string().into(), response.into())
         });
         let responses: Object = responses.collect();
-        members.push("produces", texts(&produces));
+        members.push("produces", produces.as_slice().into());
         members.push("responses", responses.into());
         members.push("schemes", Value::Array(vec!["https".into()]));
     }
@@ -194,10 +194,6 @@ fn reference(target: String) -> Value {
 
 fn string() -> Value {
     Object::from_iter([("type".into(), "string".into())]).into()
-}
-
-fn texts(texts: &[String]) -> Value {
-    Value::Array(texts.iter().map(|text| text.as_str().into()).collect())
 }
 
 fn phrase(code: u16) -> &'static str {

@@ -222,7 +222,7 @@ impl Requirement {
             _ => None,
         };
         if let Some(text) = wrong_count {
-            let shown = Value::Array(values.iter().map(|value| value.as_str().into()).collect());
+            let shown = Value::from(values.as_slice());
             errors.push(FieldError::invalid("values", &shown, text));
         }
         let mut bound = 0;

@@ -135,6 +135,19 @@ impl Value {
         path.iter().try_fold(self, |value, name| value.get(name))
     }
 
+    /// Sorts the members of this object and of all below it by name.
+    pub fn sort_names(&mut self) {
+        match self {
+            Value::Object(object) => {
+                let members = object.members_mut();
+                members.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+                members.iter_mut().for_each(|(_, value)| value.sort_names());
+            }
+            Value::Array(items) => items.iter_mut().for_each(Value::sort_names),
+            _ => {}
+        }
+    }
+
     /// The string at `path`, or the empty string.
     pub fn str_at(&self, path: &[&str]) -> &str {
         self.at(path).and_then(Value::as_str).unwrap_or("")
@@ -156,6 +169,13 @@ impl From<&str> for Value {
 impl From<String> for Value {
     fn from(text: String) -> Self {
         Value::String(text)
+    }
+}
+
+/// A list of texts.
+impl From<&[String]> for Value {
+    fn from(texts: &[String]) -> Self {
+        Value::Array(texts.iter().map(|text| text.as_str().into()).collect())
     }
 }
 

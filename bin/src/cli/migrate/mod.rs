@@ -17,7 +17,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail};
 use api::state::replica::Replica;
-use api::state::replica::moving::{Digest, Digests, MoveError};
+use api::state::replica::digests::{Digest, Digests};
+use api::state::replica::moving::MoveError;
 use api::state::secrecy::Secrecy;
 use engine::{Engine, Revision, Role};
 use etcd::snapshot::Snapshot;

@@ -2,18 +2,14 @@
 //!
 //! Leases of servers stay behind, other leases are made anew. Afterwards both are read again and compared.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-
 use anyhow::{Context, bail};
 use api::state::replica::Replica;
-use api::state::replica::moving::{Digest, Digests};
+use api::state::replica::digests::{Digests, Sums};
 use engine::{KeyRange, Revision, Role};
 use etcd::Client;
 use etcd::rpc::{KeyValue, PutRequest, RangeRequest, Request, TxnRequest};
 use etcd::snapshot::Snapshot;
 use futures_util::{StreamExt, TryStreamExt, stream};
-use sha2::{Digest as _, Sha256};
 
 use super::{Report, Scratch, open};
 use crate::cli::args::Migrate;
@@ -190,31 +186,18 @@ fn is_moved(key: &[u8], prefix: &str) -> bool {
 
 /// What there is below each first part of a key.
 async fn digests(mut pages: Pages<'_>, prefix: &str) -> anyhow::Result<Digests> {
-    let mut sums: BTreeMap<String, (u64, Sha256)> = BTreeMap::new();
+    let mut sums = Sums::default();
     loop {
         let page = pages.next().await?;
         if page.is_empty() {
-            break;
+            return Ok(sums.finish());
         }
         for kv in page.iter().filter(|kv| is_moved(&kv.key, prefix)) {
             let rest = String::from_utf8_lossy(&kv.key[prefix.len()..]).into_owned();
             let resource = rest.split('/').next().unwrap_or_default();
-            let (objects, sum) = sums.entry(resource.to_owned()).or_default();
-            *objects += 1;
-            for part in [&kv.key, &kv.value] {
-                sum.update((part.len() as u64).to_be_bytes());
-                sum.update(part);
-            }
+            sums.add(resource.to_owned(), &kv.key, &kv.value);
         }
     }
-    let digest = |(objects, sum): (u64, Sha256)| {
-        let sum = sum.finalize().iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-        Digest { objects, sum }
-    };
-    Ok(sums.into_iter().map(|(resource, sums)| (resource, digest(sums))).collect())
 }
 
 #[cfg(test)]

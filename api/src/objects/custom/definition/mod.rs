@@ -293,20 +293,19 @@ impl Names {
     /// The names as an object's member; empty optional names are left out.
     pub fn to_value(&self) -> Value {
         let mut names = Object::new();
-        let list = |names: &[String]| Value::Array(names.iter().map(|name| name.as_str().into()).collect());
         names.push("plural", self.plural.as_str().into());
         if !self.singular.is_empty() {
             names.push("singular", self.singular.as_str().into());
         }
         if !self.short_names.is_empty() {
-            names.push("shortNames", list(&self.short_names));
+            names.push("shortNames", self.short_names.as_slice().into());
         }
         names.push("kind", self.kind.as_str().into());
         if !self.list_kind.is_empty() {
             names.push("listKind", self.list_kind.as_str().into());
         }
         if !self.categories.is_empty() {
-            names.push("categories", list(&self.categories));
+            names.push("categories", self.categories.as_slice().into());
         }
         names.into()
     }

@@ -4,13 +4,13 @@
 //! Sizes are bounded by the schema or else by what fits into a request, and decide what a rule is estimated to cost.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use cel::cost::{SizeEstimate, SizeHints};
 use cel::identifier::escape;
-use cel::types::{Type, TypeProvider};
+use cel::types::Type;
 
 use crate::objects::custom::schema::{Additional, Items, Schema};
+use crate::objects::expression::types::Types;
 use crate::values::json::Value;
 
 /// Bytes of the largest request.
@@ -149,14 +149,13 @@ impl Declaration {
             Of::List(item) => Type::list(item.name(&format!("{name}.@idx"), types)),
             Of::Map(value) => Type::map(Type::String, value.name(&format!("{name}.@elem"), types)),
             Of::Object(fields) => {
-                let typed = fields
+                let typed: Vec<_> = fields
                     .iter()
                     .map(|(field, declared)| {
-                        (field.clone(), declared.name(&format!("{name}.{field}"), types))
+                        (field.as_str(), declared.name(&format!("{name}.{field}"), types))
                     })
                     .collect();
-                types.0.insert(name.to_owned(), typed);
-                Type::object(name)
+                types.declare(name, typed)
             }
         }
     }
@@ -176,27 +175,6 @@ impl SizeHints for Declaration {
             };
         }
         Some(SizeEstimate { min: 0, max: u64::try_from(declared.size_max).unwrap_or(0) })
-    }
-}
-
-/// Object types by name, and their fields by identifier.
-#[derive(Debug, Default)]
-pub(super) struct Types(BTreeMap<String, BTreeMap<String, Type>>);
-
-impl Types {
-    /// As an environment takes them.
-    pub(super) fn shared(self) -> Arc<dyn TypeProvider> {
-        Arc::new(self)
-    }
-}
-
-impl TypeProvider for Types {
-    fn has_type(&self, name: &str) -> bool {
-        self.0.contains_key(name)
-    }
-
-    fn field_type(&self, name: &str, field: &str) -> Option<Type> {
-        self.0.get(name)?.get(field).cloned()
     }
 }
 

@@ -27,10 +27,6 @@ pub(super) fn clear(service: &mut Object, name: &str) {
     service.object_entry("spec").remove(name);
 }
 
-pub(super) fn list(texts: &[String]) -> Value {
-    Value::Array(texts.iter().map(|text| text.as_str().into()).collect())
-}
-
 pub(super) fn kind(service: &Object) -> &str {
     text(service, "type")
 }
@@ -55,7 +51,7 @@ pub(super) fn same(service: &Object, old: &Object, name: &str) -> bool {
 
 pub(super) fn copy_address(service: &mut Object) {
     let address = text(service, "clusterIP").to_owned();
-    set(service, "clusterIPs", list(&[address]));
+    set(service, "clusterIPs", Value::from(&[address][..]));
 }
 
 pub(super) fn ports(service: &Object) -> &[Value] {
@@ -124,7 +120,7 @@ pub(super) fn fill_in(service: &mut Object, old: &Object) {
         if texts(service, "clusterIPs").is_empty() && same(service, old, "clusterIP") {
             let before = texts(old, "clusterIPs");
             if !before.is_empty() {
-                set(service, "clusterIPs", list(&before));
+                set(service, "clusterIPs", before.as_slice().into());
             }
         }
     }
@@ -158,7 +154,7 @@ pub(super) fn synchronise(service: &mut Object, old: &Object) {
     let (now, before) = (text(service, "clusterIP").to_owned(), text(old, "clusterIP"));
     let (all, all_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));
     if !all_before.is_empty() && all.is_empty() && now == before {
-        return set(service, "clusterIPs", list(&all_before));
+        return set(service, "clusterIPs", all_before.as_slice().into());
     }
     if now != before && all == all_before {
         match now.is_empty() {

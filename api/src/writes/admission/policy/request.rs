@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use auth::User;
 
 use crate::values::json::{Object, Value};
+use crate::values::user;
 use crate::writes::admission::Operation;
 
 /// Group, version, and kind or plural name.
@@ -65,7 +66,7 @@ impl Request<'_> {
             text(&mut members, "name", self.name);
             text(&mut members, "namespace", self.namespace);
             members.insert("operation", self.operation.as_str().into());
-            members.insert("userInfo", user(self.user).into());
+            members.insert("userInfo", user::info(self.user).into());
             members.insert("object", Value::Null);
             members.insert("oldObject", Value::Null);
             members.insert("dryRun", self.dry_run.into());
@@ -73,26 +74,4 @@ impl Request<'_> {
             members
         })
     }
-}
-
-/// A user as `userInfo` of reviews shows it: what is empty is left out.
-pub fn user(user: &User) -> Object {
-    let texts = |list: &[String]| Value::Array(list.iter().map(|text| text.as_str().into()).collect());
-    let mut members = Object::with_capacity(4);
-    for (name, text) in [("username", &*user.name), ("uid", &*user.uid)] {
-        if !text.is_empty() {
-            members.insert(name, text.into());
-        }
-    }
-    if !user.groups.is_empty() {
-        members.insert("groups", texts(&user.groups));
-    }
-    if !user.extra.is_empty() {
-        let mut extra = Object::with_capacity(user.extra.len());
-        for (key, values) in &user.extra {
-            extra.insert(key.clone(), texts(values));
-        }
-        members.insert("extra", extra.into());
-    }
-    members
 }

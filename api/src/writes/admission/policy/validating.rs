@@ -182,10 +182,7 @@ fn failure(policy: &str, binding: &str, actions: &[String], at: usize, message: 
     members.insert("policy", policy.into());
     members.insert("binding", binding.into());
     members.insert("expressionIndex", i64::try_from(at).unwrap_or(i64::MAX).into());
-    members.insert(
-        "validationActions",
-        Value::Array(actions.iter().map(|action| action.as_str().into()).collect()),
-    );
+    members.insert("validationActions", actions.into());
     members.into()
 }
 

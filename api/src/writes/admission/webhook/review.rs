@@ -11,8 +11,8 @@ use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::{meta, set_meta};
 use crate::values::status::{Details, Reason, Said, Status};
+use crate::values::user;
 use crate::wire::outgoing;
-use crate::writes::admission::policy::request::user;
 use crate::writes::admission::{Lookup, Operation};
 
 /// A review that is to be sent.
@@ -133,7 +133,7 @@ pub(super) async fn request(
     let namespace = if is_namespace { shown_name(write) } else { write.namespace };
     push_text(&mut request, "namespace", namespace);
     request.push("operation", write.operation.as_str().into());
-    request.push("userInfo", user(write.user).into());
+    request.push("userInfo", user::info(write.user).into());
     request.push("object", new.map_or(Value::Null, Value::Object));
     request.push("oldObject", old.map_or(Value::Null, Value::Object));
     request.push("dryRun", write.dry_run.into());

@@ -110,7 +110,7 @@ fn review_versions(validator: &mut Validator, path: &Path, versions: &[String], 
         }
     }
     if !tolerated.unknown_reviews && !knows_reviews(versions) {
-        let value = Value::Array(versions.iter().map(|version| version.as_str().into()).collect());
+        let value = Value::from(versions);
         let detail = format!("must include at least one of {}", REVIEW_VERSIONS.join(", "));
         validator.errors.push(FieldError::invalid(path, &value, detail));
     }
