@@ -18,7 +18,7 @@ use kube::{Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 use tests::PATIENCE;
 
-use crate::support::upstream;
+use crate::support::{until, upstream};
 
 const FINALIZER: &str = "example.com/mirrored";
 
@@ -68,15 +68,6 @@ async fn mirror(work: &Work, parent: &Deployment) -> kube::Result<()> {
     let parents: Api<Deployment> = Api::default_namespaced(work.client.clone());
     parents.replace_status(&parent.name_any(), &PostParams::default(), &seen).await?;
     Ok(())
-}
-
-/// The object once it satisfies `wanted`, or its absence.
-async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(Option<&K>) -> bool) -> Option<K>
-where
-    K: Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
-{
-    let waiting = await_condition(api.clone(), name, wanted);
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about").expect("the watch goes on")
 }
 
 fn deployment(name: &str, replicas: u32) -> Deployment {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tests::PATIENCE;
 
-use crate::support::{refusal, upstream};
+use crate::support::{refusal, until, upstream};
 
 const FINALIZER: &str = "e2e.example.com/released";
 
@@ -93,14 +93,6 @@ async fn grant(work: &Work, lease: &Lease) -> kube::Result<()> {
     let leases: Api<Lease> = Api::default_namespaced(work.client.clone());
     leases.patch_status(&name, &ours, &Patch::Apply(&status)).await?;
     Ok(())
-}
-
-async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(Option<&K>) -> bool) -> Option<K>
-where
-    K: Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
-{
-    let waiting = await_condition(api.clone(), name, wanted);
-    tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about").expect("the watch goes on")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,8 +2,10 @@
 
 use std::path::PathBuf;
 
+use kube::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use tests::Server;
+use kube::runtime::wait::await_condition;
+use tests::{PATIENCE, Server};
 
 /// A certificate that signs itself, in PEM and then base64, as the status of a request for one has it.
 pub const CERTIFICATE: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1JSUJjRENDQVJXZ0F3SUJBZ0lVVjltN1lLMHljdGgvOC9zNE4vcnBsNFF3dEE4d0NnWUlLb1pJemowRUF3SXcKRERFS01BZ0dBMVVFQXd3QllUQWdGdzB5TmpFeE1qVXdNekkyTURkYUdBOHlNVEkyTVRFd01UQXpNall3TjFvdwpEREVLTUFnR0ExVUVBd3dCWVRCWk1CTUdCeXFHU000OUFnRUdDQ3FHU000OUF3RUhBMElBQklkRkN3K25ibjA0CnAxRDVIZkpvWHRxaFo0bmplaGhTYVA1cmZhSFpubkZoajZsbG1YeUhBY1BZS1Q3OGwrRFdIRE9aSlZpZVBKLy8KY05lV01XcmJ2bk9qVXpCUk1CMEdBMVVkRGdRV0JCUjZRemhYUnRYd2RiakRWcEl6SEswb2cyUHMxREFmQmdOVgpIU01FR0RBV2dCUjZRemhYUnRYd2RiakRWcEl6SEswb2cyUHMxREFQQmdOVkhSTUJBZjhFQlRBREFRSC9NQW9HCkNDcUdTTTQ5QkFNQ0Ewa0FNRVlDSVFDcUpTamN0R29obDFXZk1OeDJIc2ZXZGIrMUZJMHN0bHVlYUNyZ2NTVjMKcUFJaEFOSUtRZFZHMS9meHV1S2UyZlBBcjRDZzFoN0l2WFhCbnB4NWt6QmpRbHRWCi0tLS0tRU5EIENFUlRJRklDQVRFLS0tLS0K";
@@ -25,6 +27,15 @@ pub async fn kube_config(server: &Server) -> kube::Config {
     let file = Kubeconfig::read_from(server.kubeconfig()).expect("the server writes a valid kubeconfig");
     let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
     config.expect("the kubeconfig is complete")
+}
+
+/// The object once it satisfies `wanted`, or its absence.
+pub async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(Option<&K>) -> bool) -> Option<K>
+where
+    K: kube::Resource + Clone + std::fmt::Debug + Send + serde::de::DeserializeOwned + 'static,
+{
+    let waiting = await_condition(api.clone(), name, wanted);
+    tokio::time::timeout(PATIENCE, waiting).await.expect("it comes about").expect("the watch goes on")
 }
 
 /// The Status of a refused operation.
