@@ -17,6 +17,7 @@ use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use benches::cluster::{CONFIG_MAPS, PODS, fill_pods};
@@ -24,9 +25,9 @@ use benches::load::Connection;
 use benches::process::cpu_time;
 use benches::report::{quantile, row, time};
 use benches::{Runtime, data, scale};
-use futures_util::future::{join, join_all};
 use tests::client::Identity;
 use tests::{Client, Options, Server};
+use tokio::task::LocalSet;
 
 /// Between two rounds of the small client.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -71,8 +72,8 @@ struct Counts {
 }
 
 /// Sends one request after the other, until it is dropped.
-async fn flood(client: &Client, counts: &Counts, make: impl Fn(u64) -> Vec<u8>) {
-    let mut connection = Connection::open(client).await;
+async fn flood(client: Client, counts: Rc<Counts>, make: impl Fn(u64) -> Vec<u8>) {
+    let mut connection = Connection::open(&client).await;
     for n in 0.. {
         let request = make(n);
         let is_list = request.starts_with(b"GET");
@@ -88,7 +89,7 @@ async fn flood(client: &Client, counts: &Counts, make: impl Fn(u64) -> Vec<u8>) 
                 // As clients do that are asked to come back later, though earlier than they are told.
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(_) => connection = Connection::open(client).await,
+            Err(_) => connection = Connection::open(&client).await,
         }
     }
 }
@@ -98,18 +99,19 @@ fn be_flood(kubeconfig: &Path) {
     let identity = Identity::from_kubeconfig(kubeconfig).expect("the server has written it");
     let client = Client::new(identity).anonymous();
     let connections: u64 = scale(200, 4);
-    let counts = Counts::default();
-    let lists =
-        (0..connections).map(|_| flood(&client, &counts, |_| request("GET", PODS, "lists-token", "")));
+    let counts = Rc::<Counts>::default();
     let part = std::process::id();
-    let writes = (0..connections).map(|of| {
-        let make = move |n| {
+    // Tasks of their own: within one, the lists, of which there is always more to read, would leave the writes no time.
+    let flooding = LocalSet::new();
+    for of in 0..connections {
+        let list = |_| request("GET", PODS, "lists-token", "");
+        flooding.spawn_local(flood(client.another(), counts.clone(), list));
+        let write = move |n| {
             let name = format!("f{part}-{of}-{n}");
             request("POST", CONFIG_MAPS, "writes-token", &data::config_map(&name))
         };
-        flood(&client, &counts, make)
-    });
-    let flooding = join(join_all(lists), join_all(writes));
+        flooding.spawn_local(flood(client.another(), counts.clone(), write));
+    }
     let (over, until_over) = tokio::sync::oneshot::channel();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read(&mut [0]);
