@@ -14,6 +14,7 @@ use api::state::allocation::Ports;
 use api::state::replica::{Continuation, Replica};
 use api::state::secrecy::Secrecy;
 use api::values::naming::Naming;
+use api::wire::outgoing::Authorities;
 use engine::Engine;
 
 use crate::config::read;
@@ -93,8 +94,14 @@ impl EtcdConfig {
         let client = client.as_ref().map(|(certificate, key)| (&certificate[..], &key[..]));
         let tls = match &flags.etcd_cafile {
             Some(path) => {
-                let tls = Tls::new(&read("--etcd-cafile", path)?, client);
-                Some(tls.map_err(|why| anyhow!("--etcd-cafile {}: {why}", path.display()))?)
+                let wrong = |why: &str| anyhow!("--etcd-cafile {}: {why}", path.display());
+                let authorities = Authorities::read(&read("--etcd-cafile", path)?);
+                let authorities = authorities.map_err(|why| wrong(&why))?;
+                if authorities.is_empty() {
+                    return Err(wrong("no certificate in it"));
+                }
+                let tls = Tls::new(authorities.into_verifier(), client);
+                Some(tls.map_err(|why| wrong(&why.to_string()))?)
             }
             None if endpoints.iter().any(|endpoint| endpoint.tls) => {
                 bail!("--etcd-servers with https:// needs --etcd-cafile")

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
-use rcgen::{CertificateParams, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Map, Value, json};
@@ -30,7 +30,7 @@ const HTTP_2: &[u8] = b"h2";
 /// A running server; it ends with this value.
 pub struct Hook {
     address: SocketAddr,
-    /// PEM of its certificate, which it signed itself.
+    /// PEM of its certificate, which it signed itself and which is an authority.
     pub certificate: String,
     received: Arc<Mutex<Vec<Value>>>,
     authorizations: Arc<Mutex<Vec<String>>>,
@@ -115,7 +115,9 @@ impl Hook {
         F: Future<Output = ()> + Send + 'static,
     {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        let mut params = CertificateParams::new([name.to_owned()]).unwrap();
+        // Its own authority, as `openssl req -x509` makes certificates.
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let certificate = params.self_signed(&key).unwrap();
         let mut config = ServerConfig::builder()
             .with_no_client_auth()

@@ -18,6 +18,7 @@ pub mod service_account;
 mod signing;
 pub mod token_file;
 pub mod trust_anchors;
+pub mod trusted_leaf;
 pub mod webhook;
 pub mod x509;
 

@@ -5,6 +5,8 @@
 //!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
 //! ```
 //!
+//! A leaf that is in the bundle itself needs no path (`trusted_leaf.rs`).
+//!
 //! The TLS handshake proves only that the peer holds the leaf's key. This authenticator verifies the chain against
 //! the current bundle: replacing the bundle needs no new connections and drops every cached result. A client with an
 //! unknown certificate may still authenticate with a token.
@@ -20,6 +22,7 @@ use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::NameDomains;
+use super::trusted_leaf::{TrustedLeaves, Unfit, Usage};
 use crate::identity::User;
 
 /// Most chains cached. A chain costs about 1 KiB here and a few hundred microseconds to verify again.
@@ -54,6 +57,9 @@ pub enum CertificateError {
     /// No path to the CA bundle, outside its validity, or not for client authentication.
     #[error("verifying the client certificate: {0}")]
     Unverified(webpki::Error),
+    /// One of the bundle itself, outside its validity, or not for client authentication.
+    #[error("verifying the client certificate: {0}")]
+    Unfit(Unfit),
     /// The certificate cannot be parsed.
     #[error("the client certificate is malformed")]
     Malformed,
@@ -112,6 +118,7 @@ impl PeerCertificates {
 /// A bundle of certificate authorities for clients.
 pub struct CaBundle {
     anchors: Vec<TrustAnchor<'static>>,
+    leaves: TrustedLeaves,
 }
 
 impl CaBundle {
@@ -121,13 +128,15 @@ impl CaBundle {
     /// Not PEM, no certificate, or one that is not an authority.
     pub fn from_pem(text: &[u8]) -> Result<CaBundle, BundleError> {
         let mut anchors = Vec::new();
+        let mut leaves = TrustedLeaves::default();
         for (at, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
             let certificate = certificate.map_err(BundleError::Pem)?;
             let anchor = webpki::anchor_from_trusted_cert(&certificate)
                 .map_err(|source| BundleError::Unusable { position: at + 1, source })?;
             anchors.push(anchor.to_owned());
+            leaves.add(&certificate);
         }
-        if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors }) }
+        if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors, leaves }) }
     }
 
     /// Whether both bundles have an authority: the same name and the same key.
@@ -138,22 +147,26 @@ impl CaBundle {
         self.anchors.iter().any(|own| other.anchors.iter().any(|theirs| is_same(own, theirs)))
     }
 
-    /// Checks that `chain` (leaf first) leads to this bundle, is within its validity and is for client
+    /// Checks that `chain` (leaf first) leads to this bundle or is in it, is within its validity and is for client
     /// authentication.
     pub fn verify(&self, chain: &[CertificateDer<'_>], now: SystemTime) -> Result<(), CertificateError> {
         let (leaf, intermediates) = chain.split_first().ok_or(CertificateError::Malformed)?;
-        let leaf = webpki::EndEntityCert::try_from(leaf).map_err(CertificateError::Unverified)?;
-        let since_epoch = now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        leaf.verify_for_usage(
-            webpki::ALL_VERIFICATION_ALGS,
-            &self.anchors,
-            intermediates,
-            UnixTime::since_unix_epoch(since_epoch),
-            webpki::KeyUsage::client_auth(),
-            None,
-            None,
-        )
-        .map_err(CertificateError::Unverified)?;
+        let now = UnixTime::since_unix_epoch(now.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO));
+        let parsed = webpki::EndEntityCert::try_from(leaf).map_err(CertificateError::Unverified)?;
+        if let Some(judged) = self.leaves.judge(leaf, Usage::Client, now) {
+            return judged.map_err(CertificateError::Unfit);
+        }
+        parsed
+            .verify_for_usage(
+                webpki::ALL_VERIFICATION_ALGS,
+                &self.anchors,
+                intermediates,
+                now,
+                webpki::KeyUsage::client_auth(),
+                None,
+                None,
+            )
+            .map_err(CertificateError::Unverified)?;
         Ok(())
     }
 }

@@ -87,7 +87,7 @@ fn required_and_optional_parts_of_a_certificate() {
         ("no certificate", vec![], "no user"),
         ("known authority", vec![leaf(&ca, named("jane"))], "jane"),
         ("no common name", vec![leaf(&ca, |_| {})], "no user"),
-        ("through a middle authority", vec![by_middle.clone(), middle_der], "jane"),
+        ("through a middle authority", vec![by_middle.clone(), middle_der.clone()], "jane"),
         ("middle authority not sent", vec![by_middle], "verifying the client certificate: UnknownIssuer"),
         (
             "unknown authority",
@@ -100,7 +100,12 @@ fn required_and_optional_parts_of_a_certificate() {
             vec![CertificateDer::from(vec![48, 1, 2])],
             "verifying the client certificate: BadDer",
         ),
-        ("an authority as the client", vec![ca_der], "verifying the client certificate: CaUsedAsEndEntity"),
+        ("an authority of the bundle as the client", vec![ca_der], "ca"),
+        (
+            "an authority under one of the bundle as the client",
+            vec![middle_der.clone()],
+            "verifying the client certificate: CaUsedAsEndEntity",
+        ),
         (
             "expired",
             vec![leaf(&ca, |params| {
@@ -142,6 +147,42 @@ fn required_and_optional_parts_of_a_certificate() {
             Err(error) => error.to_string(),
         };
         assert!(got.starts_with(want), "{case}: {got}");
+    }
+}
+
+#[test]
+fn a_certificate_of_the_bundle_needs_no_path_but_must_be_fit() {
+    // docs/api/authentication.md#client-certificates.
+    let made = |change: fn(&mut CertificateParams)| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, "jane");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        change(&mut params);
+        let certificate = params.self_signed(&KeyPair::generate().unwrap()).unwrap();
+        (certificate.der().clone(), certificate.pem())
+    };
+    let (.., other) = authority("other", None);
+    let refused = |why: &str| format!("verifying the client certificate: {why}");
+    for (change, want) in [
+        ((|_| ()) as fn(&mut CertificateParams), "jane".to_owned()),
+        (|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth], "jane".to_owned()),
+        (|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::Any], "jane".to_owned()),
+        (
+            |params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth],
+            refused("the certificate is for another usage"),
+        ),
+        (|params| params.not_after = date_time_ymd(2025, 12, 31), refused("the certificate has expired")),
+        (|params| params.not_before = date_time_ymd(2026, 6, 1), refused("the certificate is not valid yet")),
+    ] {
+        let (leaf, pem) = made(change);
+        let got = |bundle: &str| match certificates(bundle)
+            .user(&PeerCertificates::new(vec![leaf.clone()]), now())
+        {
+            Ok(user) => user.unwrap().name.clone(),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(got(&format!("{other}{pem}")), want);
+        assert!(got(&other).starts_with(&refused("C")), "without it in the bundle: {want}");
     }
 }
 

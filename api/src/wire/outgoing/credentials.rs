@@ -12,7 +12,9 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+
+use super::Authorities;
 
 /// What this server shows of itself.
 #[derive(Clone, Default, Eq, PartialEq)]
@@ -84,44 +86,30 @@ pub(super) fn headers(credentials: &Credentials<'_>) -> Result<HeaderMap, String
 }
 
 fn config(credentials: &Credentials<'_>) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    let mut unusable = None;
-    for certificate in CertificateDer::pem_slice_iter(credentials.authorities) {
-        let certificate =
-            certificate.map_err(|_| "the certificates of the authorities are no PEM".to_owned())?;
-        if let Err(error) = roots.add(certificate) {
-            unusable = Some(error);
-        }
-    }
-    // Among the authorities of a system may be some that this library does not take.
-    if let Some(error) = unusable.filter(|_| roots.is_empty()) {
-        return Err(error.to_string());
-    }
-    if credentials.authorities.is_empty() {
-        let usable = CertificateDer::pem_slice_iter(credentials.otherwise).filter_map(Result::ok);
-        roots.add_parsable_certificates(usable);
-    }
+    let verifier: Arc<dyn ServerCertVerifier> = if credentials.is_unverified {
+        Arc::new(Unverified(provider()))
+    } else if credentials.authorities.is_empty() {
+        Authorities::read_leniently(credentials.otherwise).into_verifier()
+    } else {
+        Authorities::read(credentials.authorities)?.into_verifier()
+    };
     let builder = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
-    let builder = builder.with_root_certificates(roots);
-    let mut config = match credentials.identity.and_then(|identity| identity.certificate.as_ref()) {
-        None => builder.with_no_client_auth(),
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    match credentials.identity.and_then(|identity| identity.certificate.as_ref()) {
+        None => Ok(builder.with_no_client_auth()),
         Some((chain, key)) => {
             let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(chain).collect();
             let chain = chain.map_err(|_| "the client certificate is no PEM".to_owned())?;
             let key = PrivateKeyDer::from_pem_slice(key)
                 .map_err(|_| "the client key is no PEM private key".to_owned())?;
-            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+            builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())
         }
-    };
-    if credentials.is_unverified {
-        config.dangerous().set_certificate_verifier(Arc::new(Unverified(provider())));
     }
-    Ok(config)
 }
 
-fn provider() -> Arc<CryptoProvider> {
+pub(super) fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::aws_lc_rs::default_provider())
 }
 

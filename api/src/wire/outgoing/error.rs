@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use http::{StatusCode, Uri};
+use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, Error as TlsError};
 
 /// Why there is no answer.
@@ -123,21 +124,26 @@ impl Failure {
     }
 }
 
+/// How a failure begins that names the time.
+const OUTSIDE_VALIDITY: &str = "certificate has expired or is not yet valid";
+
 fn certificate(why: &CertificateError) -> String {
+    let shown = |time: UnixTime| {
+        crate::values::clock::format_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
+    };
     match why {
         // An authority of the same name with another key is as unknown.
         CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "certificate signed by unknown authority".to_owned()
         }
         CertificateError::ExpiredContext { time, not_after } => {
-            let shown = |seconds: u64| {
-                crate::values::clock::format_seconds(i64::try_from(seconds).unwrap_or(i64::MAX))
-            };
-            format!(
-                "certificate has expired or is not yet valid: current time {} is after {}",
-                shown(time.as_secs()),
-                shown(not_after.as_secs())
-            )
+            format!("{OUTSIDE_VALIDITY}: current time {} is after {}", shown(*time), shown(*not_after))
+        }
+        CertificateError::NotValidYetContext { time, not_before } => {
+            format!("{OUTSIDE_VALIDITY}: current time {} is before {}", shown(*time), shown(*not_before))
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "certificate specifies an incompatible key usage".to_owned()
         }
         CertificateError::NotValidForNameContext { expected, presented } => {
             let expected = expected.to_str();

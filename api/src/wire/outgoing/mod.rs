@@ -6,10 +6,11 @@
 //!                                                                       └─ open_kept: an answer as it comes
 //! ```
 //!
-//! `endpoint` says where a server is, `credentials` how it is known and who asks, `connect` makes connections, `exchange`
+//! `endpoint` says where a server is, `credentials` how it is known and who asks, `authorities` verifies it, `connect` makes connections, `exchange`
 //! sends requests on them, `pool` keeps those of posts and of `open_kept` for the next one. Nothing here knows what is asked.
 
 mod answer;
+mod authorities;
 mod client;
 mod connect;
 mod counting;
@@ -25,6 +26,7 @@ mod redirect;
 mod typed;
 
 pub use answer::Review;
+pub use authorities::Authorities;
 pub use client::{Client, Service};
 pub use counting::count_in;
 pub use credentials::{Credentials, Identity, Tls};

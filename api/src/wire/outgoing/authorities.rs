@@ -1,0 +1,145 @@
+//! How the certificates of other servers are verified.
+//!
+//! ```text
+//! certificate ─┬─ one of the authorities itself ─► dates, usage ─┬─► name
+//!              └─ another ─► path to one of the authorities ─────┘
+//! ```
+//!
+//! A certificate that is itself among the trusted ones needs no path, as in Go's verifier: what is self-signed with `CA:TRUE`
+//! is often given to clients as its own authority. The handshake proves the possession of the key in both cases.
+
+use std::sync::Arc;
+
+use auth::authn::trusted_leaf::{TrustedLeaves, Unfit, Usage};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
+
+/// The certificates that those of servers are verified against.
+#[derive(Debug)]
+pub struct Authorities {
+    roots: RootCertStore,
+    leaves: TrustedLeaves,
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl Authorities {
+    fn none() -> Authorities {
+        let algorithms = super::credentials::provider().signature_verification_algorithms;
+        Authorities { roots: RootCertStore::empty(), leaves: TrustedLeaves::default(), algorithms }
+    }
+
+    /// Reads PEM. A certificate that is not understood is left out, if there are others.
+    ///
+    /// # Errors
+    /// It is no PEM, or all certificates in it are not understood.
+    pub fn read(text: &[u8]) -> Result<Authorities, String> {
+        let mut authorities = Authorities::none();
+        let mut unusable = None;
+        for certificate in CertificateDer::pem_slice_iter(text) {
+            let certificate =
+                certificate.map_err(|_| "the certificates of the authorities are no PEM".to_owned())?;
+            unusable = authorities.add(certificate).err().or(unusable);
+        }
+        match unusable.filter(|_| authorities.is_empty()) {
+            Some(error) => Err(error.to_string()),
+            None => Ok(authorities),
+        }
+    }
+
+    /// Reads what is understood of a system's PEM.
+    pub fn read_leniently(text: &[u8]) -> Authorities {
+        let mut authorities = Authorities::none();
+        for certificate in CertificateDer::pem_slice_iter(text).filter_map(Result::ok) {
+            let _ = authorities.add(certificate);
+        }
+        authorities
+    }
+
+    fn add(&mut self, certificate: CertificateDer<'_>) -> Result<(), Error> {
+        self.roots.add(certificate.clone())?;
+        self.leaves.add(&certificate);
+        Ok(())
+    }
+
+    /// Whether no certificate will do.
+    pub fn is_empty(&self) -> bool {
+        self.roots.is_empty()
+    }
+
+    /// The same for the configuration of a TLS client.
+    pub fn into_verifier(self) -> Arc<dyn ServerCertVerifier> {
+        Arc::new(self)
+    }
+}
+
+impl ServerCertVerifier for Authorities {
+    fn verify_server_cert(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let parsed = ParsedCertificate::try_from(leaf)?;
+        match self.leaves.judge(leaf, Usage::Server, now) {
+            Some(judged) => judged.map_err(|unfit| error(unfit, now))?,
+            None => verify_server_cert_signed_by_trust_anchor(
+                &parsed,
+                &self.roots,
+                intermediates,
+                now,
+                self.algorithms.all,
+            )?,
+        }
+        verify_server_name(&parsed, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls12_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify_tls13_signature(message, certificate, signature, &self.algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
+
+/// The same as rustls has it, which chooses the alert by it.
+fn error(unfit: Unfit, time: UnixTime) -> Error {
+    // A certificate may end before 1970, and is then as much over.
+    let at = |seconds: i64| {
+        UnixTime::since_unix_epoch(std::time::Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+    };
+    Error::InvalidCertificate(match unfit {
+        Unfit::Malformed => CertificateError::BadEncoding,
+        Unfit::NotYet { not_before } => {
+            CertificateError::NotValidYetContext { time, not_before: at(not_before) }
+        }
+        Unfit::Expired { not_after } => CertificateError::ExpiredContext { time, not_after: at(not_after) },
+        Unfit::Usage => CertificateError::InvalidPurpose,
+    })
+}
+
+#[cfg(test)]
+#[path = "authorities_test.rs"]
+mod tests;
