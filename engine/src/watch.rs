@@ -567,6 +567,17 @@ mod tests {
     use crate::log::Segments;
     use crate::testing::Random;
 
+    /// A store of that revision without any key, readable from `oldest` on.
+    fn empty(revision: u64, oldest: u64) -> Root {
+        Root {
+            revision: Revision::new(revision),
+            oldest: Revision::new(oldest),
+            tree: Default::default(),
+            segments: Segments::new(vec![]),
+            end: 0,
+        }
+    }
+
     #[test]
     fn exactly_the_tails_whose_prefix_a_key_begins_with_are_concerned() {
         let mut random = Random::new(3);
@@ -594,14 +605,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_gives_up_waiting_for_a_revision_leaves_nothing_behind() {
-        let root = Root {
-            revision: Revision::ZERO,
-            oldest: Revision::ZERO,
-            tree: Default::default(),
-            segments: Segments::new(vec![]),
-            end: 0,
-        };
-        let hub = Hub::new(root, 4);
+        let hub = Hub::new(empty(0, 0), 4);
         for revision in 1..100 {
             let wait = hub.reached(Revision::new(revision * 1_000));
             assert!(tokio::time::timeout(std::time::Duration::ZERO, wait).await.is_err());
@@ -611,14 +615,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_tail_that_must_be_told_everything_ends_at_a_gap() {
-        let root = Root {
-            revision: Revision::new(9),
-            oldest: Revision::new(5),
-            tree: Default::default(),
-            segments: Segments::new(vec![]),
-            end: 0,
-        };
-        let hub = Arc::new(Hub::new(root, 4));
+        let hub = Arc::new(Hub::new(empty(9, 5), 4));
         let tail = |after| hub.tail(Revision::new(after), Bytes::new());
         let (mut follower, mut witness) = (tail(9).unwrap(), tail(9).unwrap().complete().unwrap());
         let mut later = tail(30).unwrap().complete().unwrap();
@@ -631,14 +628,7 @@ mod tests {
         let missed = TailError::Compacted { oldest: Revision::new(20) };
         assert_eq!(ended.unwrap_err(), missed);
         for revision in [12, 20] {
-            let root = Root {
-                revision: Revision::new(revision),
-                oldest: Revision::new(5),
-                tree: Default::default(),
-                segments: Segments::new(vec![]),
-                end: 0,
-            };
-            hub.publish(root, &[]);
+            hub.publish(empty(revision, 5), &[]);
         }
         assert_eq!(witness.progress(), Revision::new(9));
         assert_eq!((follower.progress(), later.progress()), (Revision::new(20), Revision::new(30)));
@@ -651,14 +641,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_compacted_cannot_be_followed() {
-        let root = Root {
-            revision: Revision::new(9),
-            oldest: Revision::new(5),
-            tree: Default::default(),
-            segments: Segments::new(vec![]),
-            end: 0,
-        };
-        let hub = Arc::new(Hub::new(root, 4));
+        let hub = Arc::new(Hub::new(empty(9, 5), 4));
         assert_eq!(
             hub.tail(Revision::new(4), Bytes::new()).unwrap_err(),
             TailError::Compacted { oldest: Revision::new(5) }

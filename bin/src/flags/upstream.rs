@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn the_page_of_flags_says_what_the_server_does() {
         let page = include_str!("../../../docs/flags.md");
-        let command = super::super::CommandLine::command();
+        let command = super::super::line::CommandLine::command();
         let read: BTreeSet<String> = command
             .get_arguments()
             .flat_map(|argument| {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Method;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -14,6 +15,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
+use super::counting::counted_without;
 use super::endpoint::Security;
 use super::error::Ends;
 use super::pool::{Live, SHARED_MAX};
@@ -59,31 +61,40 @@ impl Drop for Connection {
     }
 }
 
-/// A new connection for one call, which may be an upgrade: it speaks HTTP/1.
-pub(super) async fn connect<B>(endpoint: &Endpoint) -> Result<(http1::SendRequest<B>, Connection), Failure>
+/// A new connection for one call, which may be an upgrade: it speaks HTTP/1. If there is none, the call is counted.
+pub(super) async fn connect<B>(
+    endpoint: &Endpoint,
+    method: &Method,
+) -> Result<(http1::SendRequest<B>, Connection), Failure>
 where
     B: hyper::body::Body + Send + Unpin + 'static,
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let (stream, ends) = reach(endpoint, &[]).await?;
-    match stream {
-        Stream::Plain(stream) => begin(stream, ends).await,
-        Stream::Tls(stream) => begin(stream, ends).await,
-    }
+    let connecting = async {
+        let (stream, ends) = reach(endpoint, &[]).await?;
+        match stream {
+            Stream::Plain(stream) => begin(stream, ends).await,
+            Stream::Tls(stream) => begin(stream, ends).await,
+        }
+    };
+    counted_without(endpoint, method, connecting).await
 }
 
-/// A new connection for many calls: it speaks HTTP/2 where the server does.
-pub(super) async fn connect_for_many(endpoint: &Endpoint) -> Result<Live, Failure> {
-    let (stream, ends) = reach(endpoint, &[HTTP_2, HTTP_1]).await?;
-    let (sender, connection) = match stream {
-        Stream::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) => {
-            return begin_http2(stream, ends).await;
-        }
-        Stream::Tls(stream) => begin(stream, ends).await?,
-        Stream::Plain(stream) => begin(stream, ends).await?,
+/// A new connection for many calls: it speaks HTTP/2 where the server does. If there is none, the first is counted.
+pub(super) async fn connect_for_many(endpoint: &Endpoint, method: &Method) -> Result<Live, Failure> {
+    let connecting = async {
+        let (stream, ends) = reach(endpoint, &[HTTP_2, HTTP_1]).await?;
+        let (sender, connection) = match stream {
+            Stream::Tls(stream) if stream.get_ref().1.alpn_protocol() == Some(HTTP_2) => {
+                return begin_http2(stream, ends).await;
+            }
+            Stream::Tls(stream) => begin(stream, ends).await?,
+            Stream::Plain(stream) => begin(stream, ends).await?,
+        };
+        Ok(Live::one(sender, connection))
     };
-    Ok(Live::one(sender, connection))
+    counted_without(endpoint, method, connecting).await
 }
 
 /// The bytes of a connection.

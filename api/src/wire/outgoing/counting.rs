@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use http::{Method, StatusCode};
 
-use super::Endpoint;
+use super::{Endpoint, Failure};
 use crate::wire::metrics::Metrics;
 
 /// Where calls are counted, once it is known.
@@ -17,6 +17,16 @@ static COUNTED: OnceLock<Arc<Metrics>> = OnceLock::new();
 /// Counts all calls of the process from now on. The first to ask gets them.
 pub fn count_in(metrics: &Arc<Metrics>) {
     let _ = COUNTED.set(metrics.clone());
+}
+
+/// Counts a call that has no connection.
+pub(super) async fn counted_without<C>(
+    endpoint: &Endpoint,
+    method: &Method,
+    connecting: impl Future<Output = Result<C, Failure>>,
+) -> Result<C, Failure> {
+    let began = Instant::now();
+    connecting.await.inspect_err(|_| counted(endpoint, method, None, began))
 }
 
 /// Counts a call that began then; without a code it failed.

@@ -100,9 +100,7 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let began = std::time::Instant::now();
-    let connected = connect(endpoint).await.inspect_err(|_| counted(endpoint, request.method(), None, began));
-    let (mut sender, connection) = connected?;
+    let (mut sender, connection) = connect(endpoint, request.method()).await?;
     let path = endpoint.url().path_and_query().map_or("/", |path| path.as_str());
     *request.uri_mut() = path.parse().map_err(|error| Failure::Other(format!("{error}")))?;
     let authority = endpoint.url().authority().map_or("", |authority| authority.as_str());
@@ -130,9 +128,8 @@ where
     let mut request = request.map(|body| body.map_err(Into::into).boxed_unsync());
     traces::propagate(request.headers_mut());
     request.headers_mut().extend(endpoint.identity().clone());
-    let (method, began) = (request.method().clone(), std::time::Instant::now());
-    let sent = send(endpoint, request).await.inspect_err(|_| counted(endpoint, &method, None, began));
-    let (answered, began) = sent?;
+    let method = request.method().clone();
+    let (answered, began) = send(endpoint, request).await?;
     counted(endpoint, &method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
     let (response, live) = answered?;
     let connection = Lease(Leased::Kept(Box::new((endpoint.clone(), live))));
@@ -219,9 +216,7 @@ async fn exchange(
         .body(Full::new(body).map_err(Into::into).boxed_unsync())
         .map_err(|error| Failure::Other(error.to_string()))?;
     traces::propagate(request.headers_mut());
-    let began = std::time::Instant::now();
-    let sent = send(endpoint, request).await.inspect_err(|_| counted(endpoint, method, None, began));
-    let (answered, began) = sent?;
+    let (answered, began) = send(endpoint, request).await?;
     counted(endpoint, method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
     let (response, connection) = answered?;
     let answer = read(response, ANSWER_BYTES_MAX).await?;
@@ -250,13 +245,13 @@ async fn send(
             }
         }
     }
-    let mut live = connect_for_many(endpoint).await?;
+    let mut live = connect_for_many(endpoint, request.method()).await?;
     endpoint.pool().share(endpoint, &live);
     let began = std::time::Instant::now();
     match live.send(endpoint, request).await {
         Ok(response) => Ok((Ok((response, live)), began)),
         Err(Unsent::Lost(error)) => Ok((Err(Failure::exchange(&error, live.ends())), began)),
-        Err(Unsent::Request(_)) => Err(Failure::Other("EOF".to_owned())),
+        Err(Unsent::Request(_)) => Ok((Err(Failure::Other("EOF".to_owned())), began)),
     }
 }
 

@@ -1,0 +1,329 @@
+//! The structure of a pattern: alternatives, groups with their flags, repetitions and their bounds, classes in brackets.
+
+use super::characters::{
+    class_char, escaped_char, is_posix_class, perl_class, push_char, push_code_point, push_range,
+};
+use super::{
+    CLASS_RANGE, Fault, MISSING_ARGUMENT, MISSING_PAREN, NAMED_CAPTURE, NESTED_REPEAT, PERL, REPEAT_SIZE,
+    Step, TOO_DEEP, UNEXPECTED_PAREN,
+};
+
+/// Largest count of `{n}`, and largest product of nested counts.
+const REPEAT_MAX: u64 = 1000;
+/// Deepest nesting of groups.
+pub(super) const NESTING_MAX: usize = 1000;
+
+/// A group that is open, or the whole pattern.
+#[derive(Default)]
+struct Group<'p> {
+    /// Whether something stands before the cursor that can be repeated.
+    repeatable: bool,
+    /// The text from the last repetition operator on, when it is directly before the cursor.
+    after_repeat: Option<&'p str>,
+    /// Product of the nested counts of the last expression.
+    weight: u64,
+    /// Largest weight of the group's expressions.
+    weight_max: u64,
+}
+
+/// Reads a pattern and writes it anew.
+pub(super) struct Translator<'p> {
+    pattern: &'p str,
+    rest: &'p str,
+    /// The pattern for the crate, as far as it is written.
+    pub(super) out: String,
+    /// Innermost last; the first one is the whole pattern.
+    groups: Vec<Group<'p>>,
+    /// How many classes of Unicode were written.
+    pub(super) unicode_classes: usize,
+    /// How much is left of the pattern from the last `:]` on. With less left, there is no use in searching for one.
+    named_class_end: usize,
+}
+
+impl<'p> Translator<'p> {
+    pub(super) fn new(pattern: &'p str) -> Self {
+        let out = String::with_capacity(2 * pattern.len());
+        let named_class_end = pattern.rfind(":]").map_or(usize::MAX, |at| pattern.len() - at);
+        let groups = vec![Group::default()];
+        Self { pattern, rest: pattern, out, groups, unicode_classes: 0, named_class_end }
+    }
+
+    /// Reads all of it.
+    pub(super) fn translate(&mut self) -> Step<'p> {
+        while let Some(c) = self.rest.chars().next() {
+            let after_repeat = self.group().after_repeat.take();
+            match c {
+                '(' => self.open_group()?,
+                ')' => self.close_group()?,
+                '|' => {
+                    self.group().repeatable = false;
+                    self.emit(1, "|");
+                }
+                '*' | '+' | '?' => self.repeat(after_repeat, 1, None)?,
+                '{' => match counts(self.rest) {
+                    Some((len, min, max)) => self.repeat(after_repeat, len, Some((min, max)))?,
+                    None => self.literal(1, '{'),
+                },
+                '[' => self.class()?,
+                '\\' => self.escape()?,
+                '^' | '$' | '.' => {
+                    self.emit(1, c.encode_utf8(&mut [0; 4]));
+                    self.atom();
+                }
+                c => self.literal(c.len_utf8(), c),
+            }
+        }
+        if self.groups.len() > 1 {
+            return Err(Fault { reason: MISSING_PAREN, shown: self.pattern });
+        }
+        Ok(())
+    }
+
+    /// The innermost group.
+    fn group(&mut self) -> &mut Group<'p> {
+        let last = self.groups.len() - 1;
+        &mut self.groups[last]
+    }
+
+    /// Moves past `len` bytes and writes `text`.
+    fn emit(&mut self, len: usize, text: &str) {
+        self.rest = &self.rest[len..];
+        self.out.push_str(text);
+    }
+
+    /// Notes that an expression which can be repeated was written.
+    fn atom(&mut self) {
+        let group = self.group();
+        group.repeatable = true;
+        group.weight = 1;
+        group.weight_max = group.weight_max.max(1);
+    }
+
+    fn literal(&mut self, len: usize, c: char) {
+        self.rest = &self.rest[len..];
+        push_char(&mut self.out, c);
+        self.atom();
+    }
+
+    /// The part of the rest before `after`, which is the end of the rest.
+    fn before(&self, after: &str) -> &'p str {
+        &self.rest[..self.rest.len() - after.len()]
+    }
+
+    fn open_group(&mut self) -> Step<'p> {
+        if self.groups.len() > NESTING_MAX {
+            return Err(Fault { reason: TOO_DEEP, shown: self.pattern });
+        }
+        let name = self.rest.strip_prefix("(?P<").or_else(|| self.rest.strip_prefix("(?<"));
+        // With nothing behind it, the angle is an unknown flag.
+        if let Some(name) = name.filter(|name| !name.is_empty()) {
+            let Some(end) = name.find('>') else {
+                return Err(Fault { reason: NAMED_CAPTURE, shown: self.rest });
+            };
+            let capture = self.before(&name[end + 1..]);
+            let name = &name[..end];
+            let valid =
+                !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if !valid {
+                return Err(Fault { reason: NAMED_CAPTURE, shown: capture });
+            }
+            // Nothing refers to groups by name or number, and several may have one name.
+            self.emit(capture.len(), "(?:");
+        } else if let Some(flags) = self.rest.strip_prefix("(?") {
+            return self.flags(flags);
+        } else {
+            self.emit(1, "(?:");
+        }
+        self.groups.push(Group::default());
+        Ok(())
+    }
+
+    /// `(?flags)` and `(?flags:`
+    fn flags(&mut self, flags: &'p str) -> Step<'p> {
+        let mut negative = false;
+        let mut seen = false;
+        for (at, c) in flags.char_indices() {
+            let after = &flags[at + c.len_utf8()..];
+            match c {
+                'i' | 'm' | 's' | 'U' => seen = true,
+                '-' if !negative => (negative, seen) = (true, false),
+                ':' | ')' if !negative || seen => {
+                    let written = self.before(after);
+                    // No flags at all are allowed here, but not in the crate.
+                    self.emit(written.len(), if written == "(?)" { "" } else { written });
+                    if c == ':' {
+                        self.groups.push(Group::default());
+                    }
+                    return Ok(());
+                }
+                _ => return Err(Fault { reason: PERL, shown: self.before(after) }),
+            }
+        }
+        Err(Fault { reason: PERL, shown: self.rest })
+    }
+
+    fn close_group(&mut self) -> Step<'p> {
+        if self.groups.len() == 1 {
+            return Err(Fault { reason: UNEXPECTED_PAREN, shown: self.pattern });
+        }
+        let weight = self.groups.pop().map_or(1, |group| group.weight_max.max(1));
+        self.emit(1, ")");
+        self.atom();
+        let group = self.group();
+        group.weight = weight;
+        group.weight_max = group.weight_max.max(weight);
+        Ok(())
+    }
+
+    /// A repetition operator of `len` bytes, with its counts if it is in braces.
+    fn repeat(
+        &mut self,
+        after_repeat: Option<&'p str>,
+        len: usize,
+        counts: Option<(u64, Option<u64>)>,
+    ) -> Step<'p> {
+        let len = if self.rest[len..].starts_with('?') { len + 1 } else { len };
+        let (operator, after) = self.rest.split_at(len);
+        if let Some((min, max)) = counts
+            && (min > REPEAT_MAX || max.is_some_and(|max| max > REPEAT_MAX || max < min))
+        {
+            return Err(Fault { reason: REPEAT_SIZE, shown: operator.trim_end_matches('?') });
+        }
+        if let Some(first) = after_repeat {
+            return Err(Fault { reason: NESTED_REPEAT, shown: &first[..first.len() - after.len()] });
+        }
+        if !self.group().repeatable {
+            return Err(Fault { reason: MISSING_ARGUMENT, shown: operator });
+        }
+        let start = self.rest;
+        let group = self.group();
+        if let Some((min, max)) = counts {
+            let count = max.unwrap_or(min);
+            if count > 0 {
+                group.weight = group.weight.saturating_mul(count);
+            }
+            if count >= 2 && group.weight > REPEAT_MAX {
+                return Err(Fault { reason: REPEAT_SIZE, shown: operator });
+            }
+            group.weight_max = group.weight_max.max(group.weight);
+        }
+        group.after_repeat = Some(start);
+        self.emit(len, operator);
+        Ok(())
+    }
+
+    fn escape(&mut self) -> Step<'p> {
+        let rest = self.rest;
+        match rest.as_bytes().get(1) {
+            Some(b'A') => self.emit(2, "\\A"),
+            Some(b'z') => self.emit(2, "\\z"),
+            Some(b'b') => self.emit(2, "(?-u:\\b)"),
+            Some(b'B') => self.emit(2, "(?-u:\\B)"),
+            Some(b'Q') => {
+                let literal = &rest[2..];
+                let (literal, len) = match literal.split_once("\\E") {
+                    Some((literal, _)) => (literal, literal.len() + 4),
+                    None => (literal, rest.len()),
+                };
+                for c in literal.chars() {
+                    push_char(&mut self.out, c);
+                }
+                self.rest = &rest[len..];
+                if literal.is_empty() {
+                    return Ok(());
+                }
+            }
+            _ => {
+                if let Some((class, after)) = self.perl_class(rest)? {
+                    let len = rest.len() - after.len();
+                    self.emit(len, &class);
+                } else {
+                    let (c, after) = escaped_char(rest)?;
+                    self.rest = after;
+                    push_code_point(&mut self.out, c);
+                }
+            }
+        }
+        self.atom();
+        Ok(())
+    }
+
+    /// `[…]`
+    fn class(&mut self) -> Step<'p> {
+        let start = self.rest;
+        let mut rest = &start[1..];
+        self.out.push('[');
+        if let Some(after) = rest.strip_prefix('^') {
+            self.out.push('^');
+            rest = after;
+        }
+        let mut first = true;
+        while first || !rest.starts_with(']') {
+            first = false;
+            if rest.len() >= self.named_class_end
+                && rest.starts_with("[:")
+                && let Some(end) = rest[2..].find(":]")
+            {
+                let (name, after) = rest.split_at(end + 4);
+                if !is_posix_class(name) {
+                    return Err(Fault { reason: CLASS_RANGE, shown: name });
+                }
+                self.out.push_str(name);
+                rest = after;
+                continue;
+            }
+            if let Some((class, after)) = self.perl_class(rest)? {
+                self.out.push_str(&class);
+                rest = after;
+                continue;
+            }
+            let range = rest;
+            let low;
+            (low, rest) = class_char(rest, start)?;
+            let mut high = low;
+            if let Some(after) = rest.strip_prefix('-')
+                && !after.is_empty()
+                && !after.starts_with(']')
+            {
+                (high, rest) = class_char(after, start)?;
+                if high < low {
+                    return Err(Fault { reason: CLASS_RANGE, shown: &range[..range.len() - rest.len()] });
+                }
+            }
+            push_range(&mut self.out, low, high);
+        }
+        self.out.push(']');
+        self.rest = &rest[1..];
+        self.atom();
+        Ok(())
+    }
+
+    /// As [`perl_class`]; counts those of Unicode.
+    fn perl_class(&mut self, text: &'p str) -> Step<'p, Option<(String, &'p str)>> {
+        let class = perl_class(text)?;
+        self.unicode_classes +=
+            usize::from(class.is_some() && (text.starts_with("\\p") || text.starts_with("\\P")));
+        Ok(class)
+    }
+}
+
+/// Length, lower and upper count of `{n}`, `{n,}` or `{n,m}`; `None` when the brace stands for itself.
+fn counts(text: &str) -> Option<(usize, u64, Option<u64>)> {
+    let number = |text: &str| {
+        let len = text.bytes().take_while(u8::is_ascii_digit).count();
+        let leading_zero = len > 1 && text.starts_with('0');
+        // A count too long for 64 bits is above the limit anyway.
+        (len > 0 && !leading_zero).then(|| (text[..len].parse().unwrap_or(u64::MAX), len))
+    };
+    let (min, len) = number(&text[1..])?;
+    let rest = &text[1 + len..];
+    if rest.starts_with('}') {
+        return Some((len + 2, min, Some(min)));
+    }
+    let rest = rest.strip_prefix(',')?;
+    if rest.starts_with('}') {
+        return Some((len + 3, min, None));
+    }
+    let (max, more) = number(rest)?;
+    rest[more..].starts_with('}').then_some((len + more + 3, min, Some(max)))
+}

@@ -1,0 +1,155 @@
+//! Command lines, and what they mean or are refused for.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::*;
+use crate::flags::{Durability, LogFormat, Port};
+
+fn line(arguments: &str) -> Result<Flags, Stop> {
+    let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
+    parse(words.map(OsString::from)).map(Invocation::flags)
+}
+
+#[test]
+fn no_flags_mean_the_documented_defaults() {
+    let flags = line("").unwrap();
+    assert_eq!(flags.data_dir, PathBuf::from("./cluster-data"));
+    assert_eq!(
+        (flags.bind_address.to_string().as_str(), flags.secure_port),
+        ("127.0.0.1", Port::Number(6443))
+    );
+    assert_eq!(flags.naming.profile, "cluster");
+    assert_eq!((flags.durability, flags.authentication.anonymous_auth), (Durability::Sync, None));
+    assert_eq!(flags.request_timeout, Duration::from_secs(60));
+    assert_eq!((flags.history_retention.as_secs(), flags.event_ttl.as_secs()), (300, 3_600));
+    assert_eq!((flags.min_request_timeout, flags.verbosity), (1800, 0));
+    assert_eq!(flags.shutdown_delay_duration, Duration::ZERO);
+}
+
+#[test]
+fn flags_are_read_as_upstream_reads_them() {
+    type Check = fn(&Flags) -> bool;
+    let table: &[(&str, Check)] = &[
+        ("--secure_port=7000", |f| f.secure_port == Port::Number(7000)),
+        ("--secure-port 7000", |f| f.secure_port == Port::Number(7000)),
+        ("--secure-port=free", |f| f.secure_port == Port::Free),
+        ("--secure-port=1 --secure_port=2", |f| f.secure_port == Port::Number(2)), // the last one wins
+        ("--data_dir=some_dir", |f| f.data_dir == *"some_dir"),
+        ("--anonymous-auth", |f| f.authentication.anonymous_auth == Some(true)),
+        ("--anonymous-auth=false", |f| f.authentication.anonymous_auth == Some(false)),
+        ("--anonymous-auth=0 --anonymous-auth=T", |f| f.authentication.anonymous_auth == Some(true)),
+        ("--bind-address=::", |f| f.bind_address.is_unspecified()),
+        ("--naming=kubernetes", |f| f.naming.system_prefix == "kube-"),
+        ("--durability=relaxed", |f| f.durability == Durability::Relaxed),
+        ("--history-retention=0", |f| f.history_retention.is_zero()),
+        ("--history-retention=168h --event-ttl=2h", |f| {
+            (f.history_retention.as_secs(), f.event_ttl.as_secs()) == (7 * 24 * 3_600, 7_200)
+        }),
+        ("--shutdown-delay-duration=1m30s", |f| f.shutdown_delay_duration.as_secs() == 90),
+        ("--service-cluster-ip-range=10.1.0.0/16,fd00::/112", |f| f.service_cluster_ip_range.0.len() == 2),
+        ("--service-node-port-range=8000+9", |f| f.service_node_port_range.count() == 10),
+        ("--controllers=*,-garbagecollector", |f| !f.controllers.has("garbage-collector-controller")),
+        ("--enable-garbage-collector=false", |f| !f.enable_garbage_collector),
+        ("--feature-gates=A=true --feature-gates=B=false", |f| f.feature_gates == ["A=true", "B=false"]),
+        ("--service-account-issuer=https://a --service-account-issuer=https://b", |f| {
+            f.authentication.service_account_issuer == ["https://a", "https://b"]
+        }),
+        ("--enable-admission-plugins=A,B --disable-admission-plugins=C", |f| {
+            f.enable_admission_plugins == ["A", "B"] && f.disable_admission_plugins == ["C"]
+        }),
+        ("--api-audiences=a,b --api-audiences=c", |f| f.authentication.api_audiences == ["a", "b", "c"]),
+        ("--service-account-max-token-expiration=2h", |f| {
+            f.authentication.service_account_max_token_expiration.as_secs() == 7200
+        }),
+        ("-v=4", |f| f.verbosity == 4),
+        ("-v 4", |f| f.verbosity == 4),
+        ("--v=4", |f| f.verbosity == 4),
+        ("--logging-format=json", |f| f.log_format == LogFormat::Json),
+    ];
+    for (arguments, check) in table {
+        let flags = line(arguments).unwrap_or_else(|stop| panic!("{arguments}: {stop:?}"));
+        assert!(check(&flags), "{arguments}: {flags:?}");
+    }
+}
+
+#[test]
+fn a_wrong_command_line_is_one_line() {
+    for (arguments, want) in [
+        ("--no-such-flag", "unknown flag: --no-such-flag"),
+        ("--no_such_flag=1", "unknown flag: --no-such-flag"),
+        ("-x", "unknown shorthand flag: 'x' in -x"),
+        ("-secure-port=1", "unknown shorthand flag: 's' in -secure-port=1"),
+        ("--secure-port=1 -xyz", "unknown shorthand flag: 'x' in -xyz"),
+        ("--=1", "bad flag syntax: --=1"),
+        ("---a", "bad flag syntax: ---a"),
+        ("serve", "\"cluster-apiserver\" does not take any arguments, got [\"serve\"]"),
+        ("--naming=kubernetes serve", "\"kube-apiserver\" does not take any arguments, got [\"serve\"]"),
+        ("verfy", "unknown command \"verfy\": did you mean \"verify\"? See --help"),
+        ("--data-dir=x verify", "the command verify must come before its flags"),
+        ("verify -x", "unknown shorthand flag: 'x' in -x"),
+        ("verify sure", "\"cluster-apiserver\" does not take any arguments, got [\"sure\"]"),
+        ("verify --output=xml", "invalid argument \"xml\" for \"--output\" flag: must be text or json"),
+        ("inspect --from=x", "invalid argument \"x\" for \"--from\" flag: not a revision"),
+        ("inspect --key=a --prefix=b", "the argument '--key <KEY>' cannot be used with '--prefix <KEY>'"),
+        (
+            "--anonymous-auth false",
+            "unexpected argument \"false\": write the value of a flag after its name, --flag=false",
+        ),
+        ("--secure-port", "flag needs an argument: --secure-port"),
+        (
+            "--secure-port=x",
+            "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+        ),
+        (
+            "--bind-address=localhost",
+            "invalid argument \"localhost\" for \"--bind-address\" flag: failed to parse IP: \"localhost\"",
+        ),
+        (
+            "--anonymous-auth=yes",
+            "invalid argument \"yes\" for \"--anonymous-auth\" flag: strconv.ParseBool: parsing \"yes\": invalid syntax",
+        ),
+        (
+            "-v=x",
+            "invalid argument \"x\" for \"-v, --v\" flag: strconv.ParseUint: parsing \"x\": invalid syntax",
+        ),
+        ("--naming=other", "invalid argument \"other\" for \"--naming\" flag: must be cluster or kubernetes"),
+        (
+            "--durability=maybe",
+            "invalid argument \"maybe\" for \"--durability\" flag: must be sync or relaxed",
+        ),
+        ("--log-format=xml", "format: Invalid value: \"xml\": Unsupported log format"),
+        ("--service-cluster-ip-range=10.0.0.0", "service-cluster-ip-range[0] is not a valid cidr"),
+        (
+            "--service-cluster-ip-range=10.0.0.0/30",
+            "error determining service IP ranges for primary service cidr: the service cluster IP range must be at \
+             least 8 IP addresses",
+        ),
+        (
+            "--service-node-port-range=9-1",
+            "invalid argument \"9-1\" for \"--service-node-port-range\" flag: end port cannot be less than start port: 9-1",
+        ),
+        (
+            "--controllers=*,unknown",
+            "invalid argument \"*,unknown\" for \"--controllers\" flag: \"unknown\" is not in the list of known controllers",
+        ),
+        (
+            "--request-timeout=60",
+            "invalid argument \"60\" for \"--request-timeout\" flag: time: missing unit in duration \"60\"",
+        ),
+    ] {
+        assert_eq!(line(arguments).unwrap_err(), Stop::Refuse(want.to_owned()), "{arguments}");
+    }
+}
+
+#[test]
+fn questions_are_answered_on_stdout() {
+    assert_eq!(
+        line("--version").unwrap_err(),
+        Stop::Print(format!("cluster-apiserver {}\n", env!("CARGO_PKG_VERSION")))
+    );
+    let Stop::Print(help) = line("--help").unwrap_err() else { panic!("help is no error") };
+    for flag in ["--data-dir", "--secure-port", "--tls-cert-file", "--shutdown-delay-duration"] {
+        assert!(help.contains(flag), "{flag} is missing from\n{help}");
+    }
+}
