@@ -42,6 +42,9 @@ use crate::{audit, etcd, files, host, logging, notify, signer, tokens, upgrade};
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 
+/// Longest that the end of the process waits for a checkpoint, which makes the next start faster.
+const CHECKPOINT_MAX: std::time::Duration = std::time::Duration::from_secs(3);
+
 /// How much of the disk is kept back for deletes, leases and compaction: some thirty of the largest objects, or ten thousand
 /// usual ones.
 const RESERVE_BYTES: u64 = 32 << 20;
@@ -228,6 +231,11 @@ pub async fn run(
             }
         }
     }
+    // Beside the last requests.
+    let preparing = (failed.is_none() && !moves).then(|| {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.prepare_to_close().await })
+    });
     lifecycle.advance(Stage::Draining);
     let drained = serving.await.context("the listener failed")?;
     following.abort();
@@ -249,6 +257,9 @@ pub async fn run(
     }
     for task in [following_etcd, tending].into_iter().flatten() {
         task.abort();
+    }
+    if let Some(preparing) = preparing {
+        let _ = tokio::time::timeout(CHECKPOINT_MAX, preparing).await;
     }
     engine.close().await;
     if moves && moving::recorded(&config.data_dir)? == Some(Place::Etcd) {

@@ -3,28 +3,29 @@
 //! ```text
 //! root ─► Writer: blocks of 256 KiB ─► header ─► sync ─► rename ─► sync the directory
 //!         segments, then keys, then the keys' Bloom filters
-//! file ─► load: header, blocks, every entry checked ─► tree, segments, marks
+//! file ─► load (load.rs): header, blocks, every entry checked ─► tree, segments, marks
 //! ```
 //!
 //! It is written from an immutable root, so no commit waits for it. It may be missing or damaged: then the log is
 //! read instead. Hence a load has two outcomes only, and nothing in it is believed for its checksum alone.
+
+mod load;
 
 use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::bloom::{BLOOM_BYTES, BloomFilter};
-use crate::header::{NUMBER_END, RECORDS_START, u32_at, u64_at};
-use crate::history::{self, Place, Version};
-use crate::index::{Builder, Cursor, Size, Slot, Tree};
+pub(crate) use self::load::{Loading, load};
+use crate::bloom::BLOOM_BYTES;
+use crate::history;
+use crate::index::{Cursor, Size, Slot};
 use crate::io::{File, Storage};
-use crate::record::{ALIGN, HEAD_BYTES, REVISION_END};
 use crate::sabotage;
 use crate::segment::Mark;
 use crate::snapshot::Root;
 use crate::throttle::WriteThrottle;
-use crate::types::{CommitTime, KEY_BYTES_MAX, Revision, SegmentNumber};
+use crate::types::{CommitTime, Revision, SegmentNumber};
 
 /// Name of a checkpoint that is being written.
 pub(crate) const NEXT_NAME: &str = "next.checkpoint";
@@ -42,6 +43,9 @@ const VERSION_BYTES: usize = 32;
 const ENTRY_HEAD_BYTES: usize = 8;
 const SEGMENT_HEAD_BYTES: usize = 24;
 const MARK_BYTES: usize = 16;
+
+/// Less of the log than this is read in no time: a checkpoint that saves it is not worth its disk.
+pub(crate) const WORTH_BYTES: u64 = 8 * 1024 * 1024;
 
 /// File name of the checkpoint of `revision`.
 pub(crate) fn name(revision: Revision) -> String {
@@ -112,10 +116,7 @@ impl Writer {
     ) -> io::Result<Writer> {
         let salt = storage.entropy();
         let segments = segment_blocks(&root);
-        let size = root.tree.size();
-        let keys =
-            size.keys * ENTRY_HEAD_BYTES as u64 + size.key_bytes + size.versions * VERSION_BYTES as u64;
-        let keys = keys + if beside.signed == 0 { 0 } else { size.keys * BLOOM_BYTES as u64 };
+        let keys = image_bytes(&root);
         let blocks = keys / BLOCK_BYTES as u64 + 2;
         let before: usize = segments.iter().map(|block| block.len() + BLOCK_HEAD_BYTES).sum();
         // A bound: keys share prefixes. What is not written takes no room.
@@ -237,6 +238,14 @@ impl Writer {
     }
 }
 
+/// Bytes of the keys in the image of a root, with their Bloom filters, at most: keys share prefixes.
+pub(crate) fn image_bytes(root: &Root) -> u64 {
+    let size = root.tree.size();
+    size.keys * (ENTRY_HEAD_BYTES + BLOOM_BYTES) as u64
+        + size.key_bytes
+        + size.versions * VERSION_BYTES as u64
+}
+
 /// The contents of the blocks that say what segments there are.
 fn segment_blocks(root: &Root) -> Vec<Vec<u8>> {
     let mut blocks = Vec::new();
@@ -280,273 +289,10 @@ fn encode_entry(block: &mut Vec<u8>, before: &[u8], key: &[u8], slot: &Slot) -> 
     versions.into()
 }
 
-/// Reads the checkpoint of `revision` in `file` without its keys. `None`: it is damaged.
-pub(crate) fn load(revision: Revision, file: &dyn File) -> Option<Loading<'_>> {
-    if file.size() < BLOCKS_START {
-        return None;
-    }
-    let header = file.read(0, HEADER_BYTES).ok()?;
-    let crc_is_right = crc32fast::hash(&header[..124]) == u32_at(&header, 124);
-    if header[..8] != MAGIC
-        || !(crc_is_right || sabotage::crc_ignored())
-        || u32_at(&header, 8) > CHECKPOINT_VERSION
-    {
-        return None;
-    }
-    let end = u64_at(&header, 80);
-    let mut about = About {
-        store: u64_at(&header, 16),
-        revision: Revision::new(u64_at(&header, 32)),
-        oldest: Revision::new(u64_at(&header, 40)),
-        time: CommitTime::from_ms(u64_at(&header, 48)),
-        lost_revisions: u64_at(&header, 72),
-        numbers_given: SegmentNumber::new(u32_at(&header, 88)),
-        segments: Vec::new(),
-    };
-    let sound = about.revision == revision
-        && revision < REVISION_END
-        && about.oldest <= revision
-        && about.lost_revisions <= revision.get()
-        && about.time < CommitTime::END
-        && about.numbers_given.get() < NUMBER_END
-        && (BLOCKS_START..=file.size()).contains(&end);
-    if !sound {
-        return None;
-    }
-    let salt = u64_at(&header, 24);
-    let mut blocks = Blocks { file, at: BLOCKS_START, end, salt };
-    let signed = u32_at(&header, 92);
-    let blooms_end = u64_at(&header, 96);
-    if signed != 0 && !(end..=file.size()).contains(&blooms_end) {
-        return None;
-    }
-    let blooms = Blooms {
-        kind: signed,
-        blocks: Blocks { file, at: end, end: if signed == 0 { end } else { blooms_end }, salt },
-        block: Bytes::new(),
-    };
-    let count = u32_at(&header, 12) as usize;
-    while about.segments.len() < count {
-        let mut block = blocks.next()??;
-        while !block.is_empty() {
-            about.segments.push(decode_segment(&mut block, about.numbers_given)?);
-        }
-    }
-    (about.segments.len() == count && count > 0).then_some(())?;
-    let size = Size { keys: u64_at(&header, 56), key_bytes: 0, versions: u64_at(&header, 64) };
-    Some(Loading { about, blocks, size, blooms })
-}
-
-/// A checkpoint whose keys are still to be read.
-pub(crate) struct Loading<'f> {
-    pub about: About,
-    blocks: Blocks<'f>,
-    /// How many keys and versions there should be.
-    size: Size,
-    blooms: Blooms<'f>,
-}
-
-impl Loading<'_> {
-    /// Bytes of the image.
-    pub fn bytes(&self) -> u64 {
-        self.blooms.blocks.end - BLOCKS_START
-    }
-
-    /// The index, without what is not needed to read at `oldest` and later, and whether all of it is signed in the way
-    /// of that kind; where it is not, its Bloom filters say nothing. `None`: it is damaged.
-    pub fn tree(self, oldest: Revision, kind: u32) -> Option<(Tree, bool)> {
-        let mut builder = Builder::default();
-        let mut blooms = self.blooms.clone();
-        let is_right = blooms.kind == kind || sabotage::bloom_kind_ignored();
-        let mut has_blooms = kind != 0 && blooms.kind != 0 && is_right;
-        self.each(|key, versions| {
-            let bloom = if has_blooms { blooms.next() } else { None };
-            has_blooms = bloom.is_some();
-            versions.truncate(history::kept(versions.iter(), oldest));
-            if let Some((newest, older)) = history::from_newest_first(versions) {
-                builder.push(key, Slot { newest, older, bloom: bloom.unwrap_or(BloomFilter::UNKNOWN) });
-            }
-        })?;
-        Some((builder.finish(), has_blooms))
-    }
-
-    /// Whether there is a Bloom filter for each key, or none at all.
-    pub fn blooms_are_sound(&self) -> bool {
-        let blooms = self.blooms.clone();
-        blooms.kind == 0 || blooms.count() as u64 == self.size.keys
-    }
-
-    /// Tells each key, in ascending order, and its versions, newest first; there is at least one. Memory is one block.
-    /// `None`: it is damaged, and what was told before may not be all of it.
-    pub fn each(mut self, mut tell: impl FnMut(&[u8], &mut Vec<Version>)) -> Option<()> {
-        let mut ends: Vec<_> = self.about.segments.iter().map(|s| (s.number, s.end)).collect();
-        ends.sort_unstable();
-        let mut found = Size::default();
-        let mut key = Vec::new();
-        let mut last_key = Vec::new();
-        let mut versions = Vec::new();
-        for block in self.blocks.by_ref() {
-            let mut block = block?;
-            key.clear();
-            while !block.is_empty() {
-                decode_entry(&mut block, &mut key, &mut versions)?;
-                let ascending = found.keys == 0 || key > last_key;
-                let descending = versions.is_sorted_by(|a: &Version, b: &Version| a.revision > b.revision);
-                let newest = versions.first()?;
-                if !ascending
-                    || !descending
-                    || newest.revision > self.about.revision
-                    || !versions.iter().all(|version| is_sound(version, &ends))
-                {
-                    return None;
-                }
-                found.keys += 1;
-                found.versions += versions.len() as u64;
-                last_key.clone_from(&key);
-                tell(&key, &mut versions);
-            }
-        }
-        (found == self.size).then_some(())
-    }
-}
-
-/// Whether the version can lie where it says, given the segments and where their records end.
-fn is_sound(version: &Version, ends: &[(SegmentNumber, u64)]) -> bool {
-    let end = ends.binary_search_by_key(&version.segment, |&(number, _)| number).map(|at| ends[at].1);
-    version.revision > Revision::ZERO
-        && (Revision::FIRST..=version.revision).contains(&version.created)
-        && version.len() >= HEAD_BYTES
-        && version.len().is_multiple_of(ALIGN)
-        && version.offset() >= RECORDS_START
-        && end.is_ok_and(|end| version.offset() + version.len() as u64 <= end)
-}
-
-/// The Bloom filters of the keys, in the order of these; of kind 0 there are none. Ends early where one is damaged.
-#[derive(Clone)]
-struct Blooms<'f> {
-    kind: u32,
-    blocks: Blocks<'f>,
-    /// What is left of the last block.
-    block: Bytes,
-}
-
-impl Iterator for Blooms<'_> {
-    type Item = BloomFilter;
-
-    fn next(&mut self) -> Option<BloomFilter> {
-        if self.block.is_empty() {
-            self.block = self.blocks.next()??;
-        }
-        let bytes = take(&mut self.block, BLOOM_BYTES)?;
-        Some(BloomFilter::from_bytes(bytes.first_chunk().copied()?))
-    }
-}
-
-/// The blocks of a checkpoint one after the other.
-#[derive(Clone)]
-struct Blocks<'f> {
-    file: &'f dyn File,
-    /// Where the next one begins, and the last one ends.
-    at: u64,
-    end: u64,
-    salt: u64,
-}
-
-impl Blocks<'_> {
-    /// The contents of the next one; `None` when it is damaged.
-    fn read(&self) -> Option<Bytes> {
-        let head = self.file.read(self.at, BLOCK_HEAD_BYTES).ok()?;
-        let len = BLOCK_HEAD_BYTES as u64 + u64::from(u32_at(&head, 4));
-        if len > self.end - self.at {
-            return None;
-        }
-        let block = self.file.read(self.at, len as usize).ok()?;
-        let is_sound = block_crc(&block[4..], self.salt, self.at) == u32_at(&head, 0);
-        (is_sound || sabotage::crc_ignored()).then(|| block.slice(BLOCK_HEAD_BYTES..))
-    }
-}
-
-impl Iterator for Blocks<'_> {
-    /// Its contents; `None` when it is damaged, and then there is no other.
-    type Item = Option<Bytes>;
-
-    fn next(&mut self) -> Option<Option<Bytes>> {
-        if self.at == self.end {
-            return None;
-        }
-        let read = self.read();
-        self.at = match &read {
-            Some(contents) => self.at + (BLOCK_HEAD_BYTES + contents.len()) as u64,
-            None => self.end,
-        };
-        Some(read)
-    }
-}
-
 fn block_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&salt.to_le_bytes());
     crc.update(&offset.to_le_bytes());
     crc.update(bytes);
     crc.finalize()
-}
-
-/// Takes `len` bytes from the front.
-fn take(block: &mut Bytes, len: usize) -> Option<Bytes> {
-    (len <= block.len()).then(|| block.split_to(len))
-}
-
-fn decode_segment(block: &mut Bytes, numbers_given: SegmentNumber) -> Option<SegmentImage> {
-    let head = take(block, SEGMENT_HEAD_BYTES)?;
-    let marks = take(block, (u32_at(&head, 4) as usize).checked_mul(MARK_BYTES)?)?;
-    let marks: Vec<_> = marks
-        .chunks_exact(MARK_BYTES)
-        .map(|mark| Mark { revision: Revision::new(u64_at(mark, 0)), offset: u64_at(mark, 8) })
-        .collect();
-    let image = SegmentImage {
-        number: SegmentNumber::new(u32_at(&head, 0)),
-        salt: u64_at(&head, 8),
-        end: u64_at(&head, 16),
-        marks,
-    };
-    let sound = (SegmentNumber::FIRST..=numbers_given).contains(&image.number)
-        && image.end >= RECORDS_START
-        && image.marks.is_sorted_by(|a, b| a.revision < b.revision && a.offset < b.offset)
-        && image.marks.iter().all(|mark| {
-            mark.revision > Revision::ZERO
-                && (RECORDS_START..image.end).contains(&mark.offset)
-                && mark.offset.is_multiple_of(ALIGN as u64)
-        });
-    sound.then_some(image)
-}
-
-/// Turns `key`, the one before it, into the next key, and fills `versions` with its versions.
-fn decode_entry(block: &mut Bytes, key: &mut Vec<u8>, versions: &mut Vec<Version>) -> Option<()> {
-    let head = take(block, ENTRY_HEAD_BYTES)?;
-    let shared = usize::from(u16::from_le_bytes([head[0], head[1]]));
-    let rest = take(block, u16::from_le_bytes([head[2], head[3]]).into())?;
-    let stored = take(block, (u32_at(&head, 4) as usize).checked_mul(VERSION_BYTES)?)?;
-    if shared > key.len() || !(1..=KEY_BYTES_MAX).contains(&(shared + rest.len())) {
-        return None;
-    }
-    key.truncate(shared);
-    key.extend_from_slice(&rest);
-    versions.clear();
-    versions.extend(stored.chunks_exact(VERSION_BYTES).map(|version| Version {
-        revision: Revision::new(u64_at(version, 0)),
-        created: Revision::new(u64_at(version, 8)),
-        segment: SegmentNumber::new(u32_at(version, 16)),
-        expires_s: u32_at(version, 20),
-        place: Place::from_bytes([
-            version[24],
-            version[25],
-            version[26],
-            version[27],
-            version[28],
-            version[29],
-            version[30],
-            version[31],
-        ]),
-    }));
-    Some(())
 }

@@ -385,6 +385,18 @@ impl Engine {
         self.progress(|progress| progress.checkpoint >= revision).await;
     }
 
+    /// Prepares for the end: writes a checkpoint if the next opening would read more of the log than the image is long, so
+    /// that it reads the image alone. Resolves once that is done, or there is nothing to do, or the store is closed.
+    pub async fn prepare_to_close(&self) {
+        let root = self.0.hub.root();
+        let checkpointed = self.0.status.stages().checkpointed;
+        let behind = root.bytes_until(root.revision).saturating_sub(root.bytes_until(checkpointed));
+        if behind >= checkpoint::WORTH_BYTES.max(checkpoint::image_bytes(&root)) {
+            drop(root);
+            self.checkpoint().await;
+        }
+    }
+
     /// Resolves once nothing is left to forget, to delete, to give back or to write down for the time being, or the
     /// store is closed. Under steady writes this may take long.
     pub async fn settled(&self) {

@@ -243,7 +243,8 @@ impl Maintenance {
     }
 
     fn checkpoint(&mut self, now_ms: u64) -> Turn {
-        self.checkpointing.turn(&self.tools, &self.reclaiming, &mut self.rate, now_ms)
+        let is_idle = self.idle.is_noted(self.tools.hub.revision());
+        self.checkpointing.turn(&self.tools, &self.reclaiming, &mut self.rate, is_idle, now_ms)
     }
 
     fn look_at_rate(&mut self, now_ms: u64) {

@@ -416,15 +416,14 @@ fn remove_superseded(
 /// Counts what the index refers to in each segment; returns the live keys that are to be deleted some day.
 fn take_stock(tree: &Tree, segments: &Segments) -> Vec<Due> {
     let mut expiring = Vec::new();
-    let mut cursor = tree.cursor(b"");
-    while let Some((_, slot)) = cursor.next_slot() {
+    tree.each_slot(&mut |slot| {
         for version in history::iter(&slot.newest, &slot.older) {
             if let Some(segment) = segments.get(version.segment) {
                 segment.add_live(version.len());
             }
         }
         expiring.extend(Due::of(&slot.newest));
-    }
+    });
     expiring
 }
 

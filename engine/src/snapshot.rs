@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use crate::bloom::BloomQuery;
 use crate::error::ReadError;
+use crate::header::RECORDS_START;
 use crate::history::Version;
 use crate::index::{self, Cursor, Tree};
 use crate::log::Segments;
@@ -36,6 +37,22 @@ impl Root {
         let last = self.segments.in_order().last();
         let is_last = last.is_some_and(|last| last.header.number == segment.header.number);
         if is_last { self.end } else { segment.end() }
+    }
+
+    /// Bytes of records up to `revision`, about; none up to 0.
+    pub fn bytes_until(&self, revision: Revision) -> u64 {
+        if revision == Revision::ZERO {
+            return 0;
+        }
+        let older =
+            self.segments.in_order().iter().filter(|segment| segment.header.first_revision <= revision);
+        let whole: u64 = older.map(|segment| segment.record_bytes()).sum();
+        let last = self.segments.starting_at(revision).first();
+        let behind = last.filter(|_| revision < self.revision).map_or(0, |segment| {
+            let marks = segment.marks_until(revision);
+            segment.end() - marks.last().map_or(RECORDS_START, |mark| mark.offset)
+        });
+        whole - behind
     }
 
     /// The entry for a version of a key.

@@ -36,11 +36,27 @@ impl Builder {
         self.slots.push((key.len(), slot));
     }
 
+    /// Adds the keys of `other`, which are all greater.
+    pub fn append(&mut self, mut other: Builder) {
+        self.finish_leaf();
+        other.finish_leaf();
+        if !self.leaves.is_empty()
+            && let Some((before, first)) = other.leaves.first_mut()
+            && let Node::Leaf(leaf) = &*first.node
+        {
+            *before = separator(&self.last_key, leaf.keys().get(0));
+        }
+        if !other.leaves.is_empty() {
+            self.last_key = other.last_key;
+        }
+        self.leaves.append(&mut other.leaves);
+        self.size.keys += other.size.keys;
+        self.size.key_bytes += other.size.key_bytes;
+        self.size.versions += other.size.versions;
+    }
+
     /// The tree of all that was added.
     pub fn finish(mut self) -> Tree {
-        if self.slots.is_empty() {
-            return Tree::default();
-        }
         self.finish_leaf();
         let mut nodes = self.leaves;
         while nodes.len() > 1 {
@@ -61,6 +77,9 @@ impl Builder {
     }
 
     fn finish_leaf(&mut self) {
+        if self.slots.is_empty() {
+            return;
+        }
         let mut leaf = Leaf::with_capacity(self.slots.len(), self.key_bytes.len());
         let mut start = 0;
         for (at, (len, slot)) in self.slots.drain(..).enumerate() {
@@ -87,7 +106,9 @@ mod tests {
     #[test]
     fn a_built_tree_is_like_one_that_grew() {
         for keys in [0, 1, 55, 56, 57, 56 * 56, 56 * 56 + 1, 20_000u64] {
-            let mut builder = Builder::default();
+            // In one go, or in parts.
+            let (mut builder, mut parts) = (Builder::default(), Builder::default());
+            let mut part = Builder::default();
             let mut grown = Tree::default();
             for n in 0..keys {
                 let place = Place::new(8 * n, 80, n % 5 == 0);
@@ -100,11 +121,18 @@ mod tests {
                 };
                 let key = format!("/key/{n:08}");
                 let bloom = BloomFilter::from_bits(n.into());
-                builder.push(key.as_bytes(), Slot { newest: version, older: None, bloom });
+                let slot = || Slot { newest: version, older: None, bloom };
+                builder.push(key.as_bytes(), slot());
+                part.push(key.as_bytes(), slot());
+                if n % 1_000 == 7 {
+                    parts.append(std::mem::take(&mut part));
+                }
                 grown.push(key.as_bytes(), version, bloom);
             }
-            let built = builder.finish();
+            parts.append(part);
+            let (built, parts) = (builder.finish(), parts.finish());
             assert_eq!((built.live(), built.size()), (grown.live(), grown.size()));
+            assert_eq!((parts.live(), parts.size()), (grown.live(), grown.size()));
             let walk = |tree: &Tree| {
                 let mut cursor = tree.cursor(b"");
                 std::iter::from_fn(move || cursor.next_slot())
@@ -112,6 +140,7 @@ mod tests {
                     .collect::<Vec<_>>()
             };
             assert_eq!(walk(&built), walk(&grown), "{keys} keys");
+            assert_eq!(walk(&parts), walk(&grown), "{keys} keys in parts");
             let mut signed = grown.clone();
             signed.set_blooms(&mut (0..keys).map(|n| BloomFilter::from_bits((2 * n).into())));
             let resigned = walk(&signed).into_iter().map(|(_, _, bloom)| bloom.bits() / 2);
@@ -119,6 +148,7 @@ mod tests {
             for n in (0..keys + 3).step_by(97) {
                 let key = format!("/key/{n:08}");
                 assert_eq!(built.newest(key.as_bytes()), grown.newest(key.as_bytes()));
+                assert_eq!(parts.newest(key.as_bytes()), grown.newest(key.as_bytes()));
                 assert_eq!(built.live_before(key.as_bytes()), grown.live_before(key.as_bytes()));
             }
         }

@@ -122,6 +122,17 @@ impl Cursor {
 }
 
 impl Tree {
+    /// Tells of each key, in order, all but the key itself.
+    pub fn each_slot(&self, tell: &mut impl FnMut(&Slot)) {
+        fn walk(node: &Node, tell: &mut impl FnMut(&Slot)) {
+            match node {
+                Node::Branch(branch) => branch.children().iter().for_each(|child| walk(&child.node, tell)),
+                Node::Leaf(leaf) => leaf.slots().iter().for_each(tell),
+            }
+        }
+        walk(&self.root, tell);
+    }
+
     /// A walk over the keys from `start` on.
     pub fn cursor(&self, start: &[u8]) -> Cursor {
         self.range(start, None)
