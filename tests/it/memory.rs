@@ -4,6 +4,8 @@ use http_body_util::BodyExt;
 use serde_json::json;
 use tests::{Options, PATIENCE, Server};
 
+use crate::support::anonymous_bytes;
+
 /// Clients that read a little and then stop.
 const CLIENTS: usize = 200;
 
@@ -19,13 +21,6 @@ const UNREAD: (usize, usize) = (3, 200);
 
 /// Most anonymous memory that requests of one kind may add beside what their account allows for answers.
 const SLACK_BYTES: u64 = 48 * 1024 * 1024;
-
-/// Anonymous memory of a process in bytes.
-fn anonymous_bytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slow_reader_costs_one_chunk_in_every_encoding() {

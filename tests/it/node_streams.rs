@@ -11,13 +11,7 @@ use tests::PATIENCE;
 use tokio::io::{AsyncWriteExt, BufReader};
 
 use crate::nodes::{PODS, cluster, echo, head_of, pod, until};
-
-/// Anonymous memory of a process in bytes.
-fn anonymous_bytes(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
-    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
-}
+use crate::support::{anonymous_bytes, number};
 
 /// Processor time of a process so far.
 fn processor_time(pid: u32) -> Duration {
@@ -27,11 +21,6 @@ fn processor_time(pid: u32) -> Duration {
         after_name.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse().ok()).collect();
     // Linux tells hundredths of a second.
     Duration::from_millis(fields.iter().sum::<u64>() * 10)
-}
-
-/// A number from the environment.
-fn count(variable: &str, otherwise: usize) -> usize {
-    std::env::var(variable).ok().map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
 /// Most anonymous memory that each stream may add to the server, generously: the buffers of two connections with their TLS.
@@ -55,7 +44,7 @@ async fn cost(pid: u32, streams: &str, count: usize, before: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_streams_at_once_cost_their_buffers() {
-    let (log_count, port_count) = (count("STREAMED_LOGS", 200), count("STREAMED_PORTS", 50));
+    let (log_count, port_count) = (number("STREAMED_LOGS", 200), number("STREAMED_PORTS", 50));
     let (server, agent, _keys) = cluster().await;
     let client = server.client();
     let echo = echo().await;

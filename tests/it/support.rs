@@ -47,6 +47,18 @@ pub fn refusal<T: std::fmt::Debug>(result: kube::Result<T>) -> kube::core::Statu
     }
 }
 
+/// Anonymous memory of a process in bytes.
+pub fn anonymous_bytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the server runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("Linux tells it");
+    line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+}
+
+/// A number from the environment, which makes a test larger.
+pub fn number(variable: &str, otherwise: usize) -> usize {
+    std::env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
+}
+
 /// A value of `/metrics`.
 pub async fn metric(server: &Server, name: &str) -> u64 {
     let reply = server.client().another().get("/metrics").await;

@@ -1,5 +1,6 @@
 //! The way of a request: stages, routes, and what each verb means.
 
+mod heavy;
 pub mod pipeline;
 pub mod routes;
 pub(crate) mod scrape;

@@ -12,6 +12,7 @@
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -26,8 +27,8 @@ use crate::objects::conversion::Conversions;
 use crate::objects::representation::{self, answer::respond_status};
 use crate::objects::store::{self, Addresses, Part};
 use crate::objects::strategy::Endpoint;
-use crate::requests::scrape;
 use crate::requests::verbs::{self, Call, Wire};
+use crate::requests::{heavy, scrape};
 use crate::state::audit::Trail;
 use crate::state::backup;
 use crate::state::debug;
@@ -206,6 +207,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         resource.table.subresources.iter().any(|table| table.connect && table.name == info.subresource);
     let mut wire = None;
     let mut charges = None;
+    let mut bytes = 0;
     let body = match info.verb {
         _ if connects => {
             let switch = head.extensions.get::<Switch>().cloned();
@@ -220,8 +222,10 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
                 }
                 _ => {}
             }
-            let (body, received) = read(context, incoming).await?;
-            let work = context.memory().work(body.len(), stored_bytes(context, resource, info)).await;
+            let (body, received) = read(context, incoming, &account).await?;
+            let stored_bytes = stored_bytes(context, resource, info);
+            bytes = body.len() + stored_bytes;
+            let work = context.memory().work(body.len(), stored_bytes).await;
             charges = Some((received, work.map_err(Status::no_memory)?));
             let labels = [&*resource.group, &*resource.table.plural, info.verb.as_str()];
             context.metrics().requests.bodies.record(&labels, body.len() as u64);
@@ -266,7 +270,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
     let began = Instant::now();
-    let result = run(&mut call, &body).await;
+    let result = heavy::beside_others(bytes, pin!(run(&mut call, &body))).await;
     if matches!(info.verb, Verb::Create | Verb::Update | Verb::Patch) {
         let labels = [shown_validation(query.first("fieldValidation"))];
         context.metrics().field_validations.time(&labels, began.elapsed());
@@ -350,9 +354,9 @@ pub fn labels<'l>(resource: &'l Resource, info: &'l RequestInfo, query: &Query, 
 }
 
 /// Reads the body of a request, within its bounds.
-async fn read(context: &Context, incoming: Incoming) -> Result<(Bytes, Charge), Status> {
+async fn read(context: &Context, incoming: Incoming, account: &Account) -> Result<(Bytes, Charge), Status> {
     let timeout = context.limits().request_timeout;
-    read_charged(incoming, BODY_BYTES_MAX, timeout, context.memory()).await.map_err(|error| match error {
+    read_charged(incoming, BODY_BYTES_MAX, timeout, account).await.map_err(|error| match error {
         BodyError::NoMemory => Status::no_memory(Exhausted::Busy),
         BodyError::TooLarge => Status::too_large(BODY_BYTES_MAX),
         BodyError::Timeout => Status::new(Reason::Timeout, "Timeout: request body did not arrive in time"),
@@ -371,7 +375,7 @@ fn stored_bytes(context: &Context, resource: &Resource, info: &RequestInfo) -> u
 
 /// Paths outside the resource API.
 async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
-    let Permitted { context, types, head, query, info, proof, incoming, pretty, .. } = request;
+    let Permitted { context, types, head, query, info, proof, incoming, pretty, account, .. } = request;
     let path = info.path.as_str();
     let engine = context.engine_for_path(proof, path);
     if path == backup::PATH {
@@ -381,11 +385,11 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
             shutdown: context.lifecycle().shutdown(),
             naming: context.naming(),
         };
-        return backup::respond(source, &head.method, &read(context, incoming).await?.0).await;
+        return backup::respond(source, &head.method, &read(context, incoming, &account).await?.0).await;
     }
     if context.edge().is_debugged {
         if path == debug::LEVEL_PATH {
-            let body = read(context, incoming).await?.0;
+            let body = read(context, incoming, &account).await?.0;
             return Ok(debug::set_level(&head.method, &body));
         }
         if let Some(response) = debug::respond_to(path) {

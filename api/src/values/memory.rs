@@ -9,9 +9,9 @@
 //! and is then refused with 429. An answer is charged until its last byte has left the process's own buffers: the charge
 //! lives in the owner of the bytes ([`Charge::hold`]). Bytes of the store's mapped files are not charged.
 //!
-//! Every connection has an allotment for answers and requests of its own, so clients that do not read cannot stop those
-//! that do. The total is [`TOTAL_BYTES`], and for each connection [`CONNECTION_BYTES`], [`CONNECTION_REQUESTS`] requests,
-//! and its window of unread request bytes.
+//! Every connection has an allotment for answers, bodies and requests of its own, so clients that do not read, or do not end
+//! what they send, cannot stop those that do. The total is [`TOTAL_BYTES`], and for each connection [`CONNECTION_BYTES`],
+//! [`CONNECTION_BODY_BYTES`], [`CONNECTION_REQUESTS`] requests, and its window of unread request bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +39,9 @@ pub const CONNECTION_REQUESTS: usize = 16;
 
 /// What each connection may hold of answers besides: a chunk of a list (64 KiB and the item that completes it).
 pub const CONNECTION_BYTES: usize = 80 * 1024;
+
+/// What each connection may hold of request bodies besides: one of those that are not large.
+pub const CONNECTION_BODY_BYTES: usize = 64 * 1024;
 
 /// Memory that the content of a request may take, as a multiple of the body: two bytes (`0,` in JSON, an empty entry in
 /// protobuf) become a value of 32 bytes, in vectors that grow by doubling, for a moment next to their older half.
@@ -142,7 +145,7 @@ pub struct Memory {
 impl Default for Memory {
     fn default() -> Self {
         Memory {
-            bodies: Pool::new(BODIES_BYTES, BODIES_BYTES / 4, 64 * 1024),
+            bodies: Pool::new(BODIES_BYTES, BODIES_BYTES / 4, CONNECTION_BODY_BYTES),
             work: Pool::new(WORK_BYTES, WORK_BYTES / 3, 64 * 1024 * WORK_MULTIPLE),
             answers: Pool::new(ANSWERS_BYTES, ANSWERS_BYTES / 2, CONNECTION_BYTES),
             requests: Pool::new(REQUESTS_BYTES, REQUESTS_BYTES, REQUEST_BYTES),
@@ -161,14 +164,6 @@ impl Memory {
             Ok(permit) => Ok(Charge::of(permit)),
             Err(_) => self.requests.try_charge(REQUEST_BYTES),
         }
-    }
-
-    /// Room for bytes of a request body.
-    ///
-    /// # Errors
-    /// There was none in time.
-    pub async fn body(&self, bytes: usize) -> Result<Charge, Exhausted> {
-        self.bodies.charge(bytes).await
     }
 
     /// Room for the content of a body, and of the `stored_bytes` of the object that it changes.
@@ -199,10 +194,11 @@ impl Memory {
     }
 }
 
-/// What one connection holds of answers and of requests.
+/// What one connection holds of answers, of bodies and of requests.
 #[derive(Clone, Debug)]
 pub struct Allotment {
     answers: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
     requests: Arc<Semaphore>,
 }
 
@@ -210,12 +206,13 @@ impl Default for Allotment {
     fn default() -> Self {
         Allotment {
             answers: Arc::new(Semaphore::new(CONNECTION_BYTES / UNIT_BYTES)),
+            bodies: Arc::new(Semaphore::new(CONNECTION_BODY_BYTES / UNIT_BYTES)),
             requests: Arc::new(Semaphore::new(CONNECTION_REQUESTS)),
         }
     }
 }
 
-/// Where the answers of a connection are charged.
+/// Where the bodies and answers of a connection are charged.
 #[derive(Clone, Debug)]
 pub struct Account {
     memory: Arc<Memory>,
@@ -238,15 +235,20 @@ impl Account {
         &self.memory
     }
 
+    /// Room for bytes of a request body.
+    ///
+    /// # Errors
+    /// There was none in time, or never can be.
+    pub async fn body(&self, bytes: usize) -> Result<Charge, Exhausted> {
+        charge(&self.own.bodies, CONNECTION_BODY_BYTES, &self.memory.bodies, bytes).await
+    }
+
     /// Room for bytes of an answer, if there is some now.
     ///
     /// # Errors
     /// There is none, or never can be.
     pub fn try_answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
-        match self.own.answers.clone().try_acquire_many_owned(units(bytes)) {
-            Ok(permit) => Ok(Charge::of(permit)),
-            Err(_) => self.memory.answers.try_charge(bytes),
-        }
+        try_charge(&self.own.answers, &self.memory.answers, bytes)
     }
 
     /// Room for bytes of an answer.
@@ -254,19 +256,37 @@ impl Account {
     /// # Errors
     /// There was none in time, or never can be.
     pub async fn answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
-        match self.try_answer(bytes) {
-            Err(Exhausted::Busy) => {}
-            answer => return answer,
-        }
-        if bytes > CONNECTION_BYTES {
-            return self.memory.answers.charge(bytes).await;
-        }
-        let own = self.own.answers.clone().acquire_many_owned(units(bytes));
-        tokio::select! {
-            biased;
-            Ok(permit) = own => Ok(Charge::of(permit)),
-            charge = self.memory.answers.charge(bytes) => charge,
-        }
+        charge(&self.own.answers, CONNECTION_BYTES, &self.memory.answers, bytes).await
+    }
+}
+
+/// Room in a connection's own allotment or else in a budget, if there is some now.
+fn try_charge(own: &Arc<Semaphore>, pool: &Pool, bytes: usize) -> Result<Charge, Exhausted> {
+    match own.clone().try_acquire_many_owned(units(bytes)) {
+        Ok(permit) => Ok(Charge::of(permit)),
+        Err(_) => pool.try_charge(bytes),
+    }
+}
+
+/// The same, waited for in whichever has some first. The allotment has `own_bytes` when nothing is taken of it.
+async fn charge(
+    own: &Arc<Semaphore>,
+    own_bytes: usize,
+    pool: &Pool,
+    bytes: usize,
+) -> Result<Charge, Exhausted> {
+    match try_charge(own, pool, bytes) {
+        Err(Exhausted::Busy) => {}
+        charge => return charge,
+    }
+    if bytes > own_bytes {
+        return pool.charge(bytes).await;
+    }
+    let own = own.clone().acquire_many_owned(units(bytes));
+    tokio::select! {
+        biased;
+        Ok(permit) = own => Ok(Charge::of(permit)),
+        charge = pool.charge(bytes) => charge,
     }
 }
 
@@ -324,15 +344,15 @@ mod tests {
     async fn a_budget_that_is_used_up_refuses_after_a_bounded_wait_and_keeps_a_share_for_the_small() {
         let memory = Memory::default();
         let mut held = Vec::new();
-        while let Ok(charge) = memory.body(3 * MIB).await {
+        while let Ok(charge) = memory.bodies.charge(3 * MIB).await {
             held.push(charge);
         }
         assert_eq!(held.len() * 3 * MIB, BODIES_BYTES / 4 * 3);
-        let small = memory.body(1000).await.unwrap();
+        let small = memory.bodies.charge(1000).await.unwrap();
         assert!(memory.charged_bytes() <= TOTAL_BYTES);
         drop((held, small));
         assert_eq!(memory.charged_bytes(), 0);
-        drop(memory.body(3 * MIB).await.unwrap());
+        drop(memory.bodies.charge(3 * MIB).await.unwrap());
     }
 
     #[tokio::test(start_paused = true)]
@@ -352,6 +372,24 @@ mod tests {
             busy.answer(2 * ANSWERS_BYTES).await.unwrap_err(),
             Exhausted::Never { wanted: 2 * ANSWERS_BYTES, limit: ANSWERS_BYTES / 2 }
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_that_do_not_end_do_not_keep_those_of_other_connections_waiting() {
+        let memory = Arc::new(Memory::default());
+        let mut held = Vec::new();
+        let endless = Account::new(memory.clone(), Allotment::default());
+        while let Ok(charge) = endless.body(CONNECTION_BODY_BYTES).await {
+            held.push(charge);
+        }
+        assert_eq!(held.len() * CONNECTION_BODY_BYTES, BODIES_BYTES / 4 + CONNECTION_BODY_BYTES);
+        let other = Account::new(memory.clone(), Allotment::default());
+        for bytes in [1, 1000, CONNECTION_BODY_BYTES] {
+            let began = tokio::time::Instant::now();
+            drop(other.body(bytes).await.unwrap());
+            assert_eq!(began.elapsed(), Duration::ZERO, "{bytes}");
+        }
+        drop(other.body(3 * MIB).await.unwrap());
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::mpsc;
 
-use crate::values::memory::{Charge, Memory};
+use crate::values::memory::{Account, Charge};
 
 /// The producer of a body gave up: the client sees the transfer break off, never an end.
 #[derive(Debug, thiserror::Error)]
@@ -324,7 +324,7 @@ pub async fn read_charged<B>(
     mut body: B,
     bytes_max: usize,
     timeout: Duration,
-    memory: &Memory,
+    account: &Account,
 ) -> Result<(Bytes, Charge), BodyError>
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
@@ -335,7 +335,7 @@ where
     }
     let exact = announced.exact().and_then(|bytes| usize::try_from(bytes).ok());
     let read = async {
-        let room = |bytes: usize| async move { memory.body(bytes).await.map_err(|_| BodyError::NoMemory) };
+        let room = |bytes: usize| async move { account.body(bytes).await.map_err(|_| BodyError::NoMemory) };
         let mut charge = room(exact.unwrap_or(STALLING_BYTES_MAX.min(bytes_max))).await?;
         let mut first = Bytes::new();
         let mut whole = BytesMut::new();

@@ -3,11 +3,17 @@
 //! Stored objects begin with `kind`, `apiVersion` and `metadata`, so nothing behind the metadata is looked at. Most
 //! objects have no owner and wait for nothing; [`Head::of_interest`] tells so without parsing.
 
-use memchr::memmem;
+use std::sync::LazyLock;
+
+use memchr::memmem::Finder;
 use serde::Deserialize;
 
 use crate::types::attributes::Attributes;
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
+
+/// The members of an object, as it is stored. To prepare a search takes as long as to search a small object.
+static METADATA: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"metadata\":"));
+static OWNERS: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"ownerReferences\":"));
 
 /// The part of `metadata` that matters here.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -49,8 +55,7 @@ pub enum Ending {
 impl Head {
     /// Reads a stored value; `None` when it has no metadata that can be read.
     pub fn read(value: &[u8]) -> Option<Head> {
-        const MEMBER: &[u8] = b"\"metadata\":";
-        let at = memmem::find(value, MEMBER)? + MEMBER.len();
+        let at = METADATA.find(value)? + METADATA.needle().len();
         // The stream stops behind the first value, which is all that is wanted.
         serde_json::Deserializer::from_slice(&value[at..]).into_iter().next()?.ok()
     }
@@ -60,7 +65,7 @@ impl Head {
         let attributes = Attributes::new(attributes);
         let may_wait = attributes.is_deleting() && attributes.has_finalizers();
         // The text may stand elsewhere in the object too; then the head has no owners, which is as good.
-        if !may_wait && memmem::find(value, b"\"ownerReferences\":").is_none() {
+        if !may_wait && OWNERS.find(value).is_none() {
             return None;
         }
         Head::read(value).filter(|head| !head.owner_references.is_empty() || head.ending().is_some())

@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Entry, Event, EventKind, Revision};
+use engine::{Entry, Event, EventKind, Revision, Snapshot};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
@@ -51,12 +51,8 @@ pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
     let snapshot = api.engine().snapshot();
     let mut tail = api.engine().tail(snapshot.revision(), Bytes::new())?.gathering(GATHERED);
     let mut collector = Collector::new(&api);
-    for (at, entry) in snapshot.prefix(b"").enumerate() {
-        collector.begin_with(&entry);
-        if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
-            tokio::task::yield_now().await;
-        }
-    }
+    let all: Vec<Vec<u8>> = collector.resources.keys().cloned().collect();
+    collector.begin_with(&snapshot, &all).await;
     drop(snapshot);
     api.engine().let_go();
     let writes = Semaphore::new(WRITES_MAX);
@@ -135,21 +131,9 @@ impl<'a> Collector<'a> {
     async fn take_types(&mut self) {
         self.loopback = Loopback::controller(self.api, NAME);
         let before = std::mem::replace(&mut self.resources, collected(self.loopback.types()));
-        let new: Vec<Bytes> = self
-            .resources
-            .iter()
-            .filter(|(prefix, _)| !before.contains_key(*prefix))
-            .map(|(prefix, _)| prefix.clone().into())
-            .collect();
-        let snapshot = self.api.engine().snapshot();
-        for prefix in new {
-            for (at, entry) in snapshot.prefix(&prefix).enumerate() {
-                self.begin_with(&entry);
-                if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
-                    tokio::task::yield_now().await;
-                }
-            }
-        }
+        let new: Vec<Vec<u8>> =
+            self.resources.keys().filter(|prefix| !before.contains_key(*prefix)).cloned().collect();
+        self.begin_with(&self.api.engine().snapshot(), &new).await;
         self.strangers.drain().for_each(|key| self.queue.push(Task::Check(key)));
     }
 
@@ -160,11 +144,19 @@ impl<'a> Collector<'a> {
         self.resources.get(&key[..=third])
     }
 
-    /// Takes in a state from before the tail.
-    fn begin_with(&mut self, entry: &Entry) {
-        if self.resource_of(entry.key()).is_none() {
-            return;
+    /// Takes in the states from before the tail of resources whose keys begin so.
+    async fn begin_with(&mut self, snapshot: &Snapshot, prefixes: &[Vec<u8>]) {
+        for prefix in prefixes {
+            for (at, entry) in snapshot.prefix(prefix).enumerate() {
+                self.take_in(&entry);
+                if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
+                    tokio::task::yield_now().await;
+                }
+            }
         }
+    }
+
+    fn take_in(&mut self, entry: &Entry) {
         let head = match entry.read() {
             Ok(record) => Head::of_interest(&record.attributes, &record.value),
             Err(error) => return tracing::error!(%error, "object cannot be read, its owners are not known"),
