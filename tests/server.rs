@@ -63,7 +63,7 @@ impl Server {
 
     /// The kubeconfig that the server wrote for the administrator.
     pub fn kubeconfig(&self) -> PathBuf {
-        self.directory.path().join("admin.kubeconfig")
+        self.directory.path().join(KUBECONFIG)
     }
 
     /// The data directory.
@@ -101,6 +101,16 @@ impl Server {
         self.kill();
     }
 
+    /// Starts the process on the same data directory and does not wait until it is ready.
+    pub fn begin(&mut self) {
+        self.child = begin(&self.options, self.directory.path());
+    }
+
+    /// Waits until the process is ready.
+    pub async fn ready(&mut self) {
+        self.client = ready(&mut self.child, self.directory.path()).await;
+    }
+
     /// Restarts the process on the same data directory.
     pub async fn restart(&mut self) {
         let (child, client) = launch(&self.options, self.directory.path()).await;
@@ -123,6 +133,9 @@ impl Drop for Server {
         let _ = self.child.wait();
     }
 }
+
+/// The kubeconfig of the administrator, in the data directory.
+const KUBECONFIG: &str = "admin.kubeconfig";
 
 /// What a server answers with 200 once it serves. Services that keep keys are left out: they may be what a test takes away.
 const READY: &str = "/readyz?exclude=kms-providers";
@@ -174,16 +187,24 @@ fn spawn(options: &Options, directory: &Path) -> Child {
 }
 
 async fn launch(options: &Options, directory: &Path) -> (Child, Client) {
-    let kubeconfig = directory.join("admin.kubeconfig");
+    let mut child = begin(options, directory);
+    let client = ready(&mut child, directory).await;
+    (child, client)
+}
+
+fn begin(options: &Options, directory: &Path) -> Child {
     // A file of the last run would contain the last run's port.
-    let _ = std::fs::remove_file(&kubeconfig);
-    let mut child = spawn(options, directory);
+    let _ = std::fs::remove_file(directory.join(KUBECONFIG));
+    spawn(options, directory)
+}
+
+async fn ready(child: &mut Child, directory: &Path) -> Client {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(client) = Identity::from_kubeconfig(&kubeconfig).map(Client::new)
+        if let Some(client) = Identity::from_kubeconfig(&directory.join(KUBECONFIG)).map(Client::new)
             && client.try_get(READY).await.is_some_and(|reply| reply.status == 200)
         {
-            return (child, client);
+            return client;
         }
         if let Some(status) = child.try_wait().expect("the process can be asked") {
             panic!("the server ended with {status}: {}", log_of(directory));

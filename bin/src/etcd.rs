@@ -166,7 +166,7 @@ impl EtcdConfig {
         let (dir, cluster_file) = (data_dir.join(COPY_DIR), data_dir.join(CLUSTER_FILE));
         let replica_of = |engine: &Engine| {
             let replica = Replica::new(client.clone(), engine.clone(), naming, (&self.prefix, ports));
-            replica.noting_leases(event_ttl).with_secrecy(self.secrecy.clone())
+            Arc::new(replica.noting_leases(event_ttl).with_secrecy(self.secrecy.clone()))
         };
         let mut engine = open(&dir)?;
         let mut replica = replica_of(&engine);
@@ -204,7 +204,7 @@ impl EtcdConfig {
         files::write_private(&cluster_file, cluster.as_bytes())?;
         replica.forget_filled().await;
         if replica.is_to_be_filled() {
-            let at = self.asked(|| replica.fill()).await?;
+            let at = self.filled(&replica).await?;
             tracing::info!(
                 cluster = format!("{:x}", client.cluster()),
                 revision = at.get(),
@@ -212,7 +212,24 @@ impl EtcdConfig {
                 "the copy of etcd's store is filled"
             );
         }
-        Ok((engine, Arc::new(replica)))
+        Ok((engine, replica))
+    }
+
+    /// Fills the copy. A filling that breaks off is begun again for as long as each one comes further.
+    async fn filled(&self, replica: &Arc<Replica>) -> anyhow::Result<engine::Revision> {
+        loop {
+            let before = replica.revision();
+            match self.asked(|| replica.fill()).await {
+                Err(error) if replica.revision() > before => {
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        revision = replica.revision().get(),
+                        "the copy is filled further"
+                    );
+                }
+                ended => return ended,
+            }
+        }
     }
 
     /// Refuses an etcd that a move is filling, or that the store has left. A move of this server that was all but done is ended.

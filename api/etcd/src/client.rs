@@ -57,6 +57,16 @@ enum Effect {
     Changes,
 }
 
+/// How a call is made.
+#[derive(Clone, Copy)]
+struct Terms {
+    effect: Effect,
+    /// How long it may take, with all its attempts.
+    within: Duration,
+    /// Most bytes of its answer that are taken.
+    answer_bytes_max: usize,
+}
+
 impl Client {
     /// A client; nothing is connected yet.
     pub fn new(config: Config) -> Client {
@@ -74,12 +84,20 @@ impl Client {
         self.0.deadline
     }
 
+    fn reading(&self) -> Terms {
+        Terms { effect: Effect::Reads, within: self.0.deadline, answer_bytes_max: MESSAGE_BYTES_MAX }
+    }
+
+    fn changing(&self) -> Terms {
+        Terms { effect: Effect::Changes, ..self.reading() }
+    }
+
     /// Reads keys.
     ///
     /// # Errors
     /// See [`Error`]; nothing was changed.
     pub async fn range(&self, request: &RangeRequest) -> Result<RangeResponse, Error> {
-        self.call("/etcdserverpb.KV/Range", request, Effect::Reads, self.0.deadline).await
+        self.call("/etcdserverpb.KV/Range", request, self.reading()).await
     }
 
     /// As [`Client::range`], within another deadline.
@@ -91,7 +109,7 @@ impl Client {
         request: &RangeRequest,
         within: Duration,
     ) -> Result<RangeResponse, Error> {
-        self.call("/etcdserverpb.KV/Range", request, Effect::Reads, within).await
+        self.call("/etcdserverpb.KV/Range", request, Terms { within, ..self.reading() }).await
     }
 
     /// Carries out a transaction, at most once.
@@ -99,7 +117,15 @@ impl Client {
     /// # Errors
     /// See [`Error::outcome_is_unknown`].
     pub async fn txn(&self, request: &TxnRequest) -> Result<TxnResponse, Error> {
-        self.call("/etcdserverpb.KV/Txn", request, Effect::Changes, self.0.deadline).await
+        self.call("/etcdserverpb.KV/Txn", request, self.changing()).await
+    }
+
+    /// Carries out a transaction that only reads. An answer of more than so many bytes is [`Error::Malformed`].
+    ///
+    /// # Errors
+    /// See [`Error`]; nothing was changed.
+    pub async fn read(&self, request: &TxnRequest, answer_bytes_max: usize) -> Result<TxnResponse, Error> {
+        self.call("/etcdserverpb.KV/Txn", request, Terms { answer_bytes_max, ..self.reading() }).await
     }
 
     /// Has etcd forget history before `revision`.
@@ -108,7 +134,7 @@ impl Client {
     /// See [`Error`]; compacting again does no harm.
     pub async fn compact(&self, revision: i64) -> Result<CompactionResponse, Error> {
         let request = CompactionRequest { revision, physical: false };
-        self.call("/etcdserverpb.KV/Compact", &request, Effect::Changes, self.0.deadline).await
+        self.call("/etcdserverpb.KV/Compact", &request, self.changing()).await
     }
 
     /// Makes a lease of so many seconds.
@@ -117,9 +143,8 @@ impl Client {
     /// See [`Error`]; a lease whose answer was lost ends by itself.
     pub async fn lease(&self, seconds: i64) -> Result<i64, Error> {
         let request = LeaseGrantRequest { ttl: seconds, id: 0 };
-        let deadline = self.0.deadline;
         let path = "/etcdserverpb.Lease/LeaseGrant";
-        let answer: LeaseGrantResponse = self.call(path, &request, Effect::Changes, deadline).await?;
+        let answer: LeaseGrantResponse = self.call(path, &request, self.changing()).await?;
         match answer.error.is_empty() {
             true => Ok(answer.id),
             false => Err(Error::Answered { code: Code::UNKNOWN, message: answer.error }),
@@ -131,8 +156,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn status(&self) -> Result<StatusResponse, Error> {
-        let deadline = self.0.deadline;
-        self.call("/etcdserverpb.Maintenance/Status", &StatusRequest {}, Effect::Reads, deadline).await
+        self.call("/etcdserverpb.Maintenance/Status", &StatusRequest {}, self.reading()).await
     }
 
     /// The members of the cluster.
@@ -140,8 +164,7 @@ impl Client {
     /// # Errors
     /// See [`Error`].
     pub async fn members(&self) -> Result<MemberListResponse, Error> {
-        let deadline = self.0.deadline;
-        self.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}, Effect::Reads, deadline).await
+        self.call("/etcdserverpb.Cluster/MemberList", &MemberListRequest {}, self.reading()).await
     }
 
     /// Begins to follow changes. The wait for the beginning has the deadline of a call.
@@ -152,14 +175,14 @@ impl Client {
         Watch::open(self, request).await
     }
 
-    /// Sends a request and reads its answer, until `within` is over.
+    /// Sends a request and reads its answer.
     async fn call<A: Answer>(
         &self,
         path: &str,
         message: &impl prost::Message,
-        effect: Effect,
-        within: Duration,
+        terms: Terms,
     ) -> Result<A, Error> {
+        let Terms { effect, within, answer_bytes_max } = terms;
         let deadline = Instant::now() + within;
         let bytes = frame::encode(message);
         let mut attempts = self.0.pool.len();
@@ -171,9 +194,9 @@ impl Client {
             // A member that is silent leaves time for another one, where the request may be repeated.
             let may_repeat = effect == Effect::Reads && attempts > 0;
             let wait = if may_repeat { left / 2 } else { left };
-            let answered =
-                timeout_at(Instant::now() + wait, unary::<A>(&connection, path, bytes.clone(), left));
-            let outcome = answered.await.unwrap_or_else(|_| Err(Error::Lost("no answer in time".into())));
+            let answered = unary::<A>(&connection, path, bytes.clone(), (left, answer_bytes_max));
+            let outcome = timeout_at(Instant::now() + wait, answered).await;
+            let outcome = outcome.unwrap_or_else(|_| Err(Error::Lost("no answer in time".into())));
             match outcome {
                 Ok(answer) => {
                     self.belongs(answer.header())?;
@@ -237,7 +260,7 @@ async fn unary<A: Answer>(
     connection: &Connection,
     path: &str,
     bytes: Bytes,
-    left: Duration,
+    (left, answer_bytes_max): (Duration, usize),
 ) -> Result<A, Error> {
     let mut body = send(connection, path, Outgoing::new(Full::new(bytes)), Some(left)).await?;
     let mut decoder = Decoder::default();
@@ -248,8 +271,8 @@ async fn unary<A: Answer>(
         match frame.into_data() {
             Ok(data) => {
                 taken += data.len();
-                if taken > MESSAGE_BYTES_MAX {
-                    return Err(Error::Malformed(format!("more than {MESSAGE_BYTES_MAX} bytes")));
+                if taken > answer_bytes_max {
+                    return Err(Error::Malformed(format!("more than {answer_bytes_max} bytes")));
                 }
                 decoder.push(&data);
             }

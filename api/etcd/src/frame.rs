@@ -9,7 +9,7 @@ use crate::error::Error;
 const HEAD_BYTES: usize = 5;
 
 /// Greatest message that is taken: far more than a page of the largest values that etcd takes by default, and a bound on memory.
-pub(crate) const MESSAGE_BYTES_MAX: usize = 256 << 20;
+pub const MESSAGE_BYTES_MAX: usize = 256 << 20;
 
 /// A message with what stands in front of it.
 pub(crate) fn encode(message: &impl Message) -> Bytes {

@@ -21,4 +21,5 @@ mod watch;
 pub use client::{Client, Config};
 pub use endpoint::{Endpoint, EndpointError, Tls};
 pub use error::{Code, Error};
+pub use frame::MESSAGE_BYTES_MAX;
 pub use watch::{Watch, WatchEnd};

@@ -3,8 +3,8 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd::rpc::{KeyValue, PutRequest, RangeRequest, Request, TxnRequest};
@@ -255,47 +255,87 @@ impl Drop for Member {
     }
 }
 
-/// What stands between servers and a member: passes bytes on, late if asked to, and breaks connections off.
+/// What stands between servers and a member: passes bytes on, late if asked to, breaks connections off, and stops.
 pub struct Proxy {
     /// Where it listens.
     pub url: String,
-    delay_ms: Arc<AtomicU64>,
-    cuts: watch::Sender<u64>,
+    gate: Arc<Gate>,
     accepting: JoinHandle<()>,
+}
+
+/// How a proxy stops.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stop {
+    /// Connections are broken off.
+    Cut,
+    /// They are kept, and nothing passes.
+    Hold,
+}
+
+struct Gate {
+    delay_ms: AtomicU64,
+    cuts: watch::Sender<u64>,
+    /// After how many bytes of the member's it stops, and how.
+    stop: Mutex<Option<(usize, Stop)>>,
+    is_stopped: watch::Sender<bool>,
 }
 
 impl Proxy {
     async fn start(member: String) -> Proxy {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("there are free ports");
         let url = format!("http://{}", listener.local_addr().expect("a listener has an address"));
-        let (delay_ms, cuts) = (Arc::new(AtomicU64::new(0)), watch::Sender::new(0));
-        let (delay, cutting) = (delay_ms.clone(), cuts.clone());
+        let gate = Arc::new(Gate {
+            delay_ms: AtomicU64::new(0),
+            cuts: watch::Sender::new(0),
+            stop: Mutex::new(None),
+            is_stopped: watch::Sender::new(false),
+        });
+        let of_connections = gate.clone();
         let accepting = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                let (delay, mut cut, member) = (delay.clone(), cutting.subscribe(), member.clone());
+                let (gate, member) = (of_connections.clone(), member.clone());
                 tokio::spawn(async move {
+                    let mut cut = gate.cuts.subscribe();
+                    gate.is_open().await;
                     let Ok(server) = TcpStream::connect(&member).await else { return };
                     let (from_client, to_client) = client.into_split();
                     let (from_server, to_server) = server.into_split();
                     tokio::select! {
-                        () = pass(from_client, to_server, &delay) => {}
-                        () = pass(from_server, to_client, &delay) => {}
+                        () = gate.pass(from_client, to_server, false) => {}
+                        () = gate.pass(from_server, to_client, true) => {}
                         _ = cut.changed() => {}
                     }
                 });
             }
         });
-        Proxy { url, delay_ms, cuts, accepting }
+        Proxy { url, gate, accepting }
     }
 
     /// Has bytes pass so much later.
     pub fn delay(&self, ms: u64) {
-        self.delay_ms.store(ms, Ordering::Relaxed);
+        self.gate.delay_ms.store(ms, Ordering::Relaxed);
     }
 
     /// Breaks all connections off.
     pub fn cut(&self) {
-        self.cuts.send_modify(|cuts| *cuts += 1);
+        self.gate.cut();
+    }
+
+    /// Stops once so many more bytes of the member's have passed, until it is opened.
+    pub fn stop_after(&self, bytes: usize, stop: Stop) {
+        *self.gate.stop.lock().expect("no one panicked") = Some((bytes, stop));
+    }
+
+    /// Resolves once it has stopped.
+    pub async fn stopped(&self) {
+        let mut is_stopped = self.gate.is_stopped.subscribe();
+        let stopped = tokio::time::timeout(PATIENCE, is_stopped.wait_for(|stopped| *stopped)).await;
+        stopped.expect("as many bytes pass").expect("the proxy is there");
+    }
+
+    /// Lets bytes pass again.
+    pub fn open(&self) {
+        self.gate.is_stopped.send_replace(false);
     }
 }
 
@@ -305,14 +345,42 @@ impl Drop for Proxy {
     }
 }
 
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, delay_ms: &AtomicU64) {
-    let mut bytes = vec![0; 16 * 1024];
-    while let Ok(len) = from.read(&mut bytes).await
-        && len > 0
-    {
-        tokio::time::sleep(Duration::from_millis(delay_ms.load(Ordering::Relaxed))).await;
-        if to.write_all(&bytes[..len]).await.is_err() {
-            break;
+impl Gate {
+    fn cut(&self) {
+        self.cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Resolves while the proxy is not stopped.
+    async fn is_open(&self) {
+        let _ = self.is_stopped.subscribe().wait_for(|stopped| !stopped).await;
+    }
+
+    async fn pass(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, are_members: bool) {
+        let mut bytes = vec![0; 16 * 1024];
+        while let Ok(len) = from.read(&mut bytes).await
+            && len > 0
+        {
+            tokio::time::sleep(Duration::from_millis(self.delay_ms.load(Ordering::Relaxed))).await;
+            if are_members {
+                self.count(len);
+            }
+            self.is_open().await;
+            if to.write_all(&bytes[..len]).await.is_err() {
+                break;
+            }
+        }
+    }
+
+    /// Stops where that is due.
+    fn count(&self, bytes: usize) {
+        let mut stop = self.stop.lock().expect("no one panicked");
+        let Some((left, how)) = *stop else { return };
+        *stop = (left > bytes).then(|| (left - bytes, how));
+        if stop.is_none() {
+            self.is_stopped.send_replace(true);
+            if how == Stop::Cut {
+                self.cut();
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ mod cluster;
 mod compacted;
 mod elected;
 mod failures;
+mod filling;
 mod moving;
 mod own_service;
 mod peers;

@@ -18,6 +18,22 @@ const MARK: &[u8] = b"(etcd)revision";
 /// The key that says up to which revision the copy was filled the last time.
 const FILLED: &[u8] = b"(etcd)filled";
 
+/// The state of a key of etcd as the engine keeps it.
+pub(super) struct State {
+    /// The key of the engine; `None` for what is no object.
+    key: Option<Bytes>,
+    /// `None` for what cannot be read.
+    payload: Option<Payload>,
+    created: Revision,
+}
+
+impl State {
+    /// Bytes that the batch has of it.
+    pub(super) fn bytes(&self) -> usize {
+        self.payload.as_ref().map_or(0, |payload| payload.value.len() + payload.attributes.len())
+    }
+}
+
 /// Records of ascending revisions, on top of what the engine has.
 pub(super) struct Batch<'r> {
     replica: &'r Replica,
@@ -53,12 +69,15 @@ impl<'r> Batch<'r> {
 
     /// Takes in the state of a key at a revision, and whether that is a record.
     pub(super) fn put(&mut self, at: Revision, kv: &KeyValue) -> bool {
-        let place = self.replica.keys.place(&kv.key);
-        let Some((key, payload)) = self.replica.payload(&place, kv) else {
-            // It hides what was there.
-            return place.key().is_some_and(|key| self.remove(at, key.clone()));
-        };
-        let created = self.created(&key).unwrap_or_else(|| revision(kv.create_revision).min(at));
+        self.take(at, self.replica.state(kv))
+    }
+
+    /// The same of a state that was brought into form before.
+    pub(super) fn take(&mut self, at: Revision, state: State) -> bool {
+        let Some(key) = state.key else { return false };
+        // What cannot be read hides what was there.
+        let Some(payload) = state.payload else { return self.remove(at, key) };
+        let created = self.created(&key).unwrap_or_else(|| state.created.min(at));
         self.push(Applied { revision: at, created, key, change: Change::Put(payload) });
         true
     }
@@ -148,8 +167,15 @@ impl Replica {
         until.unwrap_or(Revision::ZERO)
     }
 
-    /// The engine's key and state of an object; `None` for what is none, or cannot be read.
-    fn payload(&self, place: &Place, kv: &KeyValue) -> Option<(Bytes, Payload)> {
+    /// The state of a key in the engine's form.
+    pub(super) fn state(&self, kv: &KeyValue) -> State {
+        let place = self.keys.place(&kv.key);
+        let payload = self.payload(&place, kv);
+        State { key: place.key().cloned(), payload, created: revision(kv.create_revision) }
+    }
+
+    /// What the engine has of an object; `None` for what is none, or cannot be read.
+    fn payload(&self, place: &Place, kv: &KeyValue) -> Option<Payload> {
         let opened = self.opened(&kv.key, &kv.value);
         let value = match &opened {
             Ok(value) => value,
@@ -168,7 +194,7 @@ impl Replica {
             }
         };
         match payload {
-            Ok(payload) if is_within_limits(key, &payload) => Some((key.clone(), Payload { ttl, ..payload })),
+            Ok(payload) if is_within_limits(key, &payload) => Some(Payload { ttl, ..payload }),
             Ok(_) => {
                 self.hidden(kv, &"it is larger than the server takes");
                 None

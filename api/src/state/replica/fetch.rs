@@ -1,53 +1,204 @@
-//! Values of many keys at one revision, a bounded number at a time: one read-only transaction for each part.
+//! The states that a filling takes over, read ahead: while some are applied, the next ones are asked for and brought into form.
+//!
+//! ```text
+//! steps ─► windows ─► one read-only transaction each, at one revision ─► states in the engine's form ─► in the order of steps
+//!                     └────────────── at most AHEAD_MAX of them at a time ──────────────┘
+//! ```
+//!
+//! Memory: AHEAD_MAX answers of at most ANSWER_BYTES_MAX, and the states made of them. A window of larger values is read when its
+//! turn comes, one value after the other.
 
-use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use etcd::Error;
-use etcd::rpc::{KeyValue, RangeRequest, Request, Response, TxnRequest};
+use engine::Revision;
+use etcd::rpc::{RangeRequest, Request, RequestOp, Response, ResponseOp, TxnRequest};
+use etcd::{Error, MESSAGE_BYTES_MAX};
+use tokio::task::JoinHandle;
 
-use super::Replica;
+use super::apply::State;
+use super::{Replica, number};
 
 /// Most keys of one transaction: etcd takes 128 operations unless it is configured otherwise.
-pub(super) const KEYS_MAX: usize = 100;
+const KEYS_MAX: usize = 100;
 
-impl Replica {
-    /// The states of `keys` at `revision`.
+/// Windows that are under way at the same time, or wait for their turn: one that etcd reads, one on its way, and two that are brought
+/// into form, which takes most of the time.
+const AHEAD_MAX: usize = 4;
+
+/// Most bytes of the answer for a window that is read ahead: 80 kB for each value.
+const ANSWER_BYTES_MAX: usize = 8 << 20;
+
+/// What a filling does at a revision.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// Takes over the state of a key of etcd.
+    Put(Bytes),
+    /// Removes a key of the engine.
+    Remove(Bytes),
+}
+
+/// The same, with what it needs.
+pub(super) enum Ready {
+    Put(State),
+    Remove(Bytes),
+}
+
+impl Ready {
+    /// Bytes that a batch has of it.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Ready::Put(state) => state.bytes(),
+            Ready::Remove(_) => 0,
+        }
+    }
+}
+
+/// Windows of steps, the next ones of which are under way.
+pub(super) struct Ahead<'s> {
+    replica: &'s Arc<Replica>,
+    /// The revision of all states.
+    at: Revision,
+    rest: &'s [(Revision, Step)],
+    under_way: VecDeque<(&'s [(Revision, Step)], Reading)>,
+    /// Of a window whose answer was too large: what is left of it.
+    large: &'s [(Revision, Step)],
+}
+
+impl<'s> Ahead<'s> {
+    /// Over these steps, by ascending revision, with the states of the revision `at`.
+    pub(super) fn new(replica: &'s Arc<Replica>, steps: &'s [(Revision, Step)], at: Revision) -> Ahead<'s> {
+        Ahead { replica, at, rest: steps, under_way: VecDeque::new(), large: &[] }
+    }
+
+    /// The next steps; none of a revision is left for later. `None`: there are no more.
     ///
     /// # Errors
-    /// etcd did not answer, or has forgotten that revision.
-    pub(super) async fn fetch(&self, keys: &[Bytes], at: i64) -> Result<HashMap<Bytes, KeyValue>, Error> {
-        let mut found = HashMap::with_capacity(keys.len());
-        let (mut done, mut most) = (0, KEYS_MAX);
-        while done < keys.len() {
-            let part = &keys[done..keys.len().min(done + most)];
-            let range = |key: &Bytes| {
-                Request::Range(RangeRequest { key: key.clone(), revision: at, ..RangeRequest::default() })
-            };
-            let request = TxnRequest {
-                success: part.iter().map(|key| range(key).into()).collect(),
-                ..TxnRequest::default()
-            };
-            let answer = match self.client.txn(&request).await {
-                // Very large values: fewer at once.
-                Err(Error::Malformed(_)) if most > 1 => {
-                    most = (most / 4).max(1);
-                    continue;
-                }
-                answer => answer?,
-            };
-            for response in answer.responses {
-                let Some(Response::Range(range)) = response.response else { continue };
-                // A value must not hold on to the whole answer.
-                let kvs = range.kvs.into_iter();
-                found.extend(
-                    kvs.map(|kv| {
-                        (kv.key.clone(), KeyValue { value: Bytes::copy_from_slice(&kv.value), ..kv })
-                    }),
-                );
+    /// etcd did not answer, or has forgotten the revision of the states.
+    pub(super) async fn next(&mut self) -> Result<Option<Vec<(Revision, Ready)>>, Error> {
+        loop {
+            if let Some(part) = cut(&mut self.large, 1) {
+                return self.replica.read(part, self.at, (1, MESSAGE_BYTES_MAX)).await.map(Some);
             }
-            done += part.len();
+            while self.under_way.len() < AHEAD_MAX
+                && let Some(window) = cut(&mut self.rest, KEYS_MAX)
+            {
+                let (replica, at, steps) = (self.replica.clone(), self.at, window.to_vec());
+                let reading = async move { replica.read(&steps, at, (KEYS_MAX, ANSWER_BYTES_MAX)).await };
+                self.under_way.push_back((window, Reading(tokio::spawn(reading))));
+            }
+            let Some((window, reading)) = self.under_way.pop_front() else { return Ok(None) };
+            match reading.await {
+                Err(Error::Malformed(_)) => self.large = window,
+                read => return read.map(Some),
+            }
         }
-        Ok(found)
+    }
+}
+
+impl Replica {
+    /// What the steps need, so many keys at a time, with answers of at most so many bytes.
+    async fn read(
+        &self,
+        steps: &[(Revision, Step)],
+        at: Revision,
+        (keys_max, answer_bytes_max): (usize, usize),
+    ) -> Result<Vec<(Revision, Ready)>, Error> {
+        let keys = steps.iter().filter_map(|(_, step)| match step {
+            Step::Put(key) => Some(key.clone()),
+            Step::Remove(_) => None,
+        });
+        let keys: Vec<Bytes> = keys.collect();
+        let mut states = Vec::with_capacity(keys.len());
+        for part in keys.chunks(keys_max) {
+            let range = |key: &Bytes| {
+                let range =
+                    RangeRequest { key: key.clone(), revision: number(at), ..RangeRequest::default() };
+                RequestOp::from(Request::Range(range))
+            };
+            let request = TxnRequest { success: part.iter().map(range).collect(), ..TxnRequest::default() };
+            let answer = self.client.read(&request, answer_bytes_max).await?;
+            if answer.responses.len() != part.len() {
+                return Err(Error::Malformed("not as many answers as questions".to_owned()));
+            }
+            states.extend(answer.responses.into_iter().map(|response| self.first_of(response)));
+        }
+        let mut states = states.into_iter();
+        let ready = steps.iter().filter_map(|(revision, step)| {
+            let ready = match step {
+                Step::Put(_) => Ready::Put(states.next()??),
+                Step::Remove(key) => Ready::Remove(key.clone()),
+            };
+            Some((*revision, ready))
+        });
+        Ok(ready.collect())
+    }
+
+    fn first_of(&self, response: ResponseOp) -> Option<State> {
+        let Some(Response::Range(range)) = response.response else { return None };
+        range.kvs.first().map(|kv| self.state(kv))
+    }
+}
+
+/// A window that is being read, on a task that ends with this value.
+struct Reading(JoinHandle<Result<Vec<(Revision, Ready)>, Error>>);
+
+impl Future for Reading {
+    type Output = Result<Vec<(Revision, Ready)>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|ended| match ended {
+            Ok(read) => read,
+            Err(ended) => match ended.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                Err(_) => Err(Error::Lost("the server stops".to_owned())),
+            },
+        })
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Takes the first `most` steps, and those of the last one's revision with them: a revision is never cut.
+fn cut<'s>(rest: &mut &'s [(Revision, Step)], most: usize) -> Option<&'s [(Revision, Step)]> {
+    let all = *rest;
+    let mut end = all.len().min(most);
+    while (1..all.len()).contains(&end) && all[end].0 == all[end - 1].0 {
+        end += 1;
+    }
+    let (window, after) = all.split_at(end);
+    *rest = after;
+    (!window.is_empty()).then_some(window)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_never_cuts_a_revision() {
+        let steps = |revisions: Vec<u64>| -> Vec<(Revision, Step)> {
+            revisions.into_iter().map(|at| (Revision::new(at), Step::Put(Bytes::new()))).collect()
+        };
+        for (revisions, most, want) in [
+            (vec![], 100, vec![]),
+            (vec![1], 100, vec![1]),
+            ((0..250).collect(), 100, vec![100, 100, 50]),
+            (vec![7; 250], 100, vec![250]),
+            ([vec![1; 99], vec![2; 3], vec![3; 2]].concat(), 100, vec![102, 2]),
+            (vec![1, 2, 2, 3], 1, vec![1, 2, 1]),
+        ] {
+            let steps = steps(revisions);
+            let mut rest = &steps[..];
+            let windows = std::iter::from_fn(|| cut(&mut rest, most));
+            assert_eq!(windows.map(<[_]>::len).collect::<Vec<_>>(), want);
+        }
     }
 }

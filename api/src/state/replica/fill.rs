@@ -7,7 +7,10 @@
 //! Until its end the copy is none of any revision: what is gone is still there. So a key of the copy says how far a filling goes, with
 //! the first of its records, and one that broke off, or whose process ended, is begun again before anything is followed.
 //!
-//! Memory: the keys of what differs are held until they are sorted; the values come in that order, a bounded number at a time.
+//! Memory: the keys of what differs are held until they are sorted; the values come in that order, a bounded number ahead of what is
+//! applied (`fetch.rs`).
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::{ApplyError, EventKind, KeyRange, Revision};
@@ -15,11 +18,11 @@ use etcd::Error;
 use etcd::rpc::RangeRequest;
 
 use super::apply::Batch;
-use super::fetch::KEYS_MAX;
+use super::fetch::{Ahead, Ready, Step};
 use super::{Replica, number, revision};
 
-/// Keys of one page.
-const PAGE_KEYS: i64 = 500;
+/// Keys of one page. Etcd looks through all keys behind the first one for each page: few and long ones, of less than a megabyte.
+const PAGE_KEYS: i64 = 5000;
 
 /// Whether the copy that a server has from before can go on.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -101,7 +104,7 @@ impl Replica {
     ///
     /// # Errors
     /// See `FillError`. What was applied until then is right.
-    pub async fn fill(&self) -> Result<Revision, FillError> {
+    pub async fn fill(self: &Arc<Self>) -> Result<Revision, FillError> {
         let had = self.engine.revision();
         let (states, at) = self.differing().await?;
         let mut batch = Batch::new(self);
@@ -121,24 +124,18 @@ impl Replica {
         if had < at {
             self.engine.pass_over(at);
         }
-        let mut is_first = true;
-        for window in windows(&steps) {
-            let keys = window.iter().filter_map(|(_, step)| match step {
-                Step::Put(key) => Some(key.clone()),
-                Step::Remove(_) => None,
-            });
-            let values = self.fetch(&keys.collect::<Vec<_>>(), number(at)).await?;
-            for same in window.chunk_by(|(before, _), (next, _)| before == next) {
-                let revision = same[0].0;
-                let bytes = same.iter().filter_map(|(_, step)| values.get(step.key()));
-                // The engine's form may be longer.
-                let bytes = bytes.map(|kv| 2 * kv.value.len()).sum();
-                batch.make_room(same.len() + 2, bytes).await?;
+        let (mut ahead, mut is_first) = (Ahead::new(self, &steps, at), true);
+        while let Some(window) = ahead.next().await? {
+            let mut window = window.into_iter().peekable();
+            while let Some((revision, first)) = window.next() {
+                let others = std::iter::from_fn(|| window.next_if(|(next, _)| *next == revision));
+                let same: Vec<Ready> = std::iter::once(first).chain(others.map(|(_, ready)| ready)).collect();
+                batch.make_room(same.len() + 2, same.iter().map(Ready::bytes).sum()).await?;
                 let mut has_record = false;
-                for (_, step) in same {
-                    has_record |= match step {
-                        Step::Put(key) => values.get(key).is_some_and(|kv| batch.put(revision, kv)),
-                        Step::Remove(key) => batch.remove(revision, key.clone()),
+                for ready in same {
+                    has_record |= match ready {
+                        Ready::Put(state) => batch.take(revision, state),
+                        Ready::Remove(key) => batch.remove(revision, key),
                     };
                 }
                 if !has_record {
@@ -148,8 +145,9 @@ impl Replica {
                     batch.filling(revision, at);
                 }
             }
+            // At once: the next windows are brought into form meanwhile.
+            batch.apply().await?;
         }
-        batch.apply().await?;
         if self.engine.revision() < at {
             batch.mark(at);
             if is_first {
@@ -187,7 +185,9 @@ impl Replica {
                 let place = self.keys.place(&kv.key);
                 let Some(ours) = place.key() else { continue };
                 let known = snapshot.get(ours).map(|entry| entry.revision());
-                seen.insert(ours.clone());
+                if known.is_some() {
+                    seen.insert(ours.clone());
+                }
                 // What is as old as the copy and not in it cannot be read.
                 let is_hidden = known.is_none() && revision(kv.mod_revision) <= had;
                 if known != Some(revision(kv.mod_revision)) && !is_hidden {
@@ -222,54 +222,4 @@ struct Changed {
     key: Bytes,
     created: Revision,
     revision: Revision,
-}
-
-enum Step {
-    /// Of a key of etcd.
-    Put(Bytes),
-    /// Of a key of the engine.
-    Remove(Bytes),
-}
-
-impl Step {
-    fn key(&self) -> &Bytes {
-        let (Step::Put(key) | Step::Remove(key)) = self;
-        key
-    }
-}
-
-/// Cuts steps where enough values for one transaction are together; a revision is never cut.
-fn windows(steps: &[(Revision, Step)]) -> impl Iterator<Item = &[(Revision, Step)]> {
-    let mut rest = steps;
-    std::iter::from_fn(move || {
-        let mut end = rest.len().min(KEYS_MAX);
-        while (1..rest.len()).contains(&end) && rest[end].0 == rest[end - 1].0 {
-            end += 1;
-        }
-        let (window, after) = rest.split_at(end);
-        rest = after;
-        (!window.is_empty()).then_some(window)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_never_cuts_a_revision() {
-        let steps = |revisions: Vec<u64>| -> Vec<(Revision, Step)> {
-            revisions.into_iter().map(|at| (Revision::new(at), Step::Put(Bytes::new()))).collect()
-        };
-        for (revisions, want) in [
-            (vec![], vec![]),
-            (vec![1], vec![1]),
-            ((0..250).collect(), vec![100, 100, 50]),
-            (vec![7; 250], vec![250]),
-            ([vec![1; 99], vec![2; 3], vec![3; 2]].concat(), vec![102, 2]),
-        ] {
-            let steps = steps(revisions);
-            assert_eq!(windows(&steps).map(<[_]>::len).collect::<Vec<_>>(), want);
-        }
-    }
 }
