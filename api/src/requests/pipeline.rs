@@ -10,7 +10,9 @@
 //! must see every request with its answer (common headers, the request log, audit, later metrics) has one place.
 //! Knows no resource types and no verbs; those begin at `routes`.
 
+use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,7 @@ use auth::identity::MASTERS;
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
 use engine::KeyRange;
 use futures_util::FutureExt;
+use futures_util::future::Shared;
 use http::header::{
     AUTHORIZATION, CACHE_CONTROL, CONTENT_LENGTH, HeaderName, RETRY_AFTER, USER_AGENT, WARNING,
 };
@@ -27,7 +30,7 @@ use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 use crate::objects::representation::answer::respond_status;
-use crate::objects::store::{self, Part};
+use crate::objects::store::{self, Part, Pending};
 use crate::requests::routes::{self, Permitted};
 use crate::state::audit::{self, Arrival, Trail, answer};
 use crate::state::fairness::{self, Permit, Work};
@@ -147,12 +150,17 @@ impl<'c> Exchange<'c> {
         let info = self.read_url()?;
         let in_flight = self.enter(&info)?;
         let user = self.authenticate().await?;
-        self.begin_trail(&user, &info)?;
-        let user = self.impersonate(user, &info).await?;
-        let attributes = attributes_of(&user, &info);
-        let permit = self.take_turn(&attributes, &info).await?;
-        let proof = self.authorize(&attributes).await?;
-        let response = self.serve(&info, &proof).await?;
+        let mut asking = self.ask_newest(&info);
+        let newest = asking.clone().map(|newest| Box::pin(newest) as Pending<'_, _>);
+        let mut permitted = pin!(self.permitted(user, &info, newest));
+        let answer = poll_fn(|context| {
+            // What is asked of another server is on its way while the request passes the stages.
+            if asking.as_mut().is_some_and(|asking| asking.poll_unpin(context).is_ready()) {
+                asking = None;
+            }
+            permitted.as_mut().poll(context)
+        });
+        let (response, permit) = answer.await?;
         // A stream has had its turn once it begins; what is still to be sent of another answer belongs to it.
         let held = permit.filter(|_| !info.is_long_running());
         let response = match (held, in_flight) {
@@ -160,6 +168,34 @@ impl<'c> Exchange<'c> {
             held => response.map(|body| body.with(held)),
         };
         Ok(response.map(|body| body.keeping(charge)))
+    }
+
+    /// The stages from authentication on.
+    async fn permitted(
+        &mut self,
+        user: Arc<User>,
+        info: &Arc<RequestInfo>,
+        newest: Option<Pending<'_, Result<(), Status>>>,
+    ) -> Result<(Response, Option<Permit>), Ended> {
+        self.begin_trail(&user, info)?;
+        let user = self.impersonate(user, info).await?;
+        let attributes = attributes_of(&user, info);
+        let permit = self.take_turn(&attributes, info).await?;
+        let proof = self.authorize(&attributes).await?;
+        Ok((self.serve(info, &proof, newest).await?, permit))
+    }
+
+    /// Begins to find out what other servers have acknowledged, for a read that is to have all of that: of those who are known,
+    /// and before it is known whether they may.
+    fn ask_newest(&self, info: &RequestInfo) -> Option<Shared<Pending<'c, Result<(), Status>>>> {
+        let ledger = self.context.ledger()?;
+        let wants = info.is_resource && routes::reads_newest(info, &self.query);
+        let registry = self.types.registry();
+        let is_stored = || {
+            let resource = registry.resource(&info.group, &info.version, &info.resource);
+            resource.is_some_and(|resource| resource.table.storage.is_some())
+        };
+        (wants && is_stored()).then(|| ledger.current().shared())
     }
 
     /// Reads what the URL and the method ask for.
@@ -376,7 +412,12 @@ impl<'c> Exchange<'c> {
     }
 
     /// Serves a permitted request, within its time.
-    async fn serve(&mut self, info: &RequestInfo, proof: &Authorized<'_>) -> Result<Response, Ended> {
+    async fn serve(
+        &mut self,
+        info: &RequestInfo,
+        proof: &Authorized<'_>,
+        newest: Option<Pending<'_, Result<(), Status>>>,
+    ) -> Result<Response, Ended> {
         let Some(incoming) = self.incoming.take() else {
             return Err(self.answer(&Status::internal("a request is served once")));
         };
@@ -395,6 +436,7 @@ impl<'c> Exchange<'c> {
             received: self.received,
             peer: self.connection.remote.ip(),
             account: Account::new(self.context.memory().clone(), self.connection.allotment.clone()),
+            newest,
         }));
         let work = traces::within(self.trace.as_ref().map(Trace::context), work);
         let began = Instant::now();

@@ -25,7 +25,7 @@ use http::{HeaderValue, Method, StatusCode};
 
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::{self, answer::respond_status};
-use crate::objects::store::{self, Addresses, Part};
+use crate::objects::store::{self, Addresses, Part, Pending};
 use crate::objects::strategy::Endpoint;
 use crate::requests::verbs::{self, Call, Wire};
 use crate::requests::{heavy, scrape};
@@ -83,6 +83,8 @@ pub struct Permitted<'e> {
     pub peer: IpAddr,
     /// Where memory for the answer is charged.
     pub account: Account,
+    /// Resolves once the store has all that was acknowledged before, where that was asked for early.
+    pub newest: Option<Pending<'e, Result<(), Status>>>,
 }
 
 /// Serves a permitted request.
@@ -169,7 +171,19 @@ async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Respons
 /// Requests for a resource or one of its subresources.
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     let Permitted {
-        context, types, head, query, info, proof, incoming, errors, trail, received, peer, ..
+        context,
+        types,
+        head,
+        query,
+        info,
+        proof,
+        incoming,
+        errors,
+        trail,
+        received,
+        peer,
+        newest,
+        ..
     } = request;
     let account = request.account;
     let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
@@ -270,7 +284,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
     let began = Instant::now();
-    let result = heavy::beside_others(bytes, pin!(run(&mut call, &body))).await;
+    let result = heavy::beside_others(bytes, pin!(run(&mut call, &body, newest))).await;
     if matches!(info.verb, Verb::Create | Verb::Update | Verb::Patch) {
         let labels = [shown_validation(query.first("fieldValidation"))];
         context.metrics().field_validations.time(&labels, began.elapsed());
@@ -463,12 +477,18 @@ fn is_below_own_group(builtin: &Registry, path: &str) -> bool {
 }
 
 /// Runs the verb. What has a large state, or is rare, has it on the heap: else every request would carry room for it.
-async fn run(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
+async fn run(
+    call: &mut Call<'_>,
+    body: &Bytes,
+    newest: Option<Pending<'_, Result<(), Status>>>,
+) -> Result<Response, Status> {
     if call.resource.table.storage.is_none() {
         return Box::pin(verbs::reviews::serve(call, body)).await;
     }
-    if wants_newest(call) {
-        call.api.current().await?;
+    match newest {
+        Some(newest) => newest.await?,
+        None if wants_newest(call) => call.api.current().await?,
+        None => {}
     }
     if !call.info.subresource.is_empty() {
         return Box::pin(verbs::subresource::serve(call, body)).await;
@@ -489,11 +509,16 @@ async fn run(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
 /// Whether the request begins with everything that was acknowledged before it: reads that name no version do, and writes that
 /// look at the store beside the write path (docs/api/etcd.md#consistency).
 fn wants_newest(call: &Call<'_>) -> bool {
-    if !is_read(call.info.verb) {
-        return !call.writes_from_copy();
+    match is_read(call.info.verb) {
+        true => reads_newest(call.info, call.query),
+        false => !call.writes_from_copy(),
     }
-    let given = |name| call.query.first(name).is_some_and(|text| !text.is_empty());
-    !given("resourceVersion") && !given("continue")
+}
+
+/// Whether the request is a read that names no version.
+pub fn reads_newest(info: &RequestInfo, query: &Query) -> bool {
+    let given = |name| query.first(name).is_some_and(|text| !text.is_empty());
+    is_read(info.verb) && !given("resourceVersion") && !given("continue")
 }
 
 /// What an endpoint takes and returns; the scale of a custom type is a built-in one.

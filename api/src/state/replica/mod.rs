@@ -78,7 +78,7 @@ pub struct Replica {
     has_left: AtomicBool,
     /// The types that are served, once they are.
     types: OnceLock<Arc<Types>>,
-    barrier: Barrier,
+    barrier: Arc<Barrier>,
     leases: Leases,
     /// Ports that are taken and that no service has.
     leaks: Mutex<repair::Leaks>,
@@ -118,7 +118,7 @@ impl Replica {
             claim: AtomicI64::new(0),
             has_left: AtomicBool::new(false),
             types: OnceLock::new(),
-            barrier: Barrier::default(),
+            barrier: Barrier::new(),
             leases: Leases::default(),
             leaks: Mutex::default(),
             stalled: Notify::new(),
