@@ -31,7 +31,8 @@ pub const PEERS_MAX: usize = 64;
 /// Most types of one peer that are known.
 const TYPES_MAX: usize = 16_384;
 
-/// How long a version that went is not looked for at peers: they may not know yet that it is gone.
+/// How long after a version went what peers say of it does not count: they may not know yet that it is gone. They are asked again as
+/// often.
 pub const GONE: Duration = Duration::from_secs(300);
 
 /// What an operator sets.
@@ -94,20 +95,18 @@ impl Told {
         Ok(told)
     }
 
-    /// The groups without these versions.
-    fn groups_without(&self, excluded: &BTreeMap<Version, Option<Instant>>) -> Vec<Value> {
-        let without = |group: &Value| {
+    /// The groups with those versions that count.
+    fn groups(&self, counts: impl Fn(&Version) -> bool) -> Vec<Value> {
+        let counting = |group: &Value| {
             let name = group.str_at(&["metadata", "name"]).to_owned();
             let mut group = group.clone();
             if let Value::Array(versions) = group.as_object_mut()?.get_mut("versions")? {
-                versions.retain(|version| {
-                    !excluded.contains_key(&(name.clone(), version.str_at(&["version"]).to_owned()))
-                });
+                versions.retain(|version| counts(&(name.clone(), version.str_at(&["version"]).to_owned())));
                 return (!versions.is_empty()).then_some(group);
             }
             None
         };
-        self.groups.iter().filter_map(without).collect()
+        self.groups.iter().filter_map(counting).collect()
     }
 }
 
@@ -130,13 +129,27 @@ pub struct Peers {
 
 #[derive(Default)]
 struct Known {
-    told: BTreeMap<String, Told>,
-    /// Versions that are not looked for at peers; those that went, since when.
+    /// What servers said, and when they were asked.
+    told: BTreeMap<String, (Told, Instant)>,
+    /// Versions that come from the store; those that went, since when.
     excluded: BTreeMap<Version, Option<Instant>>,
 }
 
-/// What the peers serve, without what is excluded.
-#[derive(Default)]
+impl Known {
+    /// Whether it counts what a server says of a version that was asked then.
+    fn counts(&self, version: &Version, asked: Instant) -> bool {
+        self.excluded.get(version).is_none_or(|since| since.is_some_and(|since| asked >= since + GONE))
+    }
+
+    /// Whether the exclusion of a version that went makes no difference any more.
+    fn is_over(&self, version: &Version, since: Instant, now: Instant) -> bool {
+        let mut telling = self.told.values().filter(|(told, _)| told.types.contains_key(version));
+        now >= since + GONE && telling.all(|(_, asked)| *asked >= since + GONE)
+    }
+}
+
+/// What the peers serve, as far as it counts.
+#[derive(Default, PartialEq)]
 struct Table {
     servers: HashMap<Version, HashMap<String, Vec<String>>>,
     groups: Arc<[Vec<Value>]>,
@@ -203,63 +216,63 @@ impl Peers {
         self.table.load().groups.clone()
     }
 
-    /// Takes over what peers say; says whether that is something else than before. A peer that is not among `alive` is forgotten.
-    pub fn learn(&self, alive: &BTreeSet<String>, told: Vec<(String, Told)>) -> bool {
+    /// Takes over what peers say that were asked at a time; says whether they serve something else than before. A peer that is not
+    /// among `alive` is forgotten.
+    pub fn learn(&self, alive: &BTreeSet<String>, told: Vec<(String, Told)>, asked: Instant) -> bool {
         let mut known = self.known.lock();
-        let before = known.told.len();
         known.told.retain(|server, _| alive.contains(server));
-        let mut is_changed = known.told.len() != before;
-        for (server, told) in told {
-            is_changed |= known.told.insert(server, told.clone()).is_none_or(|before| before != told);
-        }
-        if is_changed {
-            self.publish(&known);
-        }
-        is_changed
+        known.told.extend(told.into_iter().map(|(server, told)| (server, (told, asked))));
+        self.publish(&known)
     }
 
-    /// Takes over which versions come from the store, as all servers know them; says whether that changes anything. Those that
-    /// went count for [`GONE`] more.
+    /// Takes over which versions come from the store, as all servers know them; says whether peers serve something else by that
+    /// than before. Of those that went no answer counts that was given within [`GONE`] after that.
     pub fn exclude(&self, active: &BTreeSet<Version>, now: Instant) -> bool {
         let mut known = self.known.lock();
-        let before = known.excluded.len();
-        let mut is_changed = false;
-        known.excluded.retain(|version, since| match (active.contains(version), *since) {
-            (true, _) => {
-                *since = None;
-                true
-            }
-            (false, None) => {
-                *since = Some(now);
-                true
-            }
-            (false, Some(since)) => now.duration_since(since) < GONE,
-        });
-        is_changed |= known.excluded.len() != before;
-        for version in active {
-            is_changed |= known.excluded.insert(version.clone(), None).is_none();
+        let mut excluded = std::mem::take(&mut known.excluded);
+        for (version, since) in &mut excluded {
+            *since = if active.contains(version) { None } else { since.or(Some(now)) };
         }
-        if is_changed {
-            self.publish(&known);
-        }
-        is_changed
+        excluded.retain(|version, since| since.is_none_or(|since| !known.is_over(version, since, now)));
+        excluded.extend(active.iter().map(|version| (version.clone(), None)));
+        known.excluded = excluded;
+        self.publish(&known)
     }
 
-    fn publish(&self, known: &Known) {
+    /// Takes over that versions come from the store, or did until now, before all of them are told with
+    /// [`exclude`](Self::exclude). Says whether peers serve something else by that than before.
+    pub fn note(&self, versions: impl IntoIterator<Item = Version>, now: Instant) -> bool {
+        let mut known = self.known.lock();
+        let mut is_told = false;
+        for version in versions {
+            is_told |= known.told.values().any(|(told, _)| told.types.contains_key(&version));
+            let since = known.excluded.entry(version).or_insert(Some(now));
+            *since = since.map(|_| now);
+        }
+        // Where thousands of types come one by one no peer says anything of them yet.
+        is_told && self.publish(&known)
+    }
+
+    /// Makes the table; says whether that is another one.
+    fn publish(&self, known: &Known) -> bool {
         let mut servers: HashMap<Version, HashMap<String, Vec<String>>> = HashMap::new();
-        for (server, told) in &known.told {
-            for (version, resources) in &told.types {
-                if known.excluded.contains_key(version) {
-                    continue;
-                }
+        let mut groups = Vec::with_capacity(known.told.len());
+        for (server, (told, asked)) in &known.told {
+            let counts = |version: &Version| known.counts(version, *asked);
+            for (version, resources) in told.types.iter().filter(|(version, _)| counts(version)) {
                 let of_version = servers.entry(version.clone()).or_default();
                 for resource in resources {
                     of_version.entry(resource.clone()).or_default().push(server.clone());
                 }
             }
+            groups.push(told.groups(counts));
         }
-        let groups = known.told.values().map(|told| told.groups_without(&known.excluded)).collect();
-        self.table.store(Arc::new(Table { servers, groups }));
+        let table = Table { servers, groups: groups.into() };
+        let is_other = **self.table.load() != table;
+        if is_other {
+            self.table.store(Arc::new(table));
+        }
+        is_other
     }
 }
 
@@ -301,14 +314,14 @@ mod tests {
 
     #[test]
     fn a_type_is_found_at_the_peers_that_serve_it_and_are_there() {
-        let peers = Peers::new(Settings::default());
+        let (peers, now) = (Peers::new(Settings::default()), Instant::now());
         let told = || {
             [("a", told("g", "v1", "things")), ("b", told("g", "v1", "others"))]
                 .map(|(name, told)| (name.to_owned(), told))
                 .to_vec()
         };
-        assert!(peers.learn(&names(&["a", "b"]), told()));
-        assert!(!peers.learn(&names(&["a", "b"]), told()));
+        assert!(peers.learn(&names(&["a", "b"]), told(), now));
+        assert!(!peers.learn(&names(&["a", "b"]), told(), now));
         let find = |group, version, resource| peers.serving(group, version, resource).join(",");
         for ((group, version, resource), want) in [
             (("g", "v1", "things"), "a"),
@@ -321,7 +334,7 @@ mod tests {
         }
         // Documents have the named groups alone.
         assert_eq!(peers.groups().iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
-        assert!(peers.learn(&names(&["b"]), Vec::new()));
+        assert!(peers.learn(&names(&["b"]), Vec::new(), now));
         assert_eq!(find("g", "v1", "things"), "");
         assert_eq!(find("", "v1", "pods"), "b");
         assert_eq!(peers.groups().len(), 1);
@@ -330,27 +343,74 @@ mod tests {
         assert_eq!(peers.one_of(Vec::<u8>::new()), None);
     }
 
+    /// What happens, in a table of the rule for versions of the store.
+    enum Event {
+        /// The version comes from the store, or does not; all that do are told.
+        Active(bool),
+        /// It comes or goes.
+        Changes,
+        /// The peer is asked again.
+        Asked,
+    }
+
     #[test]
-    fn versions_of_the_store_are_not_looked_for_at_peers_and_not_soon_after_they_went() {
-        let peers = Peers::new(Settings::default());
-        peers.learn(&names(&["a"]), vec![("a".to_owned(), told("g", "v1", "things"))]);
-        let (start, active) = (Instant::now(), BTreeSet::from([("g".to_owned(), "v1".to_owned())]));
-        let none = BTreeSet::new();
-        for (active, seconds, is_changed, is_found) in [
-            (&none, 0, false, true),
-            (&active, 1, true, false),
-            (&active, 2, false, false),
-            (&none, 3, false, false),
-            (&none, 302, false, false),
-            (&active, 302, false, false),
-            (&none, 303, false, false),
-            (&none, 602, false, false),
-            (&none, 603, true, true),
-        ] {
-            let now = start + Duration::from_secs(seconds);
-            assert_eq!(peers.exclude(active, now), is_changed, "after {seconds} s");
-            assert_eq!(!peers.serving("g", "v1", "things").is_empty(), is_found, "after {seconds} s");
-            assert_eq!(!peers.groups()[0].is_empty(), is_found, "after {seconds} s");
+    fn versions_of_the_store_are_not_looked_for_at_peers_and_not_in_answers_from_before_they_know() {
+        use Event::{Active, Asked, Changes};
+        // After how many seconds what happens, whether peers serve something else by that, whether the version is among it.
+        let all: [&[(u64, Event, bool, bool)]; 3] = [
+            &[
+                (0, Active(false), false, true),
+                (1, Active(true), true, false),
+                (2, Active(true), false, false),
+                (3, Active(false), false, false),
+                (302, Active(false), false, false),
+                (302, Active(true), false, false),
+                (303, Active(false), false, false),
+                (602, Asked, false, false),
+                (602, Active(false), false, false),
+                (603, Active(false), false, false),
+                (604, Asked, true, true),
+                (604, Active(false), false, true),
+                (605, Active(true), true, false),
+            ],
+            // It came and went before anyone told of all.
+            &[
+                (0, Changes, true, false),
+                (9, Changes, false, false),
+                (10, Active(false), false, false),
+                (308, Active(false), false, false),
+                (308, Asked, false, false),
+                (309, Asked, true, true),
+                (310, Active(false), false, true),
+            ],
+            // While it is there, other types of it may come and go.
+            &[
+                (0, Active(true), true, false),
+                (1, Changes, false, false),
+                (500, Active(true), false, false),
+                (500, Asked, false, false),
+                (501, Active(false), false, false),
+                (801, Asked, true, true),
+            ],
+        ];
+        for (story, events) in all.into_iter().enumerate() {
+            let (peers, start) = (Peers::new(Settings::default()), Instant::now());
+            let version = || ("g".to_owned(), "v1".to_owned());
+            let ask =
+                |asked| peers.learn(&names(&["a"]), vec![("a".to_owned(), told("g", "v1", "things"))], asked);
+            ask(start);
+            for (seconds, event, is_other, is_found) in events {
+                let now = start + Duration::from_secs(*seconds);
+                let is = match event {
+                    Active(active) => peers.exclude(&active.then(version).into_iter().collect(), now),
+                    Changes => peers.note([version()], now),
+                    Asked => ask(now),
+                };
+                let at = format!("story {story}, after {seconds} s");
+                assert_eq!(is, *is_other, "{at}");
+                assert_eq!(!peers.serving("g", "v1", "things").is_empty(), *is_found, "{at}");
+                assert_eq!(!peers.groups()[0].is_empty(), *is_found, "{at}");
+            }
         }
     }
 

@@ -446,6 +446,10 @@ impl Context {
         let mut changes = Changes::default();
         let told = change(&mut established, &mut changes);
         if !changes.is_empty() {
+            // What peers said of these types does not count, also where they go before anyone looked.
+            if self.ledger.is_some() && self.peers.note(changes.versions(), Instant::now()) {
+                self.show_peers();
+            }
             let Ok(()) = self.change_types(|registry| Ok::<_, Infallible>(changes.apply(registry)));
         }
         told

@@ -141,6 +141,12 @@ impl Changes {
         self.gone.is_empty() && self.new.is_empty()
     }
 
+    /// Groups and versions of types that come or go.
+    pub fn versions(&self) -> impl Iterator<Item = (String, String)> {
+        let all = self.gone.iter().chain(&self.new);
+        all.map(|resource| (resource.group.clone(), resource.version.to_string()))
+    }
+
     /// The registry with the changes. Types of the same name as a built-in one are not served.
     #[must_use]
     pub fn apply(self, registry: &Registry) -> Registry {

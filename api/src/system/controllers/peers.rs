@@ -3,7 +3,7 @@
 //! ```text
 //! every 10 s ─► own address, for 15 s
 //! tail on Leases ─► servers that came, went or began anew ─► ask each ─► table and aggregated discovery
-//! types, APIServices ─► versions that come from the store ─► not looked for at peers
+//! types, APIServices ─► versions that come from the store ─► not looked for at peers, and not in what they said before
 //! ```
 //!
 //! A server that does not answer is asked again after a while, for as long as its Lease says that it lives; what it said before
@@ -72,19 +72,23 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let (revision, mut types) = (api.engine().revision(), api.type_changes());
     let mut leases = api.engine().tail(revision, identity::leases(&api)?)?;
     let mut services = api.engine().tail(revision, api_services(&api)?)?;
-    // The processes that answered.
-    let mut answered: BTreeMap<String, String> = BTreeMap::new();
+    // The processes that answered, and when they were asked.
+    let mut answered: BTreeMap<String, (String, Instant)> = BTreeMap::new();
     loop {
         let mut alive = identity::servers(&api)?;
         alive.remove(&own);
-        answered.retain(|server, process| alive.get(server) == Some(process));
+        let now = Instant::now();
+        answered.retain(|server, (process, asked)| {
+            alive.get(server) == Some(process) && now.duration_since(*asked) < GONE
+        });
         let unasked = alive.keys().filter(|server| !answered.contains_key(*server));
         let unasked: Vec<&String> = unasked.take(PEERS_MAX).collect();
         let mut told = Vec::new();
         for (server, said) in ask_all(&api, &**ledger, &unasked).await {
             match said {
                 Ok(said) => {
-                    answered.extend(alive.get(server).map(|process| (server.clone(), process.clone())));
+                    answered
+                        .extend(alive.get(server).map(|process| (server.clone(), (process.clone(), now))));
                     told.push((server.clone(), said));
                 }
                 Err(why) => tracing::debug!(server, why, "a peer does not say what it serves"),
@@ -93,7 +97,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
         let names: BTreeSet<String> = alive.into_keys().collect();
         let are_all_known = names.len() == answered.len();
         let is_changed = api.peers().exclude(&from_store(&api), Instant::now());
-        if api.peers().learn(&names, told) || is_changed {
+        if api.peers().learn(&names, told, now) || is_changed {
             api.show_peers();
         }
         let pause = if are_all_known { GONE / 5 } else { AGAIN };
