@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use etcd::rpc::{DeleteRangeRequest, PutRequest, Request, TxnRequest};
 use futures_util::{StreamExt, TryStreamExt};
@@ -16,6 +16,7 @@ use kube::runtime::{reflector, watcher};
 use serde_json::{Value, json};
 use tests::server::binary;
 use tests::{Client, Options, PATIENCE, Server, TempDir};
+use tokio::task::JoinHandle;
 
 use super::cluster::Etcd;
 use super::{MAPS, map, version};
@@ -42,6 +43,12 @@ fn refused(from: &str, to: &str, want: &str) {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success() && told.contains(want), "{from} {to}: {told}, not {want}");
 }
+
+/// Writes after which a writer reads its object.
+const READ_EVERY: u64 = 16;
+
+/// Where objects are that no one writes.
+const OTHERS: &str = "/api/v1/namespaces/kube-public/configmaps";
 
 /// Paths whose lists are compared.
 const LISTS: [&str; 7] = [
@@ -188,7 +195,7 @@ async fn a_store_is_moved_to_etcd_and_back_and_out_of_a_snapshot() {
 /// A writer of one object, on one server after the other: what was acknowledged is never gone. It writes once in `pause`, or as
 /// often as it can.
 async fn count_up(
-    (name, pause): (String, Option<Duration>),
+    (name, share, pause): (String, String, Option<Duration>),
     client: Client,
     stop: Arc<AtomicBool>,
     writes: Arc<AtomicU64>,
@@ -200,30 +207,39 @@ async fn count_up(
     });
     let path = format!("{MAPS}/{name}");
     let json = [("content-type", "application/json")];
-    let object = map(&name, "0").to_string();
+    let mut object = map(&name, "0");
+    object["metadata"]["labels"] = json!({"share": share});
+    let text = object.to_string();
     // The server may be started again meanwhile.
-    while client.try_send("POST", MAPS, &json, object.as_bytes()).await.is_none_or(|made| made.status >= 500)
-    {
+    while client.try_send("POST", MAPS, &json, text.as_bytes()).await.is_none_or(|made| made.status >= 500) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let (mut newest, mut acknowledged) = (0_u64, 0_u64);
+    let (mut newest, mut acknowledged, mut known) = (0_u64, 0_u64, None);
     while !stop.load(Ordering::Relaxed) {
         if let Some(paced) = &mut paced {
             paced.tick().await;
         }
-        let Some(read) = client.try_get(&path).await.filter(|read| read.status == 200) else {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            continue;
+        // What a write answered is written on; after a failure, and now and then, the object is read.
+        let object = known.take().filter(|_| !acknowledged.is_multiple_of(READ_EVERY));
+        let mut object: Value = match object {
+            Some(object) => object,
+            None => match client.try_get(&path).await.filter(|read| read.status == 200) {
+                Some(read) => read.json(),
+                None => {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                    continue;
+                }
+            },
         };
-        let mut object = read.json();
         let count: u64 = object["data"]["v"].as_str().unwrap().parse().unwrap();
         assert!(count >= acknowledged, "{name}: {acknowledged} was acknowledged, {count} is there");
         assert!(version(&object) >= newest, "{name}: revisions go back");
         newest = version(&object);
         object["data"]["v"] = (count + 1).to_string().into();
         let reply = client.try_send("PUT", &path, &json, object.to_string().as_bytes()).await;
-        if reply.is_some_and(|reply| reply.status == 200) {
+        if let Some(reply) = reply.filter(|reply| reply.status == 200) {
             acknowledged = count + 1;
+            known = Some(reply.json());
             writes.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -235,13 +251,68 @@ fn value_of(map: &ConfigMap) -> String {
     value.cloned().unwrap_or_else(|| "0".to_owned())
 }
 
+/// An informer of the kube crate.
+struct Informer {
+    /// What it selects, if not everything.
+    share: Option<String>,
+    store: reflector::Store<ConfigMap>,
+    task: JoinHandle<()>,
+}
+
+impl Informer {
+    /// Begins; `listed` counts its lists.
+    fn begin(kube: &kube::Client, share: Option<String>, listed: &Arc<AtomicU64>) -> Informer {
+        let api: Api<ConfigMap> = Api::namespaced(kube.clone(), "default");
+        let (store, writer) = reflector::store();
+        let listed = listed.clone();
+        let mut config = watcher::Config::default();
+        if let Some(share) = &share {
+            config = config.labels(&format!("share={share}"));
+        }
+        let stream = reflector(writer, watcher(api, config)).inspect_ok(move |event| {
+            if matches!(event, watcher::Event::Init) {
+                listed.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        let task = tokio::spawn(stream.for_each(async |event| {
+            if event.is_err() {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }));
+        Informer { share, store, task }
+    }
+
+    /// Waits until it has what is there.
+    async fn comes_to(self, there: &BTreeMap<String, (String, String)>) {
+        let of_share =
+            there.iter().filter(|(_, (of, _))| self.share.as_ref().is_none_or(|share| share == of));
+        let want: BTreeMap<String, String> =
+            of_share.map(|(name, (_, value))| (name.clone(), value.clone())).collect();
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let seen: BTreeMap<String, String> =
+                self.store.state().iter().map(|map| (map.name_any(), value_of(map))).collect();
+            if seen == want {
+                break;
+            }
+            assert!(Instant::now() < until, "a watcher missed something: {seen:?}, not {want:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        self.task.abort();
+    }
+}
+
 /// As many writers and watchers as `MOVE_WRITERS` and `MOVE_WATCHERS` say, all writers together with `MOVE_RATE` writes in a second;
-/// 0: as fast as they can.
+/// 0: as fast as they can. `MOVE_SHARES`: each watcher follows the objects of so many shares of the writers. `MOVE_OBJECTS`: how
+/// many objects there are besides. `MOVE_SECONDS`: how long they write before and after the move.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
     let number =
         |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
     let (writers, watchers) = (number("MOVE_WRITERS", 8_usize), number("MOVE_WATCHERS", 8_usize));
+    let shares = number("MOVE_SHARES", 1);
+    let share_of = |at: usize| format!("s{}", at % shares);
+    let steady = Duration::from_secs(number("MOVE_SECONDS", 0) as u64);
     let pause = match number("MOVE_RATE", 0) {
         0 => None,
         rate => Some(Duration::from_secs_f64(writers as f64 / rate as f64)),
@@ -249,6 +320,10 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let mut server = Server::start_upstream().await;
     furnish(server.client()).await;
+    for at in 0..number("MOVE_OBJECTS", 0) {
+        let made = server.client().post(OTHERS, &json!({"metadata": {"name": format!("other{at}")}})).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
     let (urls, listed) = (format!("--etcd-servers={}", etcd.urls()), Arc::new(AtomicU64::new(0)));
     for (direction, said, lists_more) in [
         ("to-etcd", "the store is moved to etcd", 1),
@@ -263,102 +338,82 @@ async fn a_store_is_moved_to_etcd_and_back_while_it_is_served() {
         };
         server.restart_with(&before).await;
         let (stop, writes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let began = std::time::Instant::now();
+        let now = || (Instant::now(), writes.load(Ordering::Relaxed));
         let writing: Vec<_> = (0..writers)
             .map(|at| {
                 let name = format!("{direction}-{at}");
                 let client = server.client().another();
-                tokio::spawn(count_up((name, pause), client, stop.clone(), writes.clone()))
+                tokio::spawn(count_up((name, share_of(at), pause), client, stop.clone(), writes.clone()))
             })
             .collect();
         let kube = kube_client(&server).await;
-        let mut stores = Vec::new();
         listed.store(0, Ordering::Relaxed);
-        for _ in 0..watchers {
-            let api: Api<ConfigMap> = Api::namespaced(kube.clone(), "default");
-            let (store, writer) = reflector::store();
-            let listed = listed.clone();
-            let stream = watcher(api, watcher::Config::default());
-            let stream = reflector(writer, stream).inspect_ok(move |event| {
-                if matches!(event, watcher::Event::Init) {
-                    listed.fetch_add(1, Ordering::Relaxed);
-                }
-            });
-            stores.push((
-                store,
-                tokio::spawn(stream.for_each(async |event| {
-                    if event.is_err() {
-                        tokio::time::sleep(Duration::from_millis(50)).await;
-                    }
-                })),
-            ));
-        }
-        for (store, _) in &stores {
-            store.wait_until_ready().await.unwrap();
+        let informers: Vec<Informer> = (0..watchers)
+            .map(|at| Informer::begin(&kube, (shares > 1).then(|| share_of(at)), &listed))
+            .collect();
+        for informer in &informers {
+            informer.store.wait_until_ready().await.unwrap();
         }
         let first = listed.load(Ordering::Relaxed);
+        let mut phases = vec![("before", now())];
+        tokio::time::sleep(steady).await;
+        phases.push(("while it is started again", now()));
         // The flag comes with a restart; the move itself happens within one process, which keeps its socket.
         let live = format!("--live-migration={direction}");
         server.restart_with(&[&port, &urls, &live]).await;
-        let until = std::time::Instant::now() + 2 * PATIENCE;
+        phases.push(("while it moves", now()));
+        let until = Instant::now() + 2 * PATIENCE;
         while !server.log().contains(said) {
-            assert!(std::time::Instant::now() < until, "{}", server.log());
+            assert!(Instant::now() < until, "{}", server.log());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        let moved_at = writes.load(Ordering::Relaxed);
-        while writes.load(Ordering::Relaxed) < moved_at + writers as u64 {
-            assert!(std::time::Instant::now() < until, "{}", server.log());
+        let moved = now();
+        phases.push(("after", moved));
+        while writes.load(Ordering::Relaxed) < moved.1 + writers as u64 {
+            assert!(Instant::now() < until, "{}", server.log());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
+        tokio::time::sleep(steady).await;
+        phases.push(("", now()));
         stop.store(true, Ordering::Relaxed);
-        let took = began.elapsed();
         let mut want = BTreeMap::new();
         for (at, writer) in writing.into_iter().enumerate() {
             want.insert(format!("{direction}-{at}"), writer.await.unwrap());
         }
         let list = server.client().get(MAPS).await.json();
-        let there: BTreeMap<String, String> = list["items"]
+        let there: BTreeMap<String, (String, String)> = list["items"]
             .as_array()
             .unwrap()
             .iter()
             .map(|item| {
-                (
-                    item["metadata"]["name"].as_str().unwrap().into(),
-                    item["data"]["v"].as_str().unwrap_or("0").into(),
-                )
+                let text = |value: &Value, usual: &str| value.as_str().unwrap_or(usual).to_owned();
+                let (name, share) =
+                    (text(&item["metadata"]["name"], ""), text(&item["metadata"]["labels"]["share"], ""));
+                (name, (share, text(&item["data"]["v"], "0")))
             })
             .collect();
         for (name, acknowledged) in &want {
-            let count: u64 = there[name].parse().unwrap();
+            let count: u64 = there[name].1.parse().unwrap();
             // One write more may have happened without an answer.
             assert!(
                 (*acknowledged..=acknowledged + 1).contains(&count),
                 "{name}: {count}, not {acknowledged}"
             );
         }
-        // The watchers come to the same state.
-        for (store, task) in stores {
-            let until = std::time::Instant::now() + PATIENCE;
-            loop {
-                let seen: BTreeMap<String, String> =
-                    store.state().iter().map(|map| (map.name_any(), value_of(map))).collect();
-                if seen == there {
-                    break;
-                }
-                assert!(
-                    std::time::Instant::now() < until,
-                    "a watcher missed something: {seen:?}, not {there:?}"
-                );
-                tokio::time::sleep(Duration::from_millis(50)).await;
-            }
-            task.abort();
+        for informer in informers {
+            informer.comes_to(&there).await;
         }
         let more = listed.load(Ordering::Relaxed) - first;
         assert!(more <= lists_more * watchers as u64, "{direction}: {more} lists of {watchers} watchers");
-        let writes = writes.load(Ordering::Relaxed);
+        let rates = phases.windows(2).map(|pair| {
+            let ((phase, from), (_, to)) = (pair[0], pair[1]);
+            let took = to.0 - from.0;
+            format!("{:.0} {phase} ({took:.1?})", (to.1 - from.1) as f64 / took.as_secs_f64())
+        });
         eprintln!(
-            "{direction}: {writes} writes, {:.0} in a second with all restarts, {more} lists more of {watchers} watchers",
-            writes as f64 / took.as_secs_f64()
+            "{direction}: {} writes, in a second {}; {more} lists more of {watchers} watchers",
+            writes.load(Ordering::Relaxed),
+            rates.collect::<Vec<_>>().join(", ")
         );
     }
     assert_eq!(server.client().get(LISTS[6]).await.json()["items"][0]["size"], 3);
@@ -416,7 +471,7 @@ async fn a_server_that_stops_gives_up_its_lead_and_each_has_an_identity() {
     });
     assert_eq!(one.client().post(leases, &over).await.status, 201);
     let two = etcd.server(&[]).await;
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     one.terminate();
     assert!(one.log().contains("the lead is given up"), "{}", one.log());
     let holder = &first["spec"]["holderIdentity"];
