@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::hook::Hook;
-use crate::support::number;
+use crate::support::from_environment;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -99,7 +99,7 @@ async fn every_request_is_in_the_audit_log_once() {
     /// One request in so many creates an object of a megabyte; the others ask for what is not there.
     const PERIOD: usize = 5000;
     let is_large = |n: usize| n % PERIOD == PERIOD / 2;
-    let requests = number("AUDITED_REQUESTS", 20_000);
+    let requests = from_environment("AUDITED_REQUESTS", 20_000);
     let mut server = server(
         "RequestResponse",
         Vec::new(),
@@ -153,7 +153,7 @@ fn assert_whole(event: &Value, n: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn objects_of_a_megabyte_are_whole_in_the_log() {
-    let objects = number("AUDITED_OBJECTS", 40);
+    let objects = from_environment("AUDITED_OBJECTS", 40);
     let mut server = server("RequestResponse", Vec::new(), &["--audit-log-path=$dir/audit.log"]).await;
     each(server.client(), objects, |client, n| async move {
         let id = format!("request-{n}");
@@ -277,7 +277,7 @@ async fn ask(client: &Client, n: usize) -> u16 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_that_is_gone_costs_what_its_mode_says() {
     const ROOM: usize = 50;
-    let outage = Duration::from_secs(number("AUDIT_OUTAGE_SECONDS", 3) as u64);
+    let outage = Duration::from_secs(from_environment("AUDIT_OUTAGE_SECONDS", 3) as u64);
     for (mode, fails, loses) in
         [("batch", false, BATCH), ("blocking", false, ALL), ("blocking-strict", true, ALL)]
     {

@@ -19,7 +19,7 @@ use tests::{Client, Options, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
-use crate::support::{anonymous_bytes, number};
+use crate::support::{anonymous_bytes, from_environment};
 
 /// How many there are unless the environment says another number.
 const CLIENTS: usize = 100;
@@ -263,7 +263,7 @@ fn other_client(client: Client, is_over: Arc<AtomicBool>) -> JoinHandle<Served> 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_served() {
-    let clients = number("CROWD_CLIENTS", CLIENTS);
+    let clients = from_environment("CROWD_CLIENTS", CLIENTS);
     let server = Server::start(Options {
         flags: vec!["--token-auth-file=$dir/tokens.csv".to_owned()],
         files: vec![("tokens.csv", "hostile,hostile,1\nother,other,2\n".to_owned())],
@@ -272,10 +272,11 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
     .await;
     let admin = server.client();
     let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let subjects = ["hostile", "other"].map(|name| json!({"kind": "User", "name": name}));
     let binding = json!({
         "metadata": {"name": "crowd"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
-        "subjects": ["hostile", "other"].map(|name| json!({"kind": "User", "name": name})),
+        "subjects": subjects,
     });
     assert_eq!(admin.post(bindings, &binding).await.status, 201);
     for (name, bytes) in [("big", 1_000_000), ("small", 1)] {

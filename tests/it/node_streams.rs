@@ -11,7 +11,7 @@ use tests::PATIENCE;
 use tokio::io::{AsyncWriteExt, BufReader};
 
 use crate::nodes::{PODS, cluster, echo, head_of, pod, until};
-use crate::support::{anonymous_bytes, number};
+use crate::support::{anonymous_bytes, from_environment};
 
 /// Processor time of a process so far.
 fn processor_time(pid: u32) -> Duration {
@@ -44,7 +44,8 @@ async fn cost(pid: u32, streams: &str, count: usize, before: u64) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_streams_at_once_cost_their_buffers() {
-    let (log_count, port_count) = (number("STREAMED_LOGS", 200), number("STREAMED_PORTS", 50));
+    let (log_count, port_count) =
+        (from_environment("STREAMED_LOGS", 200), from_environment("STREAMED_PORTS", 50));
     let (server, agent, _keys) = cluster().await;
     let client = server.client();
     let echo = echo().await;

@@ -19,7 +19,7 @@ use serde_json::json;
 use tests::{Options, PATIENCE, Server};
 
 use crate::kubectl::Kubectl;
-use crate::support::{kube_client, number};
+use crate::support::{from_environment, kube_client};
 
 /// The namespace of the objects; nothing else writes there.
 const NAMESPACE: &str = "kube-node-lease";
@@ -96,7 +96,7 @@ async fn watch(api: Api<ConfigMap>, end: &'static str) -> BTreeSet<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_of_a_server_that_leaves_and_comes_back_lose_nothing() {
     const END: &str = "zz-end";
-    let clients = number("SHUTDOWN_CLIENTS", 40);
+    let clients = from_environment("SHUTDOWN_CLIENTS", 40);
     // The port is the same after the restart, as a service's is.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let flags = vec![format!("--secure-port={port}"), "--shutdown-delay-duration=300ms".to_owned()];

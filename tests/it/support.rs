@@ -55,7 +55,7 @@ pub fn anonymous_bytes(pid: u32) -> u64 {
 }
 
 /// A number from the environment, which makes a test larger.
-pub fn number(variable: &str, otherwise: usize) -> usize {
+pub fn from_environment(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
 }
 
