@@ -8,19 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use h2::client::ResponseFuture;
+use h2::{RecvStream, SendStream};
 use http::header::{CONTENT_TYPE, HeaderMap, TE};
-use http::{Method, Request, StatusCode, Uri};
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
+use http::{Method, Request, StatusCode, Uri, Version};
 use percent_encoding::percent_decode_str;
-use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 
 use crate::endpoint::{Endpoint, Tls};
 use crate::error::{Code, Error};
 use crate::frame::{self, Decoder, MESSAGE_BYTES_MAX};
-use crate::pool::{Connection, Outgoing, Pool};
+use crate::pool::{Connection, Pool};
 use crate::rpc::{
     Answer, CompactionRequest, CompactionResponse, LeaseGrantRequest, LeaseGrantResponse, MemberListRequest,
     MemberListResponse, RangeRequest, RangeResponse, ResponseHeader, StatusRequest, StatusResponse,
@@ -225,24 +223,20 @@ impl Client {
         }
     }
 
-    /// Opens a stream in both directions, at the member that is used at present.
-    pub(crate) async fn stream(
-        &self,
-        path: &str,
-        outgoing: mpsc::Receiver<Bytes>,
-    ) -> Result<(Connection, Incoming), Error> {
+    /// Opens a stream in both directions, at the member that is used at present, with a first message.
+    pub(crate) async fn stream(&self, path: &str, first: Bytes) -> Result<Stream, Error> {
         let deadline = Instant::now() + self.0.deadline;
         let connection = timeout_at(deadline, self.0.pool.connection()).await;
         let connection = connection.map_err(|_| Error::Unreachable("no connection in time".into()))??;
-        let frames = stream::unfold(outgoing, |mut outgoing| async move {
-            let bytes = outgoing.recv().await?;
-            Some((Ok(Frame::data(bytes)), outgoing))
-        });
-        let body = Outgoing::new(StreamBody::new(frames));
-        let opened = timeout_at(deadline, send(&connection, path, body, None)).await;
+        let opening = async {
+            let (answer, mut requests) = send(&connection, path, None).await?;
+            requests.send_data(first, false).map_err(|error| Error::lost(&error))?;
+            Ok((requests, begun(answer).await?))
+        };
+        let opened = timeout_at(deadline, opening).await;
         let opened = opened.unwrap_or_else(|_| Err(Error::Lost("no answer in time".into())));
         match opened {
-            Ok(body) => Ok((connection, body)),
+            Ok((requests, body)) => Ok(Stream { connection, _requests: requests, body }),
             Err(error) => {
                 self.0.pool.leave(&connection).await;
                 Err(error)
@@ -256,32 +250,32 @@ impl Client {
     }
 }
 
+/// A stream in both directions.
+pub(crate) struct Stream {
+    pub(crate) connection: Connection,
+    /// Open for as long as answers are wanted.
+    _requests: SendStream<Bytes>,
+    pub(crate) body: RecvStream,
+}
+
 async fn unary<A: Answer>(
     connection: &Connection,
     path: &str,
     bytes: Bytes,
     (left, answer_bytes_max): (Duration, usize),
 ) -> Result<A, Error> {
-    let mut body = send(connection, path, Outgoing::new(Full::new(bytes)), Some(left)).await?;
+    let (answer, mut request) = send(connection, path, Some(left)).await?;
+    request.send_data(bytes, true).map_err(|error| Error::lost(&error))?;
+    let mut body = begun(answer).await?;
     let mut decoder = Decoder::default();
     let mut taken = 0;
     let mut answer = None;
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| Error::lost(&error))?;
-        match frame.into_data() {
-            Ok(data) => {
-                taken += data.len();
-                if taken > answer_bytes_max {
-                    return Err(Error::Malformed(format!("more than {answer_bytes_max} bytes")));
-                }
-                decoder.push(&data);
-            }
-            Err(frame) => {
-                if let Ok(trailers) = frame.into_trailers() {
-                    verdict(&trailers)?;
-                }
-            }
+    while let Some(data) = data(&mut body).await? {
+        taken += data.len();
+        if taken > answer_bytes_max {
+            return Err(Error::Malformed(format!("more than {answer_bytes_max} bytes")));
         }
+        decoder.push(&data);
         if answer.is_none() {
             answer = decoder.next::<A>()?;
         }
@@ -289,33 +283,31 @@ async fn unary<A: Answer>(
     answer.ok_or_else(|| Error::Lost("the answer broke off".into()))
 }
 
-/// Sends the head of a request, and waits for that of its answer.
+/// Sends the head of a request.
 async fn send(
     connection: &Connection,
     path: &str,
-    body: Outgoing,
     left: Option<Duration>,
-) -> Result<Incoming, Error> {
+) -> Result<(ResponseFuture, SendStream<Bytes>), Error> {
     let mut parts = connection.base.clone().into_parts();
     parts.path_and_query = path.parse().ok();
     let uri = Uri::from_parts(parts).map_err(|error| Error::Malformed(error.to_string()))?;
-    let mut request = Request::builder().method(Method::POST).uri(uri);
+    let mut request = Request::builder().method(Method::POST).uri(uri).version(Version::HTTP_2);
     request = request.header(CONTENT_TYPE, "application/grpc").header(TE, "trailers");
     request = match left {
         Some(left) => request.header("grpc-timeout", format!("{}m", left.as_millis().clamp(1, 99_999_999))),
         // A stream at a member without a leader says nothing for as long as that lasts; this has it end.
         None => request.header("hasleader", "true"),
     };
-    let request = request.body(body).map_err(|error| Error::Malformed(error.to_string()))?;
-    let mut sender = connection.sender.clone();
-    sender.ready().await.map_err(|error| Error::unreachable(&error))?;
-    let response = sender.try_send_request(request).await.map_err(|mut error| {
-        let was_not_sent = error.take_message().is_some();
-        match was_not_sent {
-            true => Error::unreachable(error.error()),
-            false => Error::lost(error.error()),
-        }
-    })?;
+    let request = request.body(()).map_err(|error| Error::Malformed(error.to_string()))?;
+    let sender = connection.sender.clone().ready().await;
+    let mut sender = sender.map_err(|error| Error::unreachable(&error))?;
+    sender.send_request(request, false).map_err(|error| Error::unreachable(&error))
+}
+
+/// Waits for the head of an answer that has a body.
+async fn begun(answer: ResponseFuture) -> Result<RecvStream, Error> {
+    let response = answer.await.map_err(|error| Error::lost(&error))?;
     if response.status() != StatusCode::OK {
         return Err(Error::Malformed(format!("HTTP status {}", response.status().as_u16())));
     }
@@ -323,8 +315,24 @@ async fn send(
     Ok(response.into_body())
 }
 
+/// The next bytes of an answer; `None` at its end, if that is a good one.
+pub(crate) async fn data(body: &mut RecvStream) -> Result<Option<Bytes>, Error> {
+    match body.data().await {
+        Some(data) => {
+            let data = data.map_err(|error| Error::lost(&error))?;
+            body.flow_control().release_capacity(data.len()).map_err(|error| Error::lost(&error))?;
+            Ok(Some(data))
+        }
+        None => {
+            let trailers = body.trailers().await.map_err(|error| Error::lost(&error))?;
+            trailers.as_ref().map_or(Ok(()), verdict)?;
+            Ok(None)
+        }
+    }
+}
+
 /// What headers or trailers say of the call; nothing is fine.
-pub(crate) fn verdict(headers: &HeaderMap) -> Result<(), Error> {
+fn verdict(headers: &HeaderMap) -> Result<(), Error> {
     let Some(status) = headers.get("grpc-status") else { return Ok(()) };
     let code = status.to_str().ok().and_then(|code| code.parse().ok()).unwrap_or(Code::UNKNOWN.0);
     if code == 0 {

@@ -2,17 +2,20 @@
 //!
 //! One HTTP/2 connection at a time. When it fails, or its member does not answer, the next endpoint in the list is tried. Pings
 //! notice a peer that is gone without a word. What was begun on an old connection may end on it.
+//!
+//! Calls hand their frames to HTTP/2 themselves: head and body leave with one write, and the answer wakes the caller and no task
+//! between.
 
-use std::convert::Infallible;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use h2::client::{Builder, SendRequest};
+use h2::{Ping, PingPong};
 use http::Uri;
-use http_body_util::combinators::UnsyncBoxBody;
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use crate::endpoint::{Endpoint, Tls};
@@ -21,21 +24,26 @@ use crate::error::{Error, with_causes};
 /// Longest wait for one connection, its handshakes included.
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
-/// Silence after which a ping is sent, and the wait for its answer.
+/// Between two pings, and the wait for the answer.
 const PING: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(5));
 
 /// Bytes that etcd may send ahead of their reader: of one stream, and of all.
 const WINDOWS: (u32, u32) = (4 << 20, 8 << 20);
 
-/// The body of a request.
-pub(crate) type Outgoing = UnsyncBoxBody<Bytes, Infallible>;
-
 /// A connection that requests can be sent on.
 #[derive(Clone)]
 pub(crate) struct Connection {
-    pub(crate) sender: SendRequest<Outgoing>,
+    pub(crate) sender: SendRequest<Bytes>,
     pub(crate) base: Uri,
     id: u64,
+    /// Closed once the connection has ended.
+    alive: watch::Receiver<()>,
+}
+
+impl Connection {
+    fn is_closed(&self) -> bool {
+        self.alive.has_changed().is_err()
+    }
 }
 
 pub(crate) struct Pool {
@@ -66,7 +74,7 @@ impl Pool {
     pub(crate) async fn connection(&self) -> Result<Connection, Error> {
         let mut state = self.state.lock().await;
         if let Some(connection) = &state.connection
-            && !connection.sender.is_closed()
+            && !connection.is_closed()
         {
             return Ok(connection.clone());
         }
@@ -100,7 +108,7 @@ impl Pool {
     async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, String> {
         let connecting = async {
             let stream = endpoint.connect(CONNECT_WAIT).await?;
-            let sender = match (endpoint.tls, &self.tls) {
+            let (sender, alive) = match (endpoint.tls, &self.tls) {
                 (false, _) => handshake(stream).await?,
                 (true, Some(tls)) => {
                     let connector = TlsConnector::from(tls.0.clone());
@@ -110,31 +118,45 @@ impl Pool {
                 (true, None) => return Err("no authorities to verify it are configured".to_owned()),
             };
             let base = endpoint.url().parse().map_err(|_| "no URL".to_owned())?;
-            Ok(Connection { sender, base, id: self.ids.fetch_add(1, Ordering::Relaxed) })
+            Ok(Connection { sender, base, id: self.ids.fetch_add(1, Ordering::Relaxed), alive })
         };
         let connected = tokio::time::timeout(CONNECT_WAIT, connecting).await;
         connected.map_err(|_| "no connection in time".to_owned())?
     }
 }
 
-async fn handshake<S>(stream: S) -> Result<SendRequest<Outgoing>, String>
+async fn handshake<S>(stream: S) -> Result<(SendRequest<Bytes>, watch::Receiver<()>), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .initial_stream_window_size(WINDOWS.0)
-        .initial_connection_window_size(WINDOWS.1)
-        .keep_alive_interval(PING.0)
-        .keep_alive_timeout(PING.1)
-        .keep_alive_while_idle(true);
-    let (sender, connection) =
-        builder.handshake(TokioIo::new(stream)).await.map_err(|error| with_causes(&error))?;
+    let mut builder = Builder::new();
+    builder.initial_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1).enable_push(false);
+    let (sender, mut connection) =
+        builder.handshake::<_, Bytes>(stream).await.map_err(|error| with_causes(&error))?;
+    let (lives, alive) = watch::channel(());
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
-            tracing::debug!(error = with_causes(&error), "a connection to etcd ended");
+        let pings = connection.ping_pong();
+        let why = tokio::select! {
+            ended = connection => ended.err().map(|error| with_causes(&error)),
+            why = keep_alive(pings) => Some(why),
+        };
+        if let Some(error) = why {
+            tracing::debug!(error, "a connection to etcd ended");
         }
+        drop(lives);
     });
-    Ok(sender)
+    Ok((sender, alive))
+}
+
+/// Pings until there is no answer in time, and says so.
+async fn keep_alive(pings: Option<PingPong>) -> String {
+    let Some(mut pings) = pings else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(PING.0).await;
+        match timeout(PING.1, pings.ping(Ping::opaque())).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(error)) => return with_causes(&error),
+            Err(_) => return "a ping is not answered".to_owned(),
+        }
+    }
 }

@@ -4,26 +4,15 @@
 //! one revision never come apart. A stream ends by compaction, by etcd's decision, or by a broken connection; each is
 //! begun again differently, so the end says which.
 
-use bytes::Bytes;
-use http_body_util::BodyExt;
-use hyper::body::Incoming;
-use tokio::sync::mpsc;
-
-use crate::client::{Client, verdict};
+use crate::client::{self, Client, Stream};
 use crate::error::Error;
 use crate::frame::{self, Decoder, MESSAGE_BYTES_MAX};
-use crate::pool::Connection;
-use crate::rpc::{WatchAction, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchResponse};
-
-/// Requests that wait to be sent on a stream.
-const REQUESTS_MAX: usize = 4;
+use crate::rpc::{WatchAction, WatchCreateRequest, WatchRequest, WatchResponse};
 
 /// A stream of changes.
 pub struct Watch {
     client: Client,
-    connection: Connection,
-    requests: mpsc::Sender<Bytes>,
-    body: Incoming,
+    stream: Stream,
     decoder: Decoder,
     /// Fragments of the response that is under way, and their bytes.
     begun: Option<WatchResponse>,
@@ -46,19 +35,10 @@ pub enum WatchEnd {
 
 impl Watch {
     pub(crate) async fn open(client: &Client, request: WatchCreateRequest) -> Result<Watch, Error> {
-        let (requests, outgoing) = mpsc::channel(REQUESTS_MAX);
         let create = WatchRequest { action: Some(WatchAction::Create(request)) };
-        let _ = requests.try_send(frame::encode(&create));
-        let (connection, body) = client.stream("/etcdserverpb.Watch/Watch", outgoing).await?;
-        let client = client.clone();
-        let decoder = Decoder::default();
-        Ok(Watch { client, connection, requests, body, decoder, begun: None, begun_bytes: 0 })
-    }
-
-    /// Asks for a response that says how far the stream is. Nothing happens where such requests wait already.
-    pub fn request_progress(&self) {
-        let progress = WatchRequest { action: Some(WatchAction::Progress(WatchProgressRequest {})) };
-        let _ = self.requests.try_send(frame::encode(&progress));
+        let stream = client.stream("/etcdserverpb.Watch/Watch", frame::encode(&create)).await?;
+        let (client, decoder) = (client.clone(), Decoder::default());
+        Ok(Watch { client, stream, decoder, begun: None, begun_bytes: 0 })
     }
 
     /// The next response; waits for ever where nothing happens. Give the wait a bound, or nothing else to wait for. A wait that is
@@ -80,17 +60,9 @@ impl Watch {
                     return Ok(whole);
                 }
             }
-            let Some(frame) = self.body.frame().await else {
-                return Err(Error::Lost("the stream broke off".into()).into());
-            };
-            let frame = frame.map_err(|error| Error::lost(&error))?;
-            match frame.into_data() {
-                Ok(data) => self.decoder.push(&data),
-                Err(frame) => {
-                    if let Ok(trailers) = frame.into_trailers() {
-                        verdict(&trailers)?;
-                    }
-                }
+            match client::data(&mut self.stream.body).await? {
+                Some(data) => self.decoder.push(&data),
+                None => return Err(Error::Lost("the stream broke off".into()).into()),
             }
         }
     }
@@ -122,6 +94,6 @@ impl Watch {
 
     /// Has later calls use another member: this one does not keep up, or has no leader.
     pub async fn leave_member(&self) {
-        self.client.leave(&self.connection).await;
+        self.client.leave(&self.stream.connection).await;
     }
 }
