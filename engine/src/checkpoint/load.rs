@@ -349,15 +349,15 @@ fn take<'b>(block: &mut &'b [u8], len: usize) -> Option<&'b [u8]> {
 
 fn decode_segment(block: &mut &[u8], numbers_given: SegmentNumber) -> Option<SegmentImage> {
     let head = take(block, SEGMENT_HEAD_BYTES)?;
-    let marks = take(block, (u32_at(&head, 4) as usize).checked_mul(MARK_BYTES)?)?;
+    let marks = take(block, (u32_at(head, 4) as usize).checked_mul(MARK_BYTES)?)?;
     let marks: Vec<_> = marks
         .chunks_exact(MARK_BYTES)
         .map(|mark| Mark { revision: Revision::new(u64_at(mark, 0)), offset: u64_at(mark, 8) })
         .collect();
     let image = SegmentImage {
-        number: SegmentNumber::new(u32_at(&head, 0)),
-        salt: u64_at(&head, 8),
-        end: u64_at(&head, 16),
+        number: SegmentNumber::new(u32_at(head, 0)),
+        salt: u64_at(head, 8),
+        end: u64_at(head, 16),
         marks,
     };
     let sound = (SegmentNumber::FIRST..=numbers_given).contains(&image.number)
@@ -376,7 +376,7 @@ fn decode_entry(block: &mut &[u8], key: &mut Vec<u8>, versions: &mut Vec<Version
     let head = take(block, ENTRY_HEAD_BYTES)?;
     let shared = usize::from(u16::from_le_bytes([head[0], head[1]]));
     let rest = take(block, u16::from_le_bytes([head[2], head[3]]).into())?;
-    let stored = take(block, (u32_at(&head, 4) as usize).checked_mul(VERSION_BYTES)?)?;
+    let stored = take(block, (u32_at(head, 4) as usize).checked_mul(VERSION_BYTES)?)?;
     if shared > key.len() || !(1..=KEY_BYTES_MAX).contains(&(shared + rest.len())) {
         return None;
     }
