@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use super::is_current;
 use super::pending::Conversions;
 use super::restore;
 use super::review::{Conversion, object};
-use super::{is_current, sort};
 use crate::objects::custom::definition::Definition;
 use crate::objects::custom::serving::Makers;
 use crate::objects::store;
@@ -200,7 +200,7 @@ fn with_a_webhook_they_are_noted_until_they_are_made() {
 #[test]
 fn members_are_sorted_at_every_depth() {
     let mut value = json::parse(br#"{"b":[{"d":1,"c":2}],"a":3}"#).unwrap();
-    sort(&mut value);
+    value.sort_names();
     let mut text = Vec::new();
     json::write(&value, &mut text);
     assert_eq!(text, br#"{"a":3,"b":[{"c":2,"d":1}]}"#);

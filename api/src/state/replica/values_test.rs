@@ -109,7 +109,7 @@ fn custom_objects_are_kept_sorted_and_shown_with_their_metadata_first() {
 }
 
 fn sorted(mut value: Value) -> Value {
-    sort(&mut value);
+    value.sort_names();
     value
 }
 
