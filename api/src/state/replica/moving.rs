@@ -37,11 +37,12 @@ const WRITES_MAX: usize = 32;
 /// How often a write is begun again when etcd does not answer, or another one has changed the ports; and the pause.
 const TRIES: (u32, Duration) = (100, Duration::from_millis(100));
 
-/// How far the target may be behind when the source may stop.
-const LAG_MAX: u64 = 256;
+/// How many objects may be left to be written when the source may stop. However often each of them is written, only its newest
+/// state is moved.
+const LEFT_MAX: usize = 256;
 
-/// Most events taken from the source at once.
-const EVENTS_MAX: usize = 1024;
+/// Most events taken from the source at once: some seconds of a source that is written fast.
+const EVENTS_MAX: usize = 8192;
 
 /// Start of the keys of services, and of the addresses that they have.
 const SERVICES: &[u8] = b"/core/services/";
@@ -211,7 +212,7 @@ impl Replica {
         let mut written = 0;
         let mut at = tail.progress();
         loop {
-            if source.revision().since(at) <= LAG_MAX {
+            if at >= source.revision() {
                 ready.notify_one();
             }
             if *stopped.borrow_and_update() && at >= source.revision() {
@@ -221,12 +222,14 @@ impl Replica {
                 events = tail.next(EVENTS_MAX) => events?,
                 _ = stopped.changed() => continue,
             };
+            let are_all = events.len() < EVENTS_MAX;
             // The newest state of each key is what counts.
             let mut newest: BTreeMap<Bytes, (EventKind, Entry)> = BTreeMap::new();
             for event in events {
                 at = at.max(event.revision);
                 newest.insert(event.key.clone(), (event.kind, event.entry.clone()));
             }
+            let changed = newest.len();
             let (services, others): (Vec<_>, Vec<_>) =
                 newest.into_iter().partition(|(key, _)| key.starts_with(SERVICES));
             for (part, most) in [(others, WRITES_MAX), (services, 1)] {
@@ -242,6 +245,10 @@ impl Replica {
                     })
                     .buffer_unordered(most);
                 written += writes.try_fold(0, async |sum, one| Ok(sum + one)).await?;
+            }
+            // While they were written others changed: about as many.
+            if are_all && changed <= LEFT_MAX {
+                ready.notify_one();
             }
         }
     }
