@@ -116,7 +116,8 @@ impl Writer {
     ) -> io::Result<Writer> {
         let salt = storage.entropy();
         let segments = segment_blocks(&root);
-        let keys = image_bytes(&root);
+        let unsigned = if beside.signed == 0 { root.tree.size().keys * BLOOM_BYTES as u64 } else { 0 };
+        let keys = image_bytes(&root) - unsigned;
         let blocks = keys / BLOCK_BYTES as u64 + 2;
         let before: usize = segments.iter().map(|block| block.len() + BLOCK_HEAD_BYTES).sum();
         // A bound: keys share prefixes. What is not written takes no room.

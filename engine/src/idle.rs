@@ -48,11 +48,6 @@ impl Idle {
         if left.is_zero() { Due::Now } else { Due::In(left) }
     }
 
-    /// Whether the store is idle and noted to be on disk up to its newest revision, which is `revision`.
-    pub fn is_noted(&self, revision: Revision) -> bool {
-        self.since_ms.is_none() && self.revision == revision
-    }
-
     /// It is noted up to the revision looked at last.
     pub fn noted(&mut self) {
         self.since_ms = None;

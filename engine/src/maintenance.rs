@@ -243,8 +243,7 @@ impl Maintenance {
     }
 
     fn checkpoint(&mut self, now_ms: u64) -> Turn {
-        let is_idle = self.idle.is_noted(self.tools.hub.revision());
-        self.checkpointing.turn(&self.tools, &self.reclaiming, &mut self.rate, is_idle, now_ms)
+        self.checkpointing.turn(&self.tools, &self.reclaiming, &mut self.rate, now_ms)
     }
 
     fn look_at_rate(&mut self, now_ms: u64) {

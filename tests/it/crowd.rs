@@ -3,6 +3,7 @@
 //!
 //! `CROWD_CLIENTS` is their number; with few of them the total of all budgets is reached just as well.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
@@ -193,7 +194,7 @@ impl Hostile {
         let mut answers = JoinSet::new();
         for _ in 0..UNREAD {
             let pieces = self.bodies.containers.slice(..100_000);
-            let pieces = futures_util::stream::iter([Ok::<_, Broken>(Frame::data(pieces))]);
+            let pieces = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data(pieces))]);
             let request = hyper::Request::post(format!("https://x{MAPS}"))
                 .header("authorization", format!("Bearer {}", self.token))
                 .header("content-type", "application/json")

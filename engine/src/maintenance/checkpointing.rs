@@ -67,14 +67,7 @@ impl Checkpointing {
     }
 
     /// Writes a checkpoint when enough has changed, at that rate, and removes what it makes superfluous.
-    pub fn turn(
-        &mut self,
-        tools: &Tools,
-        reclaiming: &Reclaiming,
-        rate: &mut Rate,
-        is_idle: bool,
-        now_ms: u64,
-    ) -> Turn {
+    pub fn turn(&mut self, tools: &Tools, reclaiming: &Reclaiming, rate: &mut Rate, now_ms: u64) -> Turn {
         if let Some(segment) = self.superseded.pop() {
             let first = segment.header.first_revision;
             tools.status.advance(|stages| stages.reclaimed = stages.reclaimed.max(first));
@@ -91,7 +84,7 @@ impl Checkpointing {
         }
         let begun_at = self.writer.as_ref().map_or(0, checkpoint::Writer::end);
         let outcome = match self.writer.take() {
-            None => self.begin(tools, reclaiming, is_idle),
+            None => self.begin(tools, reclaiming),
             Some(mut writer) => match writer.step() {
                 Ok(true) => {
                     let written = writer.end() - begun_at;
@@ -119,7 +112,7 @@ impl Checkpointing {
         })
     }
 
-    fn begin(&mut self, tools: &Tools, reclaiming: &Reclaiming, is_idle: bool) -> io::Result<Turn> {
+    fn begin(&mut self, tools: &Tools, reclaiming: &Reclaiming) -> io::Result<Turn> {
         let root = tools.hub.root();
         let moving = reclaiming.is_moving() && !sabotage::checkpoint_while_moving();
         let asked = tools.requests.wanted_checkpoint();
@@ -131,7 +124,6 @@ impl Checkpointing {
             retired_bytes: self.retired.iter().map(|(segment, _)| segment.record_bytes()).sum(),
             live_bytes: root.segments.all().iter().map(|segment| segment.live()).sum(),
             reclaiming: reclaiming.is_under_way(),
-            idle: is_idle,
         };
         if moving || !due.is_due(tools.segment_bytes) {
             return Ok(Turn::Idle(NAP_MAX));
@@ -216,16 +208,13 @@ struct CheckpointDue {
     live_bytes: u64,
     /// More may be retired soon.
     reclaiming: bool,
-    /// The store is idle.
-    idle: bool,
 }
 
 impl CheckpointDue {
     /// After as much log as a segment holds or, when images are large, as four of them: a byte written costs at most a
-    /// quarter of one more. In an idle store after a quarter of that, so that the next opening has less to read. And when a tenth of what is live waits to be removed, or all that will.
+    /// quarter of one more. And when a tenth of what is live waits to be removed, or all that will.
     fn is_due(&self, segment_bytes: u64) -> bool {
-        let much = segment_bytes.max(IMAGES * self.image_bytes);
-        let much_log = self.log_bytes >= if self.idle { much / IMAGES } else { much };
+        let much_log = self.log_bytes >= segment_bytes.max(IMAGES * self.image_bytes);
         let much_retired = self.retired_bytes > self.live_bytes / 10 && self.retired_bytes >= segment_bytes;
         let all_retired = self.retired_bytes > 0 && !self.reclaiming;
         self.asked || much_log || much_retired || all_retired
@@ -245,7 +234,6 @@ mod tests {
             retired_bytes: 0,
             live_bytes: 1_000,
             reclaiming: false,
-            idle: false,
         };
         for (due, expected) in [
             (CheckpointDue { ..none }, false),
@@ -256,19 +244,13 @@ mod tests {
             (CheckpointDue { log_bytes: 399, image_bytes: 100, ..none }, false),
             (CheckpointDue { log_bytes: 400, image_bytes: 100, ..none }, true),
             (CheckpointDue { log_bytes: 100, image_bytes: 25, ..none }, true),
-            // In an idle store a quarter of that is enough.
-            (CheckpointDue { log_bytes: 24, idle: true, ..none }, false),
-            (CheckpointDue { log_bytes: 25, idle: true, ..none }, true),
-            (CheckpointDue { log_bytes: 99, image_bytes: 100, idle: true, ..none }, false),
-            (CheckpointDue { log_bytes: 100, image_bytes: 100, idle: true, ..none }, true),
-            (CheckpointDue { log_bytes: 0, idle: true, ..none }, false),
             // Nothing more will be retired soon.
             (CheckpointDue { retired_bytes: 1, ..none }, true),
             (CheckpointDue { retired_bytes: 100, reclaiming: true, ..none }, false),
             (CheckpointDue { retired_bytes: 101, reclaiming: true, ..none }, true),
             (CheckpointDue { retired_bytes: 99, live_bytes: 10, reclaiming: true, ..none }, false),
         ] {
-            let told = (due.log_bytes, due.image_bytes, due.retired_bytes, due.reclaiming, due.idle);
+            let told = (due.log_bytes, due.image_bytes, due.retired_bytes, due.reclaiming);
             assert_eq!(due.is_due(100), expected, "{told:?}");
         }
     }
