@@ -3,12 +3,13 @@
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use etcd::rpc::{KeyValue, PutRequest, RangeRequest, Request, TxnRequest};
 use etcd::{Client, Config, Endpoint};
+use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -323,7 +324,7 @@ impl Proxy {
 
     /// Stops once so many more bytes of the member's have passed, until it is opened.
     pub fn stop_after(&self, bytes: usize, stop: Stop) {
-        *self.gate.stop.lock().expect("no one panicked") = Some((bytes, stop));
+        *self.gate.stop.lock() = Some((bytes, stop));
     }
 
     /// Resolves once it has stopped.
@@ -373,7 +374,7 @@ impl Gate {
 
     /// Stops where that is due.
     fn count(&self, bytes: usize) {
-        let mut stop = self.stop.lock().expect("no one panicked");
+        let mut stop = self.stop.lock();
         let Some((left, how)) = *stop else { return };
         *stop = (left > bytes).then(|| (left - bytes, how));
         if stop.is_none() {
