@@ -14,7 +14,6 @@ mod cbor;
 mod controllers;
 mod conversions;
 mod crash;
-mod crowd;
 mod custom_types;
 mod definitions;
 mod delete_options;
