@@ -100,7 +100,7 @@ impl Error {
     }
 }
 
-/// The text of an error and of what caused it: hyper's own says only that it was HTTP/2.
+/// The text of an error and of what caused it: the outermost says little more than where it was met.
 pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
