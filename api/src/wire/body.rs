@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::types::schema::conform::conform;
-use crate::types::schema::decode::{DecodeError, Decoded, decode};
+use crate::types::schema::decode::{DecodeError, Decoded, decode, decode_known};
 use crate::types::schema::registry::Registry;
 use crate::types::schema::table::Message;
 use crate::values::field::FieldError;
@@ -25,6 +25,8 @@ pub struct Expected<'e> {
     pub message: &'e Message,
     /// Older versions of the same group with the same form, which are accepted as well.
     pub older: &'e [&'e str],
+    /// An object of the type with settled parts that the body is probably a changed copy of.
+    pub known: Option<&'e Object>,
 }
 
 /// `kind` and `apiVersion` of a request body.
@@ -67,7 +69,10 @@ impl Expected<'_> {
     }
 
     fn decode_json(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
-        let decoded = decode(self.message, body);
+        let decoded = match self.known {
+            Some(known) => decode_known(self.message, body, known),
+            None => decode(self.message, body),
+        };
         self.check(decoded, |error| self.explain(registry, body, error))
     }
 

@@ -173,8 +173,13 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
     let options = WriteOptions::from_query(call.query, "UpdateOptions", &call.api.naming().meta_group())?;
     refuse_list_transform(&call.output, call.resource)?;
     let view = View::new(call, table);
-    let expected =
-        Expected { kind: view.kind, api_version: &view.api_version, message: view.message, older: &[] };
+    let expected = Expected {
+        kind: view.kind,
+        api_version: &view.api_version,
+        message: view.message,
+        older: &[],
+        known: None,
+    };
     let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let kind = view.kind;
     call.judge_strict(decoded.strict, options.field_validation, |errors| {

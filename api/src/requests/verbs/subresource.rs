@@ -59,8 +59,13 @@ pub fn decode_own(
     let mut decoded: Option<Result<Decoded, Status>> = None;
     for words in call.api.naming().understood() {
         let api_version = words.api_version(&table.group, table.group_suffixed, &table.version);
-        let expected =
-            Expected { kind: &table.kind, api_version: &api_version, message: &table.message, older };
+        let expected = Expected {
+            kind: &table.kind,
+            api_version: &api_version,
+            message: &table.message,
+            older,
+            known: None,
+        };
         let here = expected.decode(input, call.types.registry(), body);
         if here.is_ok() || decoded.is_none() {
             decoded = Some(here);

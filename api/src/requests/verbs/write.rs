@@ -39,22 +39,30 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "UpdateOptions", &meta_group)?;
     refuse_list_transform(&call.output, call.resource)?;
-    let mut first = Some(read_update(call, body, &options)?);
     let manager = manager(call.query, call.headers);
     let mut intent = intent(call, endpoint, Options::Update(&options), &manager);
     if call.resource.table.put_creates && endpoint == Endpoint::Main {
         intent.presence = Presence::Either;
     }
+    let (api, resource) = (call.api, call.resource);
+    let mut is_read = false;
     let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
-        let mut object = again(call, first.take(), |call| read_update(call, body, &options))?;
-        if current.is_none() {
+        is_read = true;
+        let is_new = current.is_none();
+        let known = current.and_then(|current| current.known(api, resource).transpose()).transpose()?;
+        let mut object = read_update(call, body, &options, known)?;
+        if is_new {
             set_meta(&mut object, "resourceVersion", None);
             as_new(call, &mut object)?;
         }
         Ok(Wanted::Object(object))
     });
-    let outcome = write::write(call, &intent, &mut source).await?;
-    respond_written(call, outcome).await
+    let outcome = write::write(call, &intent, &mut source).await;
+    if outcome.is_err() && !is_read {
+        // A body that cannot be read is refused even where there is nothing to write it to.
+        read_update(call, body, &options, None)?;
+    }
+    respond_written(call, outcome?).await
 }
 
 /// The intent of a request that updates the object in its path.
@@ -134,9 +142,14 @@ fn read_new(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<
     Ok(object)
 }
 
-/// The object that the body of a PUT means, in the served version.
-fn read_update(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<Object, Status> {
-    let mut object = decode_body(call, body, options)?;
+/// The object that the body of a PUT means, in the served version; it is probably a changed copy of `known`.
+fn read_update(
+    call: &mut Call<'_>,
+    body: &[u8],
+    options: &WriteOptions,
+    known: Option<&Object>,
+) -> Result<Object, Status> {
+    let mut object = decode_copy(call, body, options, known)?;
     check_identity(call, &object)?;
     scope_to_request(call, &mut object)?;
     dedup_owners(call, &mut object);
@@ -145,12 +158,23 @@ fn read_update(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Resu
 
 /// Decodes a body into the served version, checking that it is what the endpoint takes.
 pub fn decode_body(call: &mut Call<'_>, body: &[u8], options: &WriteOptions) -> Result<Object, Status> {
+    decode_copy(call, body, options, None)
+}
+
+/// The same for a body that is probably a changed copy of `known`, the stored object with settled parts.
+fn decode_copy(
+    call: &mut Call<'_>,
+    body: &[u8],
+    options: &WriteOptions,
+    known: Option<&Object>,
+) -> Result<Object, Status> {
     let table = &call.resource.table;
     let expected = crate::wire::body::Expected {
         kind: &table.kind,
         api_version: &call.resource.api_version,
         message: &table.message,
         older: &[],
+        known,
     };
     let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let version = &call.resource.version;

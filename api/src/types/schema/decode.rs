@@ -26,7 +26,7 @@ use super::decode_form::{given, is_always_written, zero_element, zero_field, zer
 use super::decode_inner::read_inner;
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, Step, message_name, mismatch, type_name};
-use super::decode_straight::{Author, settled, straight};
+use super::decode_straight::{self, Author, settled, straight};
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Element, Field, Kind, List, Map, Message, Unknown};
 use crate::values::json::{Key, Object, ParseError, Value};
@@ -61,6 +61,18 @@ pub struct DecodeError {
 /// docs/api/encodings.md#strict-decoding.
 pub fn decode(message: &Message, text: &[u8]) -> Result<Decoded, DecodeError> {
     match straight(message, text, Author::Client) {
+        Some(object) => Ok(Decoded { object, strict: Vec::new() }),
+        None => decode_any(message, text),
+    }
+}
+
+/// As [`decode`] for a text that is probably a changed copy of `known`, an object of this server with settled parts
+/// ([`decode_settled`]). Settled parts that the text has in the same words are not read: they are parts of both objects.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_known(message: &Message, text: &[u8], known: &Object) -> Result<Decoded, DecodeError> {
+    match decode_straight::known(message, text, known) {
         Some(object) => Ok(Decoded { object, strict: Vec::new() }),
         None => decode_any(message, text),
     }

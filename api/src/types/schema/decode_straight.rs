@@ -36,16 +36,34 @@ pub(super) enum Author {
 
 /// Reads a document as an object of type `message`; `None` where there is something unusual about it.
 pub(super) fn straight(message: &Message, text: &[u8], author: Author) -> Option<Object> {
-    let mut reader = Reader { cursor: Cursor::new(text)?, author, settling: None };
+    let mut reader = Reader { cursor: Cursor::new(text)?, author, settling: None, known: None };
     let object = reader.object(message)?;
     reader.cursor.is_at_end().then_some(object)
+}
+
+/// As [`straight`] for a client's text. What it has in the very words of `known`, an object of this server with settled
+/// parts, is not read: settled parts become parts of both, and field sets are copied.
+pub(super) fn known(message: &Message, text: &[u8], known: &Object) -> Option<Object> {
+    let known = Some(Known { object: known, field_sets: field_sets(known) });
+    let mut reader = Reader { cursor: Cursor::new(text)?, author: Author::Client, settling: None, known };
+    let object = reader.object(message)?;
+    reader.cursor.is_at_end().then_some(object)
+}
+
+/// The texts of the fields that the managers of an object own.
+fn field_sets(object: &Object) -> SmallVec<[&str; 4]> {
+    let entries = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
+    let entries = entries.and_then(Value::as_array).unwrap_or_default();
+    let texts = entries.iter().filter_map(|entry| entry.get("fieldsV1")).filter_map(Value::as_str);
+    texts.filter(|text| text.starts_with('{')).collect()
 }
 
 /// As [`straight`] for the server's text, with the objects in it settled, but for metadata. Those that `beside` has in
 /// the same words are not read again: they become one settled object, in both.
 pub(super) fn settled(message: &Message, stored: &Bytes, beside: Option<&mut Object>) -> Option<Object> {
     let settling = Some(Settling { stored, beside, words: Vec::new() });
-    let mut reader = Reader { cursor: Cursor::of_server(stored)?, author: Author::Server, settling };
+    let mut reader =
+        Reader { cursor: Cursor::of_server(stored)?, author: Author::Server, settling, known: None };
     let object = reader.object(message)?;
     reader.cursor.is_at_end().then_some(object)
 }
@@ -75,6 +93,13 @@ struct Reader<'t> {
     cursor: Cursor<'t>,
     author: Author,
     settling: Option<Settling<'t>>,
+    known: Option<Known<'t>>,
+}
+
+/// What a client may have been given and gives back.
+struct Known<'t> {
+    object: &'t Object,
+    field_sets: SmallVec<[&'t str; 4]>,
 }
 
 /// What settling the parts of an object takes.
@@ -113,7 +138,11 @@ impl<'t> Reader<'t> {
         while more {
             let at = message.position(self.cursor.field_name()?)?;
             let field = &message.fields[at];
-            let value = if self.cursor.depth() == 1 && self.settling.is_some() {
+            let value = if self.cursor.depth() > 1 {
+                self.value(&field.kind)?
+            } else if let Some(part) = self.known_part(field) {
+                Some(Value::Object(part))
+            } else if self.settling.is_some() {
                 self.part(field)?
             } else {
                 self.value(&field.kind)?
@@ -130,6 +159,16 @@ impl<'t> Reader<'t> {
             }
         }
         Some(complete(message, &mut found))
+    }
+
+    /// The known part at a field of the root, if the text goes on with the words that it is written in.
+    fn known_part(&mut self, field: &Field) -> Option<Object> {
+        let part = self.known.as_ref()?.object.get(&field.name)?.as_object()?;
+        let words = part.settled_text()?;
+        // An object ends where its bracket closes, so what begins with all of it is it.
+        self.cursor.rest().starts_with(words).then_some(())?;
+        self.cursor.skip(words.len());
+        Some(part.clone())
     }
 
     /// The whole value of a field of the root, settled.
@@ -236,6 +275,12 @@ impl<'t> Reader<'t> {
 
     /// The text of a field set.
     fn field_set(&mut self) -> Option<String> {
+        let rest = self.cursor.rest();
+        let known = self.known.iter().flat_map(|known| &known.field_sets);
+        if let Some(text) = known.copied().find(|text| rest.starts_with(text.as_bytes())) {
+            self.cursor.skip(text.len());
+            return Some(text.to_owned());
+        }
         let text = self.cursor.raw().filter(|text| text.starts_with('{'))?;
         if self.author == Author::Server {
             return Some(text.to_owned());

@@ -53,10 +53,7 @@ fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming,
             // Trees that were changed by hand may lack what decoding always gives.
             Node { message, object }.set(&field.name, Value::Object(Object::new()));
         }
-        // What is settled was given its defaults before it was stored, or by the backfill since.
-        let is_settled =
-            |value: &Value| value.as_object().is_some_and(|object| object.settled_text().is_some());
-        if object.get(&field.name).is_some_and(is_settled) {
+        if object.get(&field.name).is_some_and(is_complete) {
             continue;
         }
         match object.get_mut(&field.name) {
@@ -161,6 +158,11 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut 
     }
 }
 
+/// What is settled was given its defaults before it was stored, or by the backfill since.
+fn is_complete(value: &Value) -> bool {
+    value.as_object().is_some_and(Object::is_settled)
+}
+
 fn is_struct_by_value(field: &Field) -> bool {
     !field.pointer && matches!(field.kind, Kind::Message(_))
 }
@@ -233,14 +235,14 @@ impl<'o> Node<'o> {
         }
     }
 
-    /// The struct at a field, if it is there.
+    /// The struct at a field, if it is there and may lack defaults.
     pub(super) fn child(&mut self, name: &str) -> Option<Node<'_>> {
         let message = self.inner(name)?;
-        let object = self.object.get_mut(name)?.as_object_mut()?;
+        let object = self.object.get_mut(name).filter(|value| !is_complete(value))?.as_object_mut()?;
         Some(Node { message, object })
     }
 
-    /// The struct at a field, made if it is not there.
+    /// The struct at a field, made if it is not there; `None` for one that lacks nothing.
     pub(super) fn child_or_new(&mut self, name: &str) -> Option<Node<'_>> {
         let message = self.inner(name)?;
         if self.object.get(name).is_none_or(|value| !matches!(value, Value::Object(_))) {

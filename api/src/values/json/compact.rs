@@ -74,6 +74,12 @@ impl<'t> Cursor<'t> {
         self.scan.peek()
     }
 
+    /// What is still to be read.
+    #[inline]
+    pub fn rest(&self) -> &'t [u8] {
+        self.scan.rest()
+    }
+
     /// Skips `word`, if it comes next.
     #[inline]
     pub fn word(&mut self, word: &str) -> bool {

@@ -54,6 +54,19 @@ impl Value {
         }
     }
 
+    /// Whether the values are equal but for the order of the members of objects.
+    pub fn is_same_in_any_order(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Object(own), Value::Object(others)) => {
+                own.is_one_with(others) || own.has_same_members(others)
+            }
+            (Value::Array(own), Value::Array(others)) => {
+                own.len() == others.len() && own.iter().zip(others).all(|(a, b)| a.is_same_in_any_order(b))
+            }
+            _ => self == other,
+        }
+    }
+
     /// The string, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {

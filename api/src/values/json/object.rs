@@ -59,16 +59,28 @@ impl Object {
         self.0 = Form::Settled(Arc::new(Settled { members, text }));
     }
 
-    /// Takes from `other` its settled members that are equal to this object's, so that both share them.
+    /// Takes from `other` its settled members that are equal to this object's, in whatever order they stand, so that both
+    /// share them.
     pub fn share(&mut self, other: &Object) {
         for (name, value) in self.iter_mut() {
             if let (Value::Object(own), Some(Value::Object(settled))) = (value, other.get(name))
                 && settled.is_settled()
-                && own == settled
+                && !own.is_one_with(settled)
+                && own.has_same_members(settled)
             {
                 *own = settled.clone();
             }
         }
+    }
+
+    /// Whether both have equal members, in whatever order: what a plugin fills in stands behind what was there.
+    pub(super) fn has_same_members(&self, other: &Object) -> bool {
+        let (own, others) = (self.members(), other.members());
+        own.len() == others.len()
+            && own.iter().zip(others).all(|((name, value), (at, beside))| {
+                let beside = if name == at { Some(beside) } else { other.get(name) };
+                beside.is_some_and(|beside| value.is_same_in_any_order(beside))
+            })
     }
 
     /// The canonical text, if the object is settled.
@@ -253,6 +265,7 @@ mod tests {
         for (text, shared) in [
             (r#"{"b":{"y":[2]},"a":{"x":1},"c":{"z":3},"d":4}"#, "b a"),
             (r#"{"a":{"x":2},"b":{"y":[2]}}"#, "b"),
+            (r#"{"a":{"x":1,"y":2},"d":4}"#, ""),
             (r#"{"a":1,"b":{"x":1},"e":{"x":1}}"#, ""),
         ] {
             let mut new = object(text);
@@ -262,6 +275,23 @@ mod tests {
             let names: Vec<_> =
                 new.iter().filter(|(_, value)| is_shared(value)).map(|(name, _)| name).collect();
             assert_eq!(names.join(" "), shared, "{text}");
+        }
+    }
+
+    #[test]
+    fn members_are_shared_in_whatever_order_they_stand() {
+        const TEXT: &str = r#"{"a":{"x":[{"u":1,"v":2}],"y":{"w":null}}}"#;
+        let mut old = object(TEXT);
+        old.get_mut("a").and_then(Value::as_object_mut).expect("an object").settle(Bytes::new());
+        for (text, is_shared) in [
+            (r#"{"a":{"y":{"w":null},"x":[{"v":2,"u":1}]}}"#, true),
+            (r#"{"a":{"y":{"w":null},"x":[{"v":1,"u":2}]}}"#, false),
+            (r#"{"a":{"y":{"z":null},"x":[{"v":2,"u":1}]}}"#, false),
+            (r#"{"a":{"y":{"w":null},"x":[{"v":2,"u":1},{}]}}"#, false),
+        ] {
+            let mut new = object(text);
+            new.share(&old);
+            assert_eq!(new == object(TEXT), is_shared, "{text}");
         }
     }
 

@@ -271,13 +271,21 @@ impl Current {
     /// # Errors
     /// As there.
     pub fn live(&mut self, api: &Context, resource: &Resource) -> Result<&Object, Status> {
-        // While the server comes up, what is stored may still lack defaults of this release, and parts of another
-        // version are not parts of the one that is patched.
-        let is_complete = api.lifecycle().stage() == server::Stage::Serving;
-        if is_complete && resource.is_stored_form() {
+        if has_parts_to_share(api, resource) {
             return self.read(|stored| stored.settled(resource));
         }
         self.object(resource)
+    }
+
+    /// [`Current::live`] where the source's object can share parts with it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn known(&mut self, api: &Context, resource: &Resource) -> Result<Option<&Object>, Status> {
+        if !has_parts_to_share(api, resource) {
+            return Ok(None);
+        }
+        self.live(api, resource).map(Some)
     }
 
     /// [`Current::object`], given away.
@@ -319,6 +327,12 @@ impl Current {
             None => self.stored.beside(resource, new),
         }
     }
+}
+
+/// Whether parts of what is stored can be parts of what a request makes of it. While the server comes up, what is stored may
+/// still lack defaults of this release, and parts of another version are not parts of the one that is written.
+fn has_parts_to_share(api: &Context, resource: &Resource) -> bool {
+    api.lifecycle().stage() == server::Stage::Serving && resource.is_stored_form()
 }
 
 /// What a source wants of the newest state.
