@@ -134,6 +134,54 @@ fn settled_parts_are_what_they_were_read_from() {
     assert!(shared > 100 && apart > 100, "{shared} {apart}");
 }
 
+#[test]
+fn what_is_known_is_not_read_again_and_means_the_same() {
+    let (mut shared, mut apart, mut field_sets) = (0, 0, 0);
+    for message in builtin::messages(&KUBERNETES) {
+        for seed in 0..12 {
+            let mut random = Random(seed);
+            let text = |object: &Object| {
+                let mut text = Vec::new();
+                encode(message, object, &mut text);
+                Bytes::from(text)
+            };
+            let mut generated = || {
+                let object = generate::object(&mut random, message, 0);
+                decode_any(message, &text(&object)).unwrap().object
+            };
+            let (stored, other) = (text(&generated()), generated());
+            let Some(old) = settled(message, &stored, None) else { continue };
+            // The text of a client that was given the object and changes some of it.
+            let mut changed = straight(message, &stored, Author::Server).unwrap();
+            for (name, value) in other.iter().filter(|_| random.below(3) == 0) {
+                changed.insert(name.to_owned(), value.clone());
+            }
+            let given = text(&changed);
+            let read = known(message, &given, &old);
+            assert_eq!(read, straight(message, &given, Author::Client), "{}", message.name);
+            let Some(read) = read else { continue };
+            assert_eq!(text(&read), given, "{}", message.name);
+            for (name, part) in old.iter().filter_map(|(name, part)| Some((name, part.as_object()?))) {
+                let Some(other) = read.get(name).and_then(Value::as_object) else { continue };
+                assert_eq!(
+                    other.is_one_with(part),
+                    part.is_settled() && other == part,
+                    "{} {name}",
+                    message.name
+                );
+                shared += usize::from(other.is_one_with(part));
+                apart += usize::from(!other.is_one_with(part));
+            }
+            field_sets += super::field_sets(&old).len();
+            // A text that only begins as what is known.
+            for damaged in [&given[..given.len() - 1], &[&given[..], b"}"].concat()] {
+                assert_eq!(known(message, damaged, &old), straight(message, damaged, Author::Client));
+            }
+        }
+    }
+    assert!(shared > 100 && apart > 100 && field_sets > 100, "{shared} {apart} {field_sets}");
+}
+
 /// Brings the members of both objects into another order, the same in both.
 fn shuffle_members(random: &mut Random, a: &mut Object, b: &mut Object) {
     let (a, b) = (a.members_mut(), b.members_mut());

@@ -15,6 +15,8 @@ mod syntax;
 mod write;
 
 pub use indent::Indenter;
+#[cfg(test)]
+pub(crate) use object::copies;
 pub use object::{Key, Object};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
 pub use syntax::syntax_error;

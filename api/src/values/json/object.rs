@@ -224,9 +224,33 @@ impl Object {
             Form::Own(members) => members,
             Form::Settled(settled) => match Arc::try_unwrap(settled) {
                 Ok(settled) => settled.members,
-                Err(shared) => shared.members.clone(),
+                Err(shared) => {
+                    #[cfg(test)]
+                    copies::note();
+                    shared.members.clone()
+                }
             },
         }
+    }
+}
+
+/// How many shared objects were copied, for the test that an update copies none. One count per thread: the test runs the whole
+/// server on its own.
+#[cfg(test)]
+pub(crate) mod copies {
+    use std::cell::Cell;
+
+    thread_local! {
+        static COPIES: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn note() {
+        COPIES.set(COPIES.get() + 1);
+    }
+
+    /// The copies since the last call.
+    pub(crate) fn take() -> usize {
+        COPIES.take()
     }
 }
 

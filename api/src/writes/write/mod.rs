@@ -22,6 +22,8 @@ pub mod ownership;
 mod path;
 #[cfg(test)]
 pub(crate) mod server_fixture;
+#[cfg(test)]
+mod sharing_test;
 mod stages;
 #[cfg(test)]
 mod table_test;

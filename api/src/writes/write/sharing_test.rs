@@ -1,0 +1,47 @@
+//! What a write leaves as it is, is neither copied nor written anew.
+
+use super::server_fixture::Server;
+use crate::values::json::{Value, copies, write};
+
+const POD: &str = "/api/v1/namespaces/default/pods/p";
+
+fn text(value: &Value) -> String {
+    let mut text = Vec::new();
+    write(value, &mut text);
+    String::from_utf8(text).expect("JSON is text")
+}
+
+#[tokio::test]
+async fn an_update_copies_no_part_that_it_leaves_as_it_is() {
+    let server = Server::start();
+    let (code, _, answer) = server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await;
+    assert!(code == 201 || code == 409, "{answer:?}");
+    let body =
+        r#"{"metadata":{"name":"p","labels":{"a":"0"}},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    let (code, _, made) = server.ask("POST /api/v1/namespaces/default/pods", body).await;
+    assert_eq!(code, 201, "{made:?}");
+    let read = text(&made);
+    assert!(read.contains(r#""labels":{"a":"0"}"#), "{read}");
+    let seen = format!(r#""resourceVersion":"{}""#, made.str_at(&["metadata", "resourceVersion"]));
+    copies::take();
+    for (request, body, copied) in [
+        // A client changes what it has read.
+        (format!("PUT {POD}"), read.replace(r#""a":"0""#, r#""a":"1""#), false),
+        // A client sends what it has made itself, without what the server fills in.
+        (format!("PUT {POD}"), body.replace(r#""a":"0""#, r#""a":"2""#), false),
+        (format!("MERGE {POD}"), r#"{"metadata":{"labels":{"a":"3"}}}"#.to_owned(), false),
+        (format!("STRATEGIC {POD}"), r#"{"metadata":{"labels":{"a":"4"}}}"#.to_owned(), false),
+        (
+            format!("JSON {POD}"),
+            r#"[{"op":"add","path":"/metadata/labels/a","value":"5"}]"#.to_owned(),
+            false,
+        ),
+        // What changes is copied.
+        (format!("MERGE {POD}"), r#"{"spec":{"activeDeadlineSeconds":9}}"#.to_owned(), true),
+    ] {
+        let body = body.replace(&seen, r#""resourceVersion":"""#);
+        let (code, _, answer) = server.ask(&request, &body).await;
+        assert_eq!(code, 200, "{request} {body}: {answer:?}");
+        assert_eq!(copies::take() > 0, copied, "{request} {body}");
+    }
+}
