@@ -8,8 +8,9 @@ use std::io;
 
 use tests::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+
+use crate::socket::Socket;
 
 /// Bytes read at once; a frame is 16 KiB at most, with a head of 9 bytes.
 const INPUT_BYTES: usize = 64 * 1024;
@@ -37,7 +38,7 @@ const STATUS_200: u8 = 0x88;
 
 /// A connection with streams on it.
 pub struct Streams {
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Socket>,
     input: Box<[u8]>,
     /// Unread input.
     start: usize,
@@ -55,7 +56,8 @@ pub struct Streams {
 impl Streams {
     /// Connects with the client's certificate.
     pub async fn open(client: &Client) -> Streams {
-        let mut stream = client.connect_http2().await.expect("the server accepts connections");
+        let mut stream =
+            client.connect_through(true, Socket::new).await.expect("the server accepts connections");
         let mut hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
         // No header compression, no pushes, any number of streams.
         let settings = [(1u16, 0), (2, 0), (4, WINDOW_MAX)];
@@ -96,8 +98,9 @@ impl Streams {
         Ok(self.newest)
     }
 
-    /// Waits for input and passes its data to the callback: number of the stream, bytes.
-    pub async fn read(&mut self, mut look: impl FnMut(u32, &[u8])) -> io::Result<()> {
+    /// Waits for input and passes its data to the callback: number of the stream, bytes, and when the last of what was read
+    /// arrived ([`Socket::arrived_us`]).
+    pub async fn read(&mut self, mut look: impl FnMut(u32, &[u8], u64)) -> io::Result<()> {
         if self.start > 0 {
             self.input.copy_within(self.start..self.end, 0);
             (self.start, self.end) = (0, self.end - self.start);
@@ -106,6 +109,7 @@ impl Streams {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             bytes => self.end += bytes,
         }
+        let arrived_us = self.stream.get_ref().0.arrived_us();
         let mut reply = Vec::new();
         while let Some((head, rest)) = self.input[self.start..self.end].split_first_chunk::<HEAD_BYTES>() {
             let [a, b, c, kind, flags, stream @ ..] = *head;
@@ -114,7 +118,7 @@ impl Streams {
             match kind {
                 DATA => {
                     self.used += len;
-                    look(stream, payload);
+                    look(stream, payload, arrived_us);
                 }
                 HEADERS => self.answered += u32::from(payload.iter().take(4).any(|&byte| byte == STATUS_200)),
                 SETTINGS if flags & ACK == 0 => push_frame(SETTINGS, ACK, 0, &[], &mut reply),
@@ -144,7 +148,7 @@ impl Streams {
             self.get(path, accept).await?;
         }
         while self.answered < until {
-            self.read(|_, _| {}).await?;
+            self.read(|_, _, _| {}).await?;
             assert_eq!(self.ended, 0, "a stream was refused");
         }
         Ok(())

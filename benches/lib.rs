@@ -19,6 +19,7 @@ pub mod process;
 pub mod raw;
 pub mod records;
 pub mod report;
+pub mod socket;
 
 use std::future::Future;
 

@@ -9,15 +9,16 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use tests::Client;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
+
+use crate::socket::Socket;
 
 /// Bytes read at once; several TLS records.
 const INPUT_BYTES: usize = 64 * 1024;
 
 /// One connection to the server.
 pub struct Connection {
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Socket>,
     input: Box<[u8]>,
     /// Unread input.
     start: usize,
@@ -68,7 +69,8 @@ pub fn get(path: &str, headers: &[(&str, &str)]) -> Vec<u8> {
 impl Connection {
     /// Connects with the client's certificate.
     pub async fn open(client: &Client) -> Connection {
-        let stream = client.connect().await.expect("the server accepts connections");
+        let stream =
+            client.connect_through(false, Socket::new).await.expect("the server accepts connections");
         Connection { stream, input: vec![0; INPUT_BYTES].into(), start: 0, end: 0 }
     }
 
@@ -225,6 +227,13 @@ impl Stream {
     pub async fn next(&mut self) -> &[u8] {
         let piece = self.connection.piece(&mut self.body).await.expect("the stream goes on");
         piece.expect("the stream goes on")
+    }
+
+    /// The same, and when the last of what was read with them arrived ([`Socket::arrived_us`]).
+    pub async fn next_arrived(&mut self) -> (&[u8], u64) {
+        let len = self.next().await.len();
+        let Connection { stream, input, start, .. } = &self.connection;
+        (&input[start - len..*start], stream.get_ref().0.arrived_us())
     }
 
     /// Reads until `lines` lines have come; returns their bytes.

@@ -3,19 +3,20 @@
 //!
 //! - **fan-out**: writes at full speed, delivered to 1, 100 and 1000 watchers, each with its own connection.
 //! - **paced**: 10, 200 and 1000 writes a second for some time to 1000 watchers, over a connection each and over ten
-//!   connections: latency from before the write's request to each watcher, closed watches (none), and how often events were rendered, by the
-//!   server's counters.
+//!   connections: latency from before the write's request to the arrival at each watcher's socket, closed watches (none), and
+//!   how often events were rendered, by the server's counters. The arrival is the kernel's ([`benches::socket`]), and the
+//!   watchers, which live on other machines usually, have a thread that leaves the cores to the server whenever it wants them.
 //! - **replay**: events read back from history. **initial**: 50 000 pods as a watch-list, up to its bookmark, in
 //!   every encoding, as ratios to JSON.
 //! - **stopped**: a watcher that stops reading for a minute under load and then continues.
 //! - **idle**: server memory for each of 10 000 watches without events.
 //!
-//! An event counts when the watcher has its bytes. The baseline is the same bytes over as many bare TLS connections.
+//! An event counts when the watcher has its bytes, if nothing else is said. The baseline is the same bytes over as many bare TLS connections.
 //! Load, watchers and server share the machine. `BENCH_SECONDS` sets the length of the paced part,
 //! `BENCH_STOP_SECONDS` how long the watcher stops. Not measured: selectors; of changes, encodings other than JSON.
 
 use std::cell::{Cell, RefCell};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use benches::cluster::{CONFIG_MAPS, PODS, config_map_creates, fill_pods};
 use benches::http2::Streams;
@@ -112,21 +113,34 @@ fn paced(runtime: &Runtime) {
         PACES.iter().flat_map(|&pace| ["a connection each", "ten connections"].map(|name| (pace, name)));
     for (pace, name) in parts {
         let events = pace * seconds("BENCH_SECONDS", 20);
-        let mut audience = match name {
-            "ten connections" => Audience::Http2(runtime.run(open_shared(&server, watchers))),
-            _ => Audience::Http1(runtime.run(open(&server, watchers))),
+        let (ready, are_ready) = std::sync::mpsc::channel();
+        let listen = || {
+            let runtime = Runtime::new();
+            let mut audience = match name {
+                "ten connections" => Audience::Http2(runtime.run(open_shared(&server, watchers))),
+                _ => Audience::Http1(runtime.run(open(&server, watchers))),
+            };
+            process::yield_to_others();
+            ready.send(()).expect("they are waited for");
+            let latencies = RefCell::new(Latencies::default());
+            let delivered = |sent_us: u64, arrived_us: u64| {
+                latencies.borrow_mut().add(arrived_us.saturating_sub(sent_us));
+            };
+            runtime.run(audience.follow(events, &delivered));
+            latencies.into_inner()
         };
-        let (rendered, sent) = (counter(runtime, &server, "rendered"), counter(runtime, &server, "sent"));
-        let cpu = process::cpu_time(server.pid());
-        let begun = Instant::now();
-        let latencies = RefCell::new(Latencies::default());
-        let delivered = |sent_us: u64| {
-            latencies.borrow_mut().add((begun.elapsed().as_micros() as u64).saturating_sub(sent_us));
-        };
-        runtime.run(join(write_paced(&server, begun, pace, events), audience.follow(events, &delivered)));
+        let (mut begun, mut cpu, mut before) = (Instant::now(), Duration::ZERO, (0, 0));
+        let counters = || (counter(runtime, &server, "rendered"), counter(runtime, &server, "sent"));
+        let latencies = std::thread::scope(|scope| {
+            let listening = scope.spawn(listen);
+            are_ready.recv().expect("all watches open");
+            (before, cpu, begun) = (counters(), process::cpu_time(server.pid()), Instant::now());
+            runtime.run(write_paced(&server, pace, events));
+            listening.join().expect("all watches go on")
+        });
         let took = begun.elapsed();
         let spent = process::cpu_time(server.pid()) - cpu;
-        let latencies = latencies.into_inner();
+        let after = counters();
         assert_eq!(
             latencies.count,
             events * watchers as u64,
@@ -141,8 +155,8 @@ fn paced(runtime: &Runtime) {
                 &time(latencies.quantile(0.99)),
                 &time(latencies.quantile(1.0)),
                 &format!("{:.2} cores", spent.as_secs_f64() / took.as_secs_f64()),
-                &(counter(runtime, &server, "rendered") - rendered).to_string(),
-                &(counter(runtime, &server, "sent") - sent).to_string(),
+                &(after.0 - before.0).to_string(),
+                &(after.1 - before.1).to_string(),
             ],
         );
     }
@@ -280,8 +294,7 @@ fn stopped(runtime: &Runtime) {
         assert_eq!(revisions.seen, events);
         resumed
     };
-    let (_, (resumed, seen)) =
-        runtime.run(join(write_paced(&server, begun, PACE_OF_STOPPED, events), follow));
+    let (_, (resumed, seen)) = runtime.run(join(write_paced(&server, PACE_OF_STOPPED, events), follow));
     let after = process::memory(server.pid()).anonymous;
     row("stopped", &["stood still", "events", "behind", "caught up", "RssAnon +"]);
     row(
@@ -342,14 +355,15 @@ enum Audience {
 }
 
 impl Audience {
-    /// Reads until each watcher has this many events; reports for each event when it was sent.
-    async fn follow(&mut self, events: u64, delivered: &impl Fn(u64)) {
+    /// Reads until each watcher has this many events; reports for each event when it was sent and when it arrived.
+    async fn follow(&mut self, events: u64, delivered: &impl Fn(u64, u64)) {
         match self {
             Audience::Http1(streams) => {
                 join_all(streams.iter_mut().map(async |stream| {
                     let mut marks = sent_marks();
                     while marks.seen < events {
-                        marks.look(stream.next().await, delivered);
+                        let (piece, arrived_us) = stream.next_arrived().await;
+                        marks.look(piece, |sent_us| delivered(sent_us, arrived_us));
                     }
                     assert_eq!(marks.seen, events);
                 }))
@@ -360,8 +374,8 @@ impl Audience {
                     let mut marks: Vec<Marks> = (0..*watchers).map(|_| sent_marks()).collect();
                     while marks.iter().any(|marks| marks.seen < events) {
                         // Streams are numbered 1, 3, 5 …
-                        let look = |stream: u32, piece: &[u8]| {
-                            marks[stream as usize / 2].look(piece, delivered);
+                        let look = |stream: u32, piece: &[u8], arrived_us: u64| {
+                            marks[stream as usize / 2].look(piece, |sent_us| delivered(sent_us, arrived_us));
                         };
                         streams.read(look).await.expect("the connection goes on");
                         assert_eq!(streams.ended, 0, "a watch was closed");
@@ -373,13 +387,14 @@ impl Audience {
     }
 }
 
-/// The time of sending in an object, in microseconds.
+/// The time of sending in an object, in microseconds since 1970.
 fn sent_marks() -> Marks {
     Marks::new("\"sent\":\"")
 }
 
-/// Writes at the given rate; each object contains the time of sending, in microseconds since `begun`.
-async fn write_paced(server: &Server, begun: Instant, pace: u64, writes: u64) {
+/// Writes at the given rate; each object contains the time of sending, in microseconds since 1970.
+async fn write_paced(server: &Server, pace: u64, writes: u64) {
+    let begun = Instant::now();
     let mut connections = load::connect(server.client(), WRITERS).await;
     let next = Cell::new(0);
     join_all(connections.iter_mut().map(async |connection| {
@@ -393,7 +408,7 @@ async fn write_paced(server: &Server, begun: Instant, pace: u64, writes: u64) {
             let name = format!("paced-{:06}", write as usize % OBJECTS);
             let object = format!(
                 r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}","labels":{{"app":"bench"}}}},"data":{{"sent":"{}"}}}}"#,
-                begun.elapsed().as_micros()
+                SystemTime::UNIX_EPOCH.elapsed().expect("it is after 1970").as_micros()
             );
             connection.expect(200, &load::request("PUT", &format!("{CONFIG_MAPS}/{name}"), &object)).await;
         }

@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use tokio_rustls::TlsConnector;
@@ -129,22 +130,31 @@ impl Client {
 
     /// A bare TLS connection, for tests that write bytes themselves.
     pub async fn connect(&self) -> std::io::Result<TlsStream<TcpStream>> {
-        self.connect_with(&self.tls).await
+        self.connect_through(false, Ok).await
     }
 
     /// A bare TLS connection for HTTP/2.
     pub async fn connect_http2(&self) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut config = (**self.tls.config()).clone();
-        config.alpn_protocols = vec![b"h2".to_vec()];
-        self.connect_with(&TlsConnector::from(Arc::new(config))).await
+        self.connect_through(true, Ok).await
     }
 
-    async fn connect_with(&self, tls: &TlsConnector) -> std::io::Result<TlsStream<TcpStream>> {
+    /// A bare TLS connection, for HTTP/2 or for HTTP/1.1, over what `wrap` makes of its socket.
+    pub async fn connect_through<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        is_http2: bool,
+        wrap: impl FnOnce(TcpStream) -> std::io::Result<S>,
+    ) -> std::io::Result<TlsStream<S>> {
+        let mut tls = self.tls.clone();
+        if is_http2 {
+            let mut config = (**tls.config()).clone();
+            config.alpn_protocols = vec![b"h2".to_vec()];
+            tls = TlsConnector::from(Arc::new(config));
+        }
         let stream = TcpStream::connect(&self.identity.address).await?;
         stream.set_nodelay(true)?;
         let host = self.identity.address.rsplit_once(':').map_or("", |(host, _)| host);
         let name = ServerName::try_from(host.trim_matches(['[', ']']).to_owned());
-        tls.connect(name.expect("the server's host is a name"), stream).await
+        tls.connect(name.expect("the server's host is a name"), wrap(stream)?).await
     }
 
     /// Sends a request and returns the head of the response with its body unread.
