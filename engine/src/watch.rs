@@ -395,6 +395,21 @@ impl Tail {
         }
     }
 
+    /// Whether [`Tail::next`] has something to look at, which is not to say that it finds an event in it.
+    pub fn has_news(&self) -> bool {
+        self.looked < self.look_until || self.slot.pending.load(Ordering::Acquire) > 0
+    }
+
+    /// Returns once [`Tail::next`] has something to look at, and takes nothing. Dropping the future loses nothing.
+    pub async fn announced(&self) {
+        while !self.has_news() {
+            if self.lacks_changes() || self.hub.registry.lock().closed {
+                return;
+            }
+            self.slot.wake.notified().await;
+        }
+    }
+
     /// Every matching event up to and including this revision has been returned by [`Tail::next`]. Never
     /// falls, and rises with the store's revision as long as nothing matches, also while `next` is not called.
     /// At least the revision the tail began after, even when that lies in the future.

@@ -468,6 +468,28 @@ async fn changes_gather_for_a_tail_that_has_time() {
 }
 
 #[tokio::test]
+async fn who_waits_for_an_announcement_takes_nothing() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    let mut tail = engine.tail(Revision::ZERO, "/a".into()).unwrap();
+    put(&engine, "/b", "x").await.unwrap();
+    assert!(tokio::time::timeout(Duration::ZERO, tail.announced()).await.is_err());
+    let announced = async {
+        tail.announced().await;
+        tail.announced().await;
+    };
+    let (put, ()) = tokio::join!(put(&engine, "/a", "x"), announced);
+    put.unwrap();
+    assert!(tail.has_news());
+    let events = tail.next(10).await.unwrap();
+    assert_eq!(events.iter().map(|event| event.revision.get()).collect::<Vec<_>>(), [2]);
+    assert!(!tail.has_news());
+    // The end is an announcement as well.
+    tokio::join!(engine.close(), tail.announced());
+    assert!(tail.next(10).await.is_err());
+}
+
+#[tokio::test]
 async fn an_event_is_rendered_once_however_many_look_at_it() {
     let temp = TempDir::new();
     let engine = open(&temp);

@@ -57,7 +57,9 @@ const EVENTS_MAX: usize = 64;
 
 /// How long a watch rests after a delivery for each of those who were told of the same change: about what telling one of
 /// them costs, so about as long as a round of all takes. What happens meanwhile is delivered together. Otherwise, when much
-/// is written, many watchers would cost a system call for each event and each of them.
+/// is written, many watchers would cost a system call for each event and each of them. Nobody is woken at the end of a rest in
+/// which nothing happened, unless something did in the rest before it: then the next change is as likely in this one, and to be
+/// woken for it as well as for the end would be one time too many.
 const REST_EACH: Duration = Duration::from_micros(20);
 
 /// Rests shorter than what timers can tell are none, so up to fifty watchers have none.
@@ -124,6 +126,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         alarm: Box::pin(tokio::time::sleep_until(schedule.wake_at())),
         schedule,
         rests_until: Instant::now(),
+        is_busy: false,
         shutdown: Box::pin(async move {
             lifecycle.reached(Stage::Refusing).await;
             tokio::time::sleep(grace).await;
@@ -286,6 +289,8 @@ struct State {
     alarm: Pin<Box<Sleep>>,
     /// Until when it rests after a delivery.
     rests_until: Instant,
+    /// Whether something happened in the last rest.
+    is_busy: bool,
     /// Ends when the server is asked to.
     shutdown: Ends,
     /// Ends when the type is not served any more.
@@ -485,10 +490,21 @@ impl State {
         }
         let rests = Instant::now() < self.rests_until;
         let wake_at = self.schedule.wake_at();
-        let alarm_at = if rests { wake_at.min(self.rests_until) } else { wake_at };
+        let alarm_at = if rests && self.is_busy { wake_at.min(self.rests_until) } else { wake_at };
         if self.alarm.deadline() != alarm_at {
             self.alarm.as_mut().reset(alarm_at);
         }
+        let rests_until = self.rests_until;
+        // What happened, or nothing if it did in a rest.
+        let news = async {
+            if rests {
+                tail.announced().await;
+                if Instant::now() < rests_until {
+                    return None;
+                }
+            }
+            Some(tail.next(EVENTS_MAX).await)
+        };
         let events = tokio::select! {
             biased;
             () = &mut self.shutdown => {
@@ -501,7 +517,13 @@ impl State {
             }
             // Before the events, or a watch that always has some would never end.
             () = &mut self.alarm => None,
-            events = tail.next(EVENTS_MAX), if !rests => Some(events),
+            events = news, if !(rests && self.is_busy) => {
+                if events.is_none() {
+                    self.is_busy = true;
+                    return;
+                }
+                events
+            }
         };
         match events {
             Some(Ok(events)) => {
@@ -513,7 +535,13 @@ impl State {
                 self.events = events.into_iter();
             }
             Some(Err(error)) => self.fail(&broken(self.sent_revision, &error)),
-            None => self.keep_time(Instant::now()),
+            None => {
+                let now = Instant::now();
+                if now >= self.rests_until {
+                    self.is_busy = tail.has_news();
+                }
+                self.keep_time(now);
+            }
         }
     }
 
