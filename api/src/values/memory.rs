@@ -19,6 +19,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::json::structures_in;
+
 /// Request bodies, from their first byte until they are decoded and written.
 pub const BODIES_BYTES: usize = 64 * MIB;
 /// Content of requests in memory: trees, their versions before and after, and what is made of them.
@@ -60,6 +62,12 @@ pub const WAIT: Duration = Duration::from_secs(10);
 
 /// Seconds after which a refused request may try again.
 pub const RETRY_AFTER_S: u32 = 1;
+
+/// Structures that a content may have at all: more would be charged more than all large requests may use together.
+pub const STRUCTURES_MAX: usize = STRUCTURES_FREE + WORK_LARGE_BYTES / STRUCTURE_BYTES;
+
+/// The share of [`WORK_BYTES`] for large charges.
+const WORK_LARGE_BYTES: usize = WORK_BYTES - WORK_BYTES / 3;
 
 const MIB: usize = 1024 * 1024;
 /// Unit of accounting.
@@ -146,7 +154,7 @@ impl Default for Memory {
     fn default() -> Self {
         Memory {
             bodies: Pool::new(BODIES_BYTES, BODIES_BYTES / 4, CONNECTION_BODY_BYTES),
-            work: Pool::new(WORK_BYTES, WORK_BYTES / 3, 64 * 1024 * WORK_MULTIPLE),
+            work: Pool::new(WORK_BYTES, WORK_BYTES - WORK_LARGE_BYTES, 64 * 1024 * WORK_MULTIPLE),
             answers: Pool::new(ANSWERS_BYTES, ANSWERS_BYTES / 2, CONNECTION_BYTES),
             requests: Pool::new(REQUESTS_BYTES, REQUESTS_BYTES, REQUEST_BYTES),
         }
@@ -184,6 +192,33 @@ impl Memory {
         match count.saturating_sub(STRUCTURES_FREE) {
             0 => Ok(Charge::default()),
             more => self.work.try_charge(more.saturating_mul(STRUCTURE_BYTES)),
+        }
+    }
+
+    /// Refuses a content that has more structures than there may be, before they are made of `text` in JSON. A shorter text than
+    /// so many need is not looked at.
+    ///
+    /// # Errors
+    /// There never can be room for them.
+    pub fn check_text(text: &[u8]) -> Result<(), Exhausted> {
+        // Each has a beginning and an end.
+        if text.len() < 2 * STRUCTURES_MAX {
+            return Ok(());
+        }
+        Memory::check_structures(structures_in(text))
+    }
+
+    /// The same of a content that was read to a tree.
+    ///
+    /// # Errors
+    /// There never can be room for them.
+    pub fn check_structures(count: usize) -> Result<(), Exhausted> {
+        match count {
+            0..=STRUCTURES_MAX => Ok(()),
+            more => Err(Exhausted::Never {
+                wanted: (more - STRUCTURES_FREE).saturating_mul(STRUCTURE_BYTES),
+                limit: WORK_LARGE_BYTES,
+            }),
         }
     }
 

@@ -8,6 +8,7 @@ use crate::types::schema::registry::Registry;
 use crate::types::schema::table::Message;
 use crate::values::field::FieldError;
 use crate::values::json::{self, Object, Value};
+use crate::values::memory::Memory;
 use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
 use crate::wire::codec::protobuf::{self, envelope::Unknown};
@@ -69,6 +70,7 @@ impl Expected<'_> {
     }
 
     fn decode_json(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
+        Memory::check_text(body).map_err(Status::no_memory)?;
         let decoded = match self.known {
             Some(known) => decode_known(self.message, body, known),
             None => decode(self.message, body),
@@ -93,6 +95,7 @@ impl Expected<'_> {
 
     /// A body that was read to a tree without its schema.
     fn decode_tree(&self, registry: &Registry, value: Value) -> Result<Decoded, Status> {
+        Memory::check_structures(value.structures()).map_err(Status::no_memory)?;
         let text = |name: &str| value.str_at(&[name]).to_owned();
         let (kind, api_version) = (text("kind"), text("apiVersion"));
         self.check(conform(self.message, value), |error| self.mismatch(registry, &kind, &api_version, error))

@@ -20,6 +20,7 @@ mod strategic;
 use crate::types::schema::table::Message;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, ParseError, Value, parse, parse_reporting_duplicates, write};
+use crate::values::memory::Memory;
 use crate::values::status::{Reason, Status, Subject};
 
 /// The kind of a patch, by its media type.
@@ -130,6 +131,7 @@ impl Patch {
     /// 400 for a malformed body, 413 for more than 10 000 operations, 415 for configurations to be applied. Source:
     /// docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
     pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
+        Memory::check_text(text).map_err(Status::no_memory)?;
         let (value, duplicates) = match read(text, strict_reporting) {
             Ok(read) => read,
             Err(error) => return Err(unreadable(kind, &error, strict_reporting)),

@@ -11,6 +11,7 @@ pub mod names;
 mod object;
 mod parse;
 pub mod scan;
+mod structures;
 mod syntax;
 mod write;
 
@@ -19,6 +20,7 @@ pub use indent::Indenter;
 pub(crate) use object::copies;
 pub use object::{Key, Object};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
+pub use structures::structures_in;
 pub use syntax::syntax_error;
 pub use write::{write, write_escaped, write_items, write_members, write_pretty, write_sorted, write_string};
 
