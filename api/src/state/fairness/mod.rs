@@ -237,6 +237,7 @@ impl Fairness {
         let permit = match entered {
             Ok(seat) => {
                 let now = Instant::now();
+                let seats = seat.count();
                 let running = meter.runs(seats, now.saturating_duration_since(began));
                 let flow = name.to_owned();
                 let runner = Runner { schema, flow, queue: seat.queue(), seats, arrived: began, began: now };

@@ -27,11 +27,14 @@ impl Reserve {
         self.in_use
     }
 
-    /// Whether a flow may take kept seats: there are enough, and the flow has at most half of their number with these.
-    pub(super) fn has_room(&self, limit: u32, flow: u64, seats: u32) -> bool {
+    /// How many kept seats a request of a flow may take, if it may: there are enough, and the flow has at most half of their
+    /// number with these. A request that wants more takes so many if it is the only one of its flow: seats that a flood has may
+    /// be free again after minutes only, and one large list does no harm.
+    pub(super) fn room(&self, limit: u32, flow: u64, seats: u32) -> Option<u32> {
         let size = Reserve::size(limit);
-        let under_way = self.under_way(flow);
-        self.in_use + seats <= size && under_way + seats <= (size / 2).max(1)
+        let (half, under_way) = ((size / 2).max(1), self.under_way(flow));
+        let seats = if under_way == 0 { seats.min(half) } else { seats };
+        (self.in_use + seats <= size && under_way + seats <= half).then_some(seats)
     }
 
     /// Seats of what a flow has under way.
@@ -72,20 +75,22 @@ mod tests {
         reserve.begin(flood, 40, false);
         // Of 49 seats 6 are kept, 3 of them for each flow.
         for (flow, seats, limit, wanted) in [
-            (flood, 1, 49, false),
-            (one, 3, 49, true),
-            (one, 4, 49, false),
-            (one, 1, 8, true),
-            (one, 2, 8, false),
-            (one, 1, 7, false),
+            (flood, 1, 49, None),
+            (one, 3, 49, Some(3)),
+            (one, 40, 49, Some(3)),
+            (one, 1, 8, Some(1)),
+            (one, 2, 8, Some(1)),
+            (one, 1, 7, None),
         ] {
-            assert_eq!(reserve.has_room(limit, flow, seats), wanted, "{flow} {seats} of {limit}");
+            assert_eq!(reserve.room(limit, flow, seats), wanted, "{flow} {seats} of {limit}");
         }
-        reserve.begin(one, 3, true);
-        assert!(!reserve.has_room(49, one, 1) && reserve.has_room(49, other, 3));
+        reserve.begin(one, 2, true);
+        assert_eq!(reserve.room(49, one, 2), None, "another one takes what it wants or waits");
+        reserve.begin(one, 1, true);
+        assert_eq!((reserve.room(49, one, 1), reserve.room(49, other, 3)), (None, Some(3)));
         reserve.begin(other, 3, true);
-        assert!(!reserve.has_room(49, 4, 1), "all are taken");
-        for (flow, seats, is_kept) in [(one, 3, true), (other, 3, true), (flood, 40, false)] {
+        assert_eq!(reserve.room(49, 4, 1), None, "all are taken");
+        for (flow, seats, is_kept) in [(one, 2, true), (one, 1, true), (other, 3, true), (flood, 40, false)] {
             reserve.end(flow, seats, is_kept);
         }
         assert!(reserve.flows.is_empty() && reserve.in_use() == 0);

@@ -186,6 +186,11 @@ impl Seat {
         self.taken.queue
     }
 
+    /// How many they are.
+    pub(super) fn count(&self) -> u32 {
+        self.taken.seats
+    }
+
     /// Seats that its flow had when it began, with these; 0 in a level without queues, which tells no flows apart.
     pub(super) fn flow_seats(&self) -> u32 {
         self.flow_seats
@@ -307,7 +312,10 @@ impl Level {
             let queue = state.choose(&queuing, hash);
             taken.queue = Some(queue);
             let is_room = state.waiting == 0 && state.has_room(seats);
-            taken.is_kept = !is_room && state.reserve.has_room(state.limit, hash, seats);
+            let kept = if is_room { None } else { state.reserve.room(state.limit, hash, seats) };
+            if let Some(seats) = kept {
+                (taken.seats, taken.is_kept) = (seats, true);
+            }
             if is_room || taken.is_kept {
                 state.begin_queue(queue);
                 return Ok(self.seat(&mut state, taken));
@@ -338,12 +346,13 @@ impl Level {
 
     /// Gives seats to those who are next, as long as there is room.
     fn serve(self: &Arc<Level>, state: &mut State) {
-        while let Some((queue, is_kept)) = state.next_served() {
+        while let Some((queue, kept)) = state.next_served() {
             let Some(waiter) = state.leave_queue(queue, 0) else { return };
-            if !is_kept {
+            if kept.is_none() {
                 state.served = queue;
             }
             let Waiter { hash, seats, grant, .. } = waiter;
+            let (seats, is_kept) = (kept.unwrap_or(seats), kept.is_some());
             let taken = Taken { queue: Some(queue), hash, seats, is_kept, began: Instant::now() };
             let seat = self.seat(state, taken);
             // A request whose client no longer waits: its seats are given back here, as the lock is held.
@@ -559,17 +568,18 @@ impl State {
         Some(waiter)
     }
 
-    /// The queue whose first request has room now, and whether that is on kept seats.
-    fn next_served(&self) -> Option<(usize, bool)> {
+    /// The queue whose first request has room now, and how many kept seats it takes, if it takes such.
+    fn next_served(&self) -> Option<(usize, Option<u32>)> {
         let next = self.next_queue(|_| true)?;
         if self.queues[next].waiting.front().is_some_and(|first| self.has_room(first.seats)) {
-            return Some((next, false));
+            return Some((next, None));
         }
         if self.reserve.in_use() >= Reserve::size(self.limit) {
             return None;
         }
-        let fits = |waiter: &Waiter| self.reserve.has_room(self.limit, waiter.hash, waiter.seats);
-        Some((self.next_queue(fits)?, true))
+        let room = |waiter: &Waiter| self.reserve.room(self.limit, waiter.hash, waiter.seats);
+        let next = self.next_queue(|waiter| room(waiter).is_some())?;
+        Some((next, self.queues[next].waiting.front().and_then(room)))
     }
 
     /// Among the queues whose first request is such a one, that whose first request would end first in virtual time; of
