@@ -47,7 +47,7 @@ use crate::values::status::{Reason, Status, Subject};
 use crate::values::warning;
 use crate::wire::compress;
 use crate::wire::metrics::requests::Labels;
-use crate::wire::negotiate::{Objects, Offer, Output};
+use crate::wire::negotiate::{Encoding, Objects, Offer, Output, Transform};
 use crate::wire::request::{RequestInfo, Verb};
 use crate::wire::response::{Response, respond_text};
 use crate::wire::server::upgrade::{Switch, attach};
@@ -245,6 +245,11 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
             context.metrics().requests.bodies.record(&labels, body.len() as u64);
             body
         }
+        // What is not sent as it is stored is made of it.
+        Verb::Get if output.encoding != Encoding::Json || output.transform != Transform::None => {
+            bytes = stored_bytes(context, resource, info);
+            Bytes::new()
+        }
         _ => Bytes::new(),
     };
     if !body.is_empty() && matches!(info.verb, Verb::Delete | Verb::DeleteCollection) {
@@ -378,7 +383,7 @@ async fn read(context: &Context, incoming: Incoming, account: &Account) -> Resul
     })
 }
 
-/// How long the stored object is that a request changes; 0 if it names none.
+/// How long the stored object is that a request changes, or shows in another form; 0 if it names none.
 fn stored_bytes(context: &Context, resource: &Resource, info: &RequestInfo) -> usize {
     if info.name.is_empty() || resource.storage.is_none() {
         return 0;
