@@ -113,7 +113,7 @@ fn paced(runtime: &Runtime) {
         PACES.iter().flat_map(|&pace| ["a connection each", "ten connections"].map(|name| (pace, name)));
     for (pace, name) in parts {
         let events = pace * seconds("BENCH_SECONDS", 20);
-        let (ready, are_ready) = std::sync::mpsc::channel();
+        let (ready, are_ready) = std::sync::mpsc::sync_channel(1);
         let listen = || {
             let runtime = Runtime::new();
             let mut audience = match name {
