@@ -1,16 +1,23 @@
 //! Counts objects and lists in a text that was not read yet.
 
+use super::DEPTH_MAX;
+
 /// How many objects and lists begin in `text`: exactly as many as it has, if it is JSON. Makes nothing of it, and looks at each
-/// byte once.
+/// byte once. Ends where the text is nested deeper than its reader goes.
 pub fn structures_in(text: &[u8]) -> usize {
-    let (mut count, mut rest) = (0, text);
-    while let Some(at) = memchr::memchr3(b'"', b'{', b'[', rest) {
-        let is_string = rest[at] == b'"';
-        rest = &rest[at + 1..];
-        if is_string {
-            rest = after_string(rest);
-        } else {
-            count += 1;
+    let (mut count, mut depth, mut rest) = (0, 0_usize, text);
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        match byte {
+            b'"' => rest = after_string(rest),
+            b'{' | b'[' => {
+                (count, depth) = (count + 1, depth + 1);
+                if depth > DEPTH_MAX {
+                    break;
+                }
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
         }
     }
     count
@@ -50,6 +57,15 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn what_is_nested_too_deep_to_be_read_is_not_counted() {
+        for text in ["[".repeat(1000), format!("{}{}", "[".repeat(1000), "]".repeat(1000))] {
+            assert_eq!(structures_in(text.as_bytes()), DEPTH_MAX + 1);
+        }
+        let wide = format!("[{}[]]", "[[]],".repeat(1000));
+        assert_eq!(structures_in(wide.as_bytes()), 2002);
     }
 
     #[test]
