@@ -205,7 +205,7 @@ fn watches(runtime: &Runtime, pair: &Pair) {
                 let body = body.replace(r#""app":"bench""#, r#""app":"bench","none":"such""#);
                 let request = load::request("POST", CONFIG_MAPS, &body);
                 let sent = Instant::now();
-                let (_, ()) = futures_util::join!(
+                let (_, ()) = tokio::join!(
                     async {
                         stream.lines(1).await;
                         times.push(sent.elapsed());
