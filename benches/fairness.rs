@@ -7,11 +7,11 @@
 //!
 //! One client does a get, a list of ten objects and a create, again and again with a pause. Beside it, another user floods
 //! the server with lists of a large collection, and a third one with writes, each over many connections. Latencies of the small client are
-//! told without the flood, with it under flow control, and with it under the two plain bounds of requests at once.
+//! told without the flood, and with it under flow control and under the two plain bounds of requests at once.
 //!
 //! All are ordinary users, so they share a priority level and differ by their flow. `BENCH_SECONDS` sets the length of
-//! each part. Load and server share the machine. A flood of the usual priority takes the processor from the server and from
-//! the small client, which a flood from other machines would not; one of a low priority takes only what they leave. Both are told.
+//! each part. As if load came from other machines, the server has half of the cores and the clients the others, where the flood takes
+//! only what the small client leaves.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use benches::cluster::{CONFIG_MAPS, PODS, fill_pods};
 use benches::load::Connection;
-use benches::process::cpu_time;
+use benches::process::{cpu_time, run_on, yield_to_others};
 use benches::report::{quantile, row, time};
 use benches::{Runtime, data, scale};
 use tests::client::Identity;
@@ -48,7 +48,10 @@ fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-fn start(runtime: &Runtime, is_shared: bool) -> Server {
+/// A server on the first half of the machine's cores. What is started afterwards has the others.
+fn start(runtime: &Runtime, cores: usize, is_shared: bool) -> Server {
+    let half = cores.div_ceil(2);
+    run_on(0..half);
     let server = runtime.run(Server::start(Options {
         files: vec![("tokens", TOKENS.to_owned())],
         flags: vec![
@@ -58,6 +61,9 @@ fn start(runtime: &Runtime, is_shared: bool) -> Server {
         ],
         ..Options::default()
     }));
+    if cores > 1 {
+        run_on(half..cores);
+    }
     fill_pods(runtime, &server, scale(20_000, 50));
     server
 }
@@ -96,6 +102,7 @@ async fn flood(client: Client, counts: Rc<Counts>, make: impl Fn(u64) -> Vec<u8>
 
 /// The process that is the flood: it ends with its standard input, and says then what it was answered.
 fn be_flood(kubeconfig: &Path) {
+    yield_to_others();
     let identity = Identity::from_kubeconfig(kubeconfig).expect("the server has written it");
     let client = Client::new(identity).anonymous();
     let connections: u64 = scale(200, 4);
@@ -127,10 +134,8 @@ fn be_flood(kubeconfig: &Path) {
     let _ = std::io::Write::write_all(&mut std::io::stdout(), (line.join(" ") + "\n").as_bytes());
 }
 
-/// Starts the flood with a priority for the processor.
-fn start_flood(server: &Server, niceness: u32) -> Child {
-    let mut command = Command::new("nice");
-    command.arg("-n").arg(niceness.to_string()).arg(std::env::current_exe().expect("a bench knows its path"));
+fn start_flood(server: &Server) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("a bench knows its path"));
     command.args(std::env::args().skip(1)).env(FLOOD, server.kubeconfig());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the flood starts")
 }
@@ -210,6 +215,7 @@ fn main() {
         return be_flood(Path::new(&kubeconfig));
     }
     let runtime = Runtime::new();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let seconds = std::env::var("BENCH_SECONDS").ok().and_then(|text| text.parse().ok());
     let length = Duration::from_secs(seconds.unwrap_or(scale(20, 1)));
     row(
@@ -228,13 +234,13 @@ fn main() {
         ],
     );
     for (is_shared, manner) in [(true, "flow control"), (false, "plain bounds")] {
-        let server = start(&runtime, is_shared);
-        for (part, niceness) in [("calm", None), ("flood", Some(0)), ("flood at low priority", Some(10))] {
-            let flood = niceness.map(|niceness| start_flood(&server, niceness));
+        let server = start(&runtime, cores, is_shared);
+        for part in ["calm", "flood"] {
+            let flood = (part == "flood").then(|| start_flood(&server));
             // The flood makes its connections, and fills the queues.
             std::thread::sleep(if flood.is_some() { PAUSE * 20 } else { PAUSE });
             let before = cpu_time(server.pid());
-            let measured = runtime.run(small(&server, &part.replace(' ', "-"), length));
+            let measured = runtime.run(small(&server, part, length));
             let busy = cpu_time(server.pid()).saturating_sub(before);
             let flooded = flood.map(end_flood).unwrap_or_default();
             report(&format!("{manner}, {part}"), &measured, &flooded, length, busy);

@@ -12,10 +12,24 @@ pub fn cpu_time(pid: u32) -> Duration {
     Duration::from_nanos(tasks.flatten().filter_map(on_cpu_ns).sum())
 }
 
-/// Leaves the processor to everybody else whenever they want it: the calling thread, for good.
+/// Leaves the processor to everybody else whenever they want it: the calling thread and what it starts, for good.
 pub fn yield_to_others() {
-    // SAFETY: it takes no memory. It fails for no thread that wants less than it has.
-    unsafe { libc::nice(19) };
+    let none = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the structure lives through the call. It fails for no thread that wants less than it has.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) };
+}
+
+/// Has the calling thread, and what it starts from now on, run on these cores alone.
+pub fn run_on(cores: std::ops::Range<usize>) {
+    // SAFETY: the set is plain data, of which zeros are the empty one, and lives through the call.
+    let result = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for core in cores {
+            libc::CPU_SET(core, &mut set);
+        }
+        libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
+    };
+    assert_eq!(result, 0, "cannot choose cores: {}", std::io::Error::last_os_error());
 }
 
 /// Memory of a process in KiB.
