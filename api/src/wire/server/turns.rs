@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Turns for each core: one that runs, and one that is about to.
-const TURNS_PER_CORE: usize = 2;
+/// Turns for each core: the next one is the runtime's as soon as one is over, and a second would only stand before the others.
+const TURNS_PER_CORE: usize = 1;
 
 /// Longest wait for a turn; without one after that, a task runs all the same.
 const WAIT_MAX: Duration = Duration::from_millis(100);
