@@ -362,7 +362,7 @@ impl ObjectStore for Loopback<'_> {
 
     async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {
         let resource = self.resource(target)?;
-        let object = given(object)?;
+        let object = given(resource, object)?;
         let intent = self.creation(resource, (&target.namespace, &target.name));
         let mut source =
             Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| Ok(Wanted::Object(object.clone())));
@@ -377,7 +377,7 @@ impl ObjectStore for Loopback<'_> {
         let resource = self.resource(target)?;
         let mut intent = self.intent(resource, (&target.namespace, &target.name));
         intent.seen = Some(revision_of(&object)?);
-        let mut object = given(object)?;
+        let mut object = given(resource, object)?;
         let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
             Ok(Wanted::Object(std::mem::take(&mut object)))
         });
@@ -397,9 +397,11 @@ impl ObjectStore for Loopback<'_> {
     }
 }
 
-/// The object that a controller wants. Controllers say what an object shall be, not who owns it.
-fn given(object: Value) -> Result<Object, Status> {
+/// The object that a controller wants. Controllers say what an object shall be, not who owns it, and need not say its type.
+fn given(resource: &Resource, object: Value) -> Result<Object, Status> {
     let Value::Object(mut object) = object else { return Err(Status::internal("not an object")) };
+    object.insert("kind", (&*resource.table.kind).into());
+    object.insert("apiVersion", resource.api_version.as_str().into());
     take_managed_fields(&mut object);
     Ok(object)
 }

@@ -457,6 +457,7 @@ async fn a_server_that_stops_gives_up_its_lead_and_each_has_an_identity() {
     let leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
     let lead = format!("{leases}/kube-apiserver-controllers");
     let first = one.client().until(&lead, |lease| lease.is_some()).await.unwrap();
+    assert_eq!((&first["kind"], &first["apiVersion"]), (&json!("Lease"), &json!("coordination.k8s.io/v1")));
     let identities = format!("{leases}?labelSelector=apiserver.kubernetes.io/identity=kube-apiserver");
     let known = |list: Option<&Value>| {
         list.is_some_and(|list| list["items"].as_array().is_some_and(|all| !all.is_empty()))
