@@ -4,6 +4,7 @@
 //! be read is not shown, and is told of in the log.
 
 use std::collections::{BTreeMap, HashMap};
+use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, Applied, ApplyError, Change, Payload, Revision};
@@ -176,6 +177,24 @@ impl Replica {
 
     /// What the engine has of an object; `None` for what is none, or cannot be read.
     fn payload(&self, place: &Place, kv: &KeyValue) -> Option<Payload> {
+        let own = self.own.payload(kv);
+        if let Some(own) = own.filter(|own| place.key().is_some_and(|key| is_within_limits(key, own))) {
+            if cfg!(debug_assertions) {
+                let read =
+                    self.read_payload(place, kv).map(|read| (read.value, read.attributes, read.stamp_at));
+                assert_eq!(read, Some((own.value.clone(), own.attributes.clone(), own.stamp_at)));
+            }
+            return Some(Payload { ttl: self.ttl_of(kv), ..own });
+        }
+        self.read_payload(place, kv)
+    }
+
+    /// How long an object lives in a store that the copy becomes, where that has an end.
+    fn ttl_of(&self, kv: &KeyValue) -> Option<Duration> {
+        self.lease_ttl.filter(|_| kv.lease != 0)
+    }
+
+    fn read_payload(&self, place: &Place, kv: &KeyValue) -> Option<Payload> {
         let opened = self.opened(&kv.key, &kv.value);
         let value = match &opened {
             Ok(value) => value,
@@ -184,7 +203,6 @@ impl Replica {
                 return None;
             }
         };
-        let ttl = self.lease_ttl.filter(|_| kv.lease != 0);
         let (key, payload) = match place {
             Place::Other => return None,
             Place::Builtin(resource, key) => (key, self.values.decode(resource, value)),
@@ -194,7 +212,9 @@ impl Replica {
             }
         };
         match payload {
-            Ok(payload) if is_within_limits(key, &payload) => Some(Payload { ttl, ..payload }),
+            Ok(payload) if is_within_limits(key, &payload) => {
+                Some(Payload { ttl: self.ttl_of(kv), ..payload })
+            }
             Ok(_) => {
                 self.hidden(kv, &"it is larger than the server takes");
                 None

@@ -13,9 +13,10 @@ use etcd::rpc::{
 use etcd::{Code, Error};
 
 use super::allocated::{Parts, Service};
-use super::values::{ValueError, has_unknown};
+use super::values::{ValueError, Values, has_unknown};
 use super::{Replica, number, revision};
 use crate::objects::store::{Addresses, CommitFailure, Ledger, Pending};
+use crate::types::schema::registry::Resource;
 use crate::values::status::{Reason, Status};
 
 /// Start of the keys of services.
@@ -79,6 +80,8 @@ impl Replica {
             return Err(Status::internal("the key is no object's").into());
         };
         let old = self.replaced(&key, &etcd_key, expected).await?;
+        // As long as the stream may bring it back.
+        let mut _noted = None;
         let (operation, ttl) = match &change {
             Change::Delete(_) => {
                 let delete = DeleteRangeRequest { key: etcd_key.clone(), range_end: Bytes::new() };
@@ -96,6 +99,9 @@ impl Replica {
                     }
                     None => value,
                 };
+                if resource.is_some_and(|resource| self.reads_back(resource, old.as_ref())) {
+                    _noted = Some(self.own.note(&etcd_key, &value, payload));
+                }
                 (Request::Put(PutRequest { key: etcd_key.clone(), value, lease: 0 }), payload.ttl)
             }
         };
@@ -118,6 +124,12 @@ impl Replica {
         let request = TxnRequest { compare, success, failure };
         let answer = self.send(request, ttl).await.map_err(|error| self.undecided(&error))?;
         self.decided(&key, expected, &answer).await
+    }
+
+    /// Whether reading the value that replaces `old` gives what it was encoded from. What a mover writes may lack defaults of this
+    /// release, which are given when it is read.
+    fn reads_back(&self, resource: &Resource, old: Option<&Bytes>) -> bool {
+        old.is_none() && self.claimed() == 0 && Values::is_kept_whole(resource)
     }
 
     /// What else belongs into the transaction: of a service what it takes and gives back.

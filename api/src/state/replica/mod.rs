@@ -28,6 +28,7 @@ pub mod keys;
 mod lease;
 mod mark;
 pub mod moving;
+mod own;
 mod repair;
 pub mod values;
 
@@ -44,6 +45,7 @@ use tokio::sync::{Notify, watch};
 use self::barrier::Barrier;
 use self::keys::Keys;
 use self::lease::Leases;
+use self::own::OwnWrites;
 use self::values::Values;
 use crate::state::allocation::Ports;
 use crate::state::secrecy::Secrecy;
@@ -80,6 +82,8 @@ pub struct Replica {
     types: OnceLock<Arc<Types>>,
     barrier: Arc<Barrier>,
     leases: Leases,
+    /// What this server is writing.
+    own: OwnWrites,
     /// Ports that are taken and that no service has.
     leaks: Mutex<repair::Leaks>,
     /// Has the follower begin its stream anew: it is behind, and nothing comes.
@@ -120,6 +124,7 @@ impl Replica {
             types: OnceLock::new(),
             barrier: Barrier::new(),
             leases: Leases::default(),
+            own: OwnWrites::default(),
             leaks: Mutex::default(),
             stalled: Notify::new(),
             broken: watch::Sender::new(None),

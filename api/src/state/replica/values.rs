@@ -73,6 +73,11 @@ impl Values {
         &self.registry
     }
 
+    /// Whether the values of a built-in type are protobuf of the version that is served: no other form comes between.
+    pub fn is_kept_whole(resource: &Resource) -> bool {
+        as_json(resource).is_none() && other_version(resource).is_none()
+    }
+
     /// What the engine keeps of an object of a built-in type.
     ///
     /// # Errors
@@ -187,8 +192,8 @@ impl Values {
             text.push(b'\n');
             return Ok(text.into());
         }
-        let api_version = match VERSIONS.iter().find(|(stem, plural, _)| resource.is_of(stem, plural)) {
-            Some((.., version)) => format!("{}/{version}", storage.group),
+        let api_version = match other_version(resource) {
+            Some(version) => format!("{}/{version}", storage.group),
             None => storage.api_version.clone(),
         };
         let mut message = Vec::with_capacity(payload.value.len());
@@ -322,6 +327,11 @@ pub fn has_unknown(attributes: &[u8]) -> bool {
 
 fn as_json(resource: &Resource) -> Option<(&'static str, &'static str, Option<&'static str>)> {
     AS_JSON.into_iter().find(|(stem, plural, _)| resource.is_of(stem, plural))
+}
+
+/// The version that values are in, where it is another one than ours.
+fn other_version(resource: &Resource) -> Option<&'static str> {
+    VERSIONS.iter().find(|(stem, plural, _)| resource.is_of(stem, plural)).map(|(.., version)| *version)
 }
 
 /// Sets `kind` and `apiVersion`, as the first members.
