@@ -42,6 +42,10 @@ const MOVED_DIR: &str = "log.moved";
 /// How far above the source's revision the first object in etcd is: room for what the source writes meanwhile.
 pub const ROOM: u64 = 2000;
 
+/// Room that is not doubled any more: the source writes about as fast as etcd does. What is below its revision in the end is written
+/// once more when it has stopped.
+const ROOM_MAX: u64 = 64 * ROOM;
+
 /// Pause before a move that failed is begun again.
 pub const PAUSE: Duration = Duration::from_secs(5);
 
@@ -188,15 +192,20 @@ impl IntoEtcd {
         loop {
             let floor = source.revision();
             let base = self.replica.raise(floor, room).await?;
+            // What the source writes while etcd's revision is raised comes out of the room, and writing all objects takes time too.
+            if source.revision().get() + ROOM / 2 > base.get() && room < ROOM_MAX {
+                room *= 2;
+                continue;
+            }
             self.replica.catch_up().await?;
             let snapshot = source.snapshot();
             let tail = source.tail(snapshot.revision(), bytes::Bytes::new())?;
             let levelled = self.replica.level(&snapshot, floor, |_| {}).await?;
             drop(snapshot);
             tracing::info!(?levelled, source = source.revision().get(), "etcd has what the log had");
-            if source.revision() >= base {
+            if source.revision() >= base && room < ROOM_MAX {
                 // Clients of the source know revisions that objects in etcd have too: once more, further above.
-                room = 2 * (room + source.revision().since(floor));
+                room = (2 * (room + source.revision().since(floor))).min(ROOM_MAX);
                 continue;
             }
             match self.replica.keep_up(source, tail, floor, ready, stopped.clone()).await {
