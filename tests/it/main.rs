@@ -14,6 +14,7 @@ mod cbor;
 mod controllers;
 mod conversions;
 mod crash;
+mod crowd;
 mod custom_types;
 mod definitions;
 mod delete_options;

@@ -1,0 +1,326 @@
+//! Hostile clients at once: what they make the server hold stays below the named total, and another client is served meanwhile
+//! (docs/decisions/0014-memory-for-requests-is-one-account.md).
+//!
+//! `CROWD_CLIENTS` is their number; with few of them the total of all budgets is reached just as well.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use api::values::memory;
+use bytes::Bytes;
+use futures_util::StreamExt;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::Frame;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::json;
+use tests::{Client, Options, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::task::JoinSet;
+
+use crate::support::{anonymous_bytes, from_environment};
+
+/// How many there are unless the environment says another number.
+const CLIENTS: usize = 100;
+
+/// How long they go on for each of them, and at least.
+const LASTS: (Duration, Duration) = (Duration::from_millis(40), Duration::from_secs(6));
+
+/// Longest that a request of another client takes.
+const SERVED_WITHIN: Duration = Duration::from_secs(40);
+
+/// Requests at one time of a client that reads no answers.
+const UNREAD: usize = 40;
+
+/// What TLS and HTTP keep of a connection.
+const FRAMING_BYTES: u64 = 60 * 1024;
+
+/// What the process holds besides: threads, the allocator's own lists, the answers to the other client.
+const SLACK_BYTES: u64 = 64 * 1024 * 1024;
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// What a hostile client does, again and again.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    /// Asks for a large object in this form on one connection, and reads nothing.
+    Unread(&'static str),
+    /// Lists and reads nothing but the head.
+    UnreadList(&'static str),
+    /// Sends half a body.
+    Half,
+    /// Sends the beginnings of many bodies of unknown length.
+    Beginnings,
+    /// Sends little that becomes much: a pod of 900 000 containers.
+    Containers,
+    /// The same in protobuf: 700 000 entries of a map.
+    Entries,
+    /// Announces more than anyone may send.
+    Excess,
+}
+
+const WAYS: [Way; 10] = [
+    Way::Unread("application/json"),
+    Way::Unread("application/vnd.kubernetes.protobuf"),
+    Way::Unread("application/yaml"),
+    Way::UnreadList("application/json"),
+    Way::UnreadList("application/yaml"),
+    Way::Half,
+    Way::Beginnings,
+    Way::Containers,
+    Way::Entries,
+    Way::Excess,
+];
+
+/// The large bodies, once for all clients.
+#[derive(Clone)]
+struct Bodies {
+    containers: Bytes,
+    entries: Bytes,
+}
+
+impl Bodies {
+    fn new() -> Bodies {
+        let containers = vec!["{}"; 900_000].join(",");
+        let pod = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#);
+        let mut map = b"\x0a\x03\x0a\x01a".to_vec();
+        map.extend([0x12, 0].repeat(700_000));
+        // The envelope: a type, then the object with its length in base 128.
+        let mut entries = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12".to_vec();
+        let mut left = map.len();
+        while left >= 0x80 {
+            entries.push((left as u8 & 0x7f) | 0x80);
+            left >>= 7;
+        }
+        entries.push(left as u8);
+        entries.extend(map);
+        Bodies { containers: pod.into(), entries: entries.into() }
+    }
+}
+
+/// A client as it behaves; ends only with an error, as when it is refused or cut off.
+struct Hostile {
+    client: Client,
+    token: &'static str,
+    bodies: Bodies,
+}
+
+type Broken = Box<dyn std::error::Error + Send + Sync>;
+
+impl Hostile {
+    async fn go_on(&self, way: Way) -> Result<(), Broken> {
+        match way {
+            Way::Unread(accept) => self.unread(accept).await,
+            Way::UnreadList(accept) => {
+                let answer = self.client.another().try_open("GET", MAPS, &[("accept", accept)], b"").await?;
+                std::future::pending::<()>().await;
+                drop(answer);
+                Ok(())
+            }
+            Way::Half => {
+                let head = self.head("POST", MAPS, "content-length: 2900000\r\n");
+                self.raw(&[head.as_bytes(), &self.bodies.containers[..1_450_000]].concat()).await
+            }
+            Way::Excess => {
+                let head = self.head("POST", MAPS, "content-length: 100000000000\r\n");
+                self.raw(&[head.as_bytes(), &self.bodies.containers[..100_000]].concat()).await?;
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                Ok(())
+            }
+            Way::Beginnings => self.beginnings().await,
+            Way::Containers => {
+                let path = "/api/v1/namespaces/default/pods?dryRun=All";
+                self.post(path, "application/json", &self.bodies.containers).await
+            }
+            Way::Entries => {
+                let path = format!("{MAPS}?dryRun=All");
+                self.post(&path, "application/vnd.kubernetes.protobuf", &self.bodies.entries).await
+            }
+        }
+    }
+
+    fn head(&self, method: &str, path: &str, more: &str) -> String {
+        format!(
+            "{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
+             {more}\r\n",
+            self.token
+        )
+    }
+
+    /// Sends bytes, and waits for the end of the connection.
+    async fn raw(&self, bytes: &[u8]) -> Result<(), Broken> {
+        let mut stream = self.client.connect().await?;
+        stream.write_all(bytes).await?;
+        stream.flush().await?;
+        let mut answer = [0; 1024];
+        while stream.read(&mut answer).await? > 0 {}
+        Ok(())
+    }
+
+    async fn post(&self, path: &str, media_type: &str, body: &[u8]) -> Result<(), Broken> {
+        let answer = self.client.try_open("POST", path, &[("content-type", media_type)], body).await?;
+        answer.into_body().collect().await?;
+        Ok(())
+    }
+
+    /// Requests on a connection without any room for answers.
+    async fn unread(&self, accept: &str) -> Result<(), Broken> {
+        let io = TokioIo::new(self.client.connect_http2().await?);
+        let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (sender, connection) = http.initial_stream_window_size(0).handshake(io).await?;
+        let mut answers = JoinSet::new();
+        for _ in 0..UNREAD {
+            let request = hyper::Request::get(format!("https://x{MAPS}/big"))
+                .header("authorization", format!("Bearer {}", self.token))
+                .header("accept", accept)
+                .body(Full::new(Bytes::new()))?;
+            let mut sender = sender.clone();
+            answers.spawn(async move {
+                let answer = sender.send_request(request).await;
+                std::future::pending::<()>().await;
+                drop(answer);
+            });
+        }
+        Ok(connection.await?)
+    }
+
+    /// Bodies that go on until no more of them is taken.
+    async fn beginnings(&self) -> Result<(), Broken> {
+        let io = TokioIo::new(self.client.connect_http2().await?);
+        let http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (sender, connection) = http.handshake(io).await?;
+        let mut answers = JoinSet::new();
+        for _ in 0..UNREAD {
+            let pieces = self.bodies.containers.slice(..100_000);
+            let pieces = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data(pieces))]);
+            let request = hyper::Request::post(format!("https://x{MAPS}"))
+                .header("authorization", format!("Bearer {}", self.token))
+                .header("content-type", "application/json")
+                .body(StreamBody::new(pieces.chain(futures_util::stream::pending())))?;
+            let mut sender = sender.clone();
+            answers.spawn(async move { sender.send_request(request).await.map(drop) });
+        }
+        Ok(connection.await?)
+    }
+}
+
+/// Measures the most memory, in a thread of its own.
+fn watch_memory(pid: u32, is_over: Arc<AtomicBool>) -> JoinHandle<u64> {
+    std::thread::spawn(move || {
+        let mut most = 0;
+        while !is_over.load(Relaxed) {
+            most = most.max(anonymous_bytes(pid));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        most
+    })
+}
+
+/// What became of the other client's requests.
+#[derive(Debug, Default)]
+struct Served {
+    count: usize,
+    slowest: (Duration, String),
+    refused: Vec<String>,
+}
+
+/// A client that asks for little, in a thread and a runtime of its own. Every other time on a new connection.
+fn other_client(client: Client, is_over: Arc<AtomicBool>) -> JoinHandle<Served> {
+    let small = json!({"metadata": {"name": "small"}, "data": {"k": "v"}}).to_string();
+    let run = async move {
+        let mut served = Served::default();
+        let mut kept = client.another();
+        while !is_over.load(Relaxed) {
+            for (method, path, body, code) in [
+                ("GET", format!("{MAPS}/small"), "", 200),
+                ("GET", format!("{MAPS}?limit=1"), "", 200),
+                ("POST", format!("{MAPS}?dryRun=All"), small.as_str(), 409),
+                ("PUT", format!("{MAPS}/small"), small.as_str(), 200),
+                ("GET", "/readyz".to_owned(), "", 200),
+            ] {
+                let began = Instant::now();
+                let headers = [("content-type", "application/json")];
+                let reply = kept.try_send(method, &path, &headers, body.as_bytes()).await;
+                let (took, what) = (began.elapsed(), format!("{method} {path}"));
+                let got = reply.map_or_else(|| "no answer".to_owned(), |reply| reply.status.to_string());
+                if got != code.to_string() {
+                    served.refused.push(format!("{what}: {got}"));
+                }
+                served.count += 1;
+                served.slowest = std::mem::take(&mut served.slowest).max((took, what));
+            }
+            kept = if served.count % 2 == 0 { client.another() } else { kept };
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        served
+    };
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime starts").block_on(run)
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_served() {
+    let clients = from_environment("CROWD_CLIENTS", CLIENTS);
+    let server = Server::start(Options {
+        flags: vec!["--token-auth-file=$dir/tokens.csv".to_owned()],
+        files: vec![("tokens.csv", "hostile,hostile,1\nother,other,2\n".to_owned())],
+        ..Options::default()
+    })
+    .await;
+    let admin = server.client();
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    let subjects = ["hostile", "other"].map(|name| json!({"kind": "User", "name": name}));
+    let binding = json!({
+        "metadata": {"name": "crowd"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": subjects,
+    });
+    assert_eq!(admin.post(bindings, &binding).await.status, 201);
+    for (name, bytes) in [("big", 1_000_000), ("small", 1)] {
+        let map = json!({"metadata": {"name": name}, "data": {"k": "x".repeat(bytes)}});
+        assert_eq!(admin.post(MAPS, &map).await.status, 201);
+    }
+
+    let before = anonymous_bytes(server.pid());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let memory = watch_memory(server.pid(), is_over.clone());
+    let other = other_client(admin.with_token("other"), is_over.clone());
+    let bodies = Bodies::new();
+    let (begun, broken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut crowd = JoinSet::new();
+    for way in WAYS.iter().copied().cycle().take(clients) {
+        let token = "hostile";
+        let hostile = Hostile { client: admin.with_token(token), token, bodies: bodies.clone() };
+        let (begun, broken) = (begun.clone(), broken.clone());
+        crowd.spawn(async move {
+            begun.fetch_add(1, Relaxed);
+            loop {
+                if hostile.go_on(way).await.is_err() {
+                    broken.fetch_add(1, Relaxed);
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        });
+    }
+    tokio::time::sleep((LASTS.0 * clients as u32).max(LASTS.1)).await;
+    is_over.store(true, Relaxed);
+    let served = tokio::task::spawn_blocking(|| other.join().expect("the other client ends")).await.unwrap();
+    let most = tokio::task::spawn_blocking(|| memory.join().expect("memory can be read")).await.unwrap();
+    crowd.shutdown().await;
+
+    let of_requests = memory::CONNECTION_REQUESTS * memory::REQUEST_BYTES;
+    let of_connection = memory::CONNECTION_BYTES + memory::CONNECTION_BODY_BYTES + of_requests;
+    let window = 2 * u64::from(api::wire::server::Limits::default().http2_window_bytes);
+    let each = of_connection as u64 + window + FRAMING_BYTES;
+    let allowed = memory::TOTAL_BYTES as u64 + clients as u64 * each + SLACK_BYTES;
+    let added = most.saturating_sub(before);
+    eprintln!("{clients} clients: {} MiB of {} added, {served:?}", added >> 20, allowed >> 20);
+    assert_eq!(begun.load(Relaxed), clients);
+    assert!(added <= allowed, "{clients} hostile clients added {} MiB", added >> 20);
+    assert!(served.refused.is_empty(), "{:?}", served.refused);
+    assert!(served.count > 20 && served.slowest.0 < SERVED_WITHIN, "{served:?}");
+}
