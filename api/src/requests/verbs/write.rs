@@ -49,7 +49,10 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     let mut source = Made::served(|call: &mut Call<'_>, current: Option<&mut Current>| {
         is_read = true;
         let is_new = current.is_none();
-        let known = current.and_then(|current| current.known(api, resource).transpose()).transpose()?;
+        let known = match current {
+            Some(current) => current.known(api, resource)?,
+            None => None,
+        };
         let mut object = read_update(call, body, &options, known)?;
         if is_new {
             set_meta(&mut object, "resourceVersion", None);

@@ -76,6 +76,8 @@ enum Stamp {
 
 fn write_object(message: &Message, object: &Object, out: &mut Vec<u8>, stamp: &mut Stamp) {
     if let (Some(text), Stamp::None) = (object.settled_text(), &*stamp) {
+        #[cfg(test)]
+        crate::values::json::sharing::written();
         return out.extend_from_slice(text);
     }
     let start = out.len();

@@ -226,7 +226,7 @@ impl Object {
                 Ok(settled) => settled.members,
                 Err(shared) => {
                     #[cfg(test)]
-                    copies::note();
+                    sharing::copied();
                     shared.members.clone()
                 }
             },
@@ -234,23 +234,29 @@ impl Object {
     }
 }
 
-/// How many shared objects were copied, for the test that an update copies none. One count per thread: the test runs the whole
-/// server on its own.
+/// What became of settled objects, for the test that an update shares what it leaves as it is. One count per thread: the test
+/// runs the whole server on its own.
 #[cfg(test)]
-pub(crate) mod copies {
+pub(crate) mod sharing {
     use std::cell::Cell;
 
     thread_local! {
-        static COPIES: Cell<usize> = const { Cell::new(0) };
+        static COPIED: Cell<usize> = const { Cell::new(0) };
+        static WRITTEN: Cell<usize> = const { Cell::new(0) };
     }
 
-    pub(super) fn note() {
-        COPIES.set(COPIES.get() + 1);
+    pub(super) fn copied() {
+        COPIED.set(COPIED.get() + 1);
     }
 
-    /// The copies since the last call.
-    pub(crate) fn take() -> usize {
-        COPIES.take()
+    /// Notes that one was written as its text.
+    pub(crate) fn written() {
+        WRITTEN.set(WRITTEN.get() + 1);
+    }
+
+    /// How many were copied and how many written as their text since the last call.
+    pub(crate) fn take() -> (usize, usize) {
+        (COPIED.take(), WRITTEN.take())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a write leaves as it is, is neither copied nor written anew.
 
 use super::server_fixture::Server;
-use crate::values::json::{Value, copies, write};
+use crate::values::json::{Value, sharing, write};
 
 const POD: &str = "/api/v1/namespaces/default/pods/p";
 
@@ -23,8 +23,8 @@ async fn an_update_copies_no_part_that_it_leaves_as_it_is() {
     let read = text(&made);
     assert!(read.contains(r#""labels":{"a":"0"}"#), "{read}");
     let seen = format!(r#""resourceVersion":"{}""#, made.str_at(&["metadata", "resourceVersion"]));
-    copies::take();
-    for (request, body, copied) in [
+    sharing::take();
+    for (request, body, changes_spec) in [
         // A client changes what it has read.
         (format!("PUT {POD}"), read.replace(r#""a":"0""#, r#""a":"1""#), false),
         // A client sends what it has made itself, without what the server fills in.
@@ -42,6 +42,9 @@ async fn an_update_copies_no_part_that_it_leaves_as_it_is() {
         let body = body.replace(&seen, r#""resourceVersion":"""#);
         let (code, _, answer) = server.ask(&request, &body).await;
         assert_eq!(code, 200, "{request} {body}: {answer:?}");
-        assert_eq!(copies::take() > 0, copied, "{request} {body}");
+        let (copies, written) = sharing::take();
+        assert_eq!(copies > 0, changes_spec, "{request} {body}");
+        // The status always stays.
+        assert_eq!(written, if changes_spec { 1 } else { 2 }, "{request} {body}");
     }
 }
