@@ -42,8 +42,7 @@ const MOVED_DIR: &str = "log.moved";
 /// How far above the source's revision the first object in etcd is: room for what the source writes meanwhile.
 pub const ROOM: u64 = 2000;
 
-/// Room that is not doubled any more: the source writes about as fast as etcd does. What is below its revision in the end is written
-/// once more when it has stopped.
+/// Room that is not doubled any more before the objects are written: the source may write as fast as etcd does.
 const ROOM_MAX: u64 = 64 * ROOM;
 
 /// Pause before a move that failed is begun again.
@@ -203,9 +202,9 @@ impl IntoEtcd {
             let levelled = self.replica.level(&snapshot, floor, |_| {}).await?;
             drop(snapshot);
             tracing::info!(?levelled, source = source.revision().get(), "etcd has what the log had");
-            if source.revision() >= base && room < ROOM_MAX {
+            if source.revision() >= base {
                 // Clients of the source know revisions that objects in etcd have too: once more, further above.
-                room = (2 * (room + source.revision().since(floor))).min(ROOM_MAX);
+                room = 2 * (room + source.revision().since(floor));
                 continue;
             }
             match self.replica.keep_up(source, tail, floor, ready, stopped.clone()).await {
