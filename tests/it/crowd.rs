@@ -1,15 +1,16 @@
 //! Hostile clients at once: what they make the server hold stays below the named total, and another client is served meanwhile
 //! (docs/decisions/0014-memory-for-requests-is-one-account.md).
 //!
-//! `CROWD_CLIENTS` is their number; with few of them the total of all budgets is reached just as well.
+//! `CROWD_CLIENTS` is their number.
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use api::values::memory;
+use api::wire::codec::protobuf::envelope;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use http_body_util::{BodyExt, Full, StreamBody};
@@ -20,7 +21,7 @@ use tests::{Client, Options, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
-use crate::support::{anonymous_bytes, from_environment};
+use crate::support::{anonymous_bytes, from_environment, pod_of_many_containers};
 
 /// How many there are unless the environment says another number.
 const CLIENTS: usize = 100;
@@ -83,29 +84,28 @@ struct Bodies {
 
 impl Bodies {
     fn new() -> Bodies {
-        let containers = vec!["{}"; 900_000].join(",");
-        let pod = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#);
         let mut map = b"\x0a\x03\x0a\x01a".to_vec();
         map.extend([0x12, 0].repeat(700_000));
-        // The envelope: a type, then the object with its length in base 128.
-        let mut entries = b"k8s\0\x0a\x0f\x0a\x02v1\x12\x09ConfigMap\x12".to_vec();
-        let mut left = map.len();
-        while left >= 0x80 {
-            entries.push((left as u8 & 0x7f) | 0x80);
-            left >>= 7;
-        }
-        entries.push(left as u8);
-        entries.extend(map);
-        Bodies { containers: pod.into(), entries: entries.into() }
+        let mut entries = Vec::new();
+        let wrapped = envelope::wrap("v1", "ConfigMap", &mut entries, |out| {
+            out.extend_from_slice(&map);
+            Ok::<_, Infallible>(())
+        });
+        wrapped.expect("nothing fails");
+        Bodies { containers: pod_of_many_containers().into(), entries: entries.into() }
     }
 }
 
 /// A client as it behaves; ends only with an error, as when it is refused or cut off.
 struct Hostile {
     client: Client,
-    token: &'static str,
     bodies: Bodies,
+    /// How often what it does has reached the server.
+    reached: Arc<AtomicUsize>,
 }
+
+/// The token of all of them.
+const TOKEN: &str = "hostile";
 
 type Broken = Box<dyn std::error::Error + Send + Sync>;
 
@@ -115,6 +115,7 @@ impl Hostile {
             Way::Unread(accept) => self.unread(accept).await,
             Way::UnreadList(accept) => {
                 let answer = self.client.another().try_open("GET", MAPS, &[("accept", accept)], b"").await?;
+                self.has_reached();
                 std::future::pending::<()>().await;
                 drop(answer);
                 Ok(())
@@ -141,11 +142,15 @@ impl Hostile {
         }
     }
 
+    fn has_reached(&self) {
+        self.reached.fetch_add(1, Relaxed);
+    }
+
     fn head(&self, method: &str, path: &str, more: &str) -> String {
         format!(
             "{method} {path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {}\r\ncontent-type: application/json\r\n\
              {more}\r\n",
-            self.token
+            TOKEN
         )
     }
 
@@ -154,6 +159,7 @@ impl Hostile {
         let mut stream = self.client.connect().await?;
         stream.write_all(bytes).await?;
         stream.flush().await?;
+        self.has_reached();
         let mut answer = [0; 1024];
         while stream.read(&mut answer).await? > 0 {}
         Ok(())
@@ -161,6 +167,7 @@ impl Hostile {
 
     async fn post(&self, path: &str, media_type: &str, body: &[u8]) -> Result<(), Broken> {
         let answer = self.client.try_open("POST", path, &[("content-type", media_type)], body).await?;
+        self.has_reached();
         answer.into_body().collect().await?;
         Ok(())
     }
@@ -173,7 +180,7 @@ impl Hostile {
         let mut answers = JoinSet::new();
         for _ in 0..UNREAD {
             let request = hyper::Request::get(format!("https://x{MAPS}/big"))
-                .header("authorization", format!("Bearer {}", self.token))
+                .header("authorization", format!("Bearer {}", TOKEN))
                 .header("accept", accept)
                 .body(Full::new(Bytes::new()))?;
             let mut sender = sender.clone();
@@ -183,6 +190,7 @@ impl Hostile {
                 drop(answer);
             });
         }
+        self.has_reached();
         Ok(connection.await?)
     }
 
@@ -196,12 +204,13 @@ impl Hostile {
             let pieces = self.bodies.containers.slice(..100_000);
             let pieces = futures_util::stream::iter([Ok::<_, Infallible>(Frame::data(pieces))]);
             let request = hyper::Request::post(format!("https://x{MAPS}"))
-                .header("authorization", format!("Bearer {}", self.token))
+                .header("authorization", format!("Bearer {}", TOKEN))
                 .header("content-type", "application/json")
                 .body(StreamBody::new(pieces.chain(futures_util::stream::pending())))?;
             let mut sender = sender.clone();
             answers.spawn(async move { sender.send_request(request).await.map(drop) });
         }
+        self.has_reached();
         Ok(connection.await?)
     }
 }
@@ -290,17 +299,14 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
     let memory = watch_memory(server.pid(), is_over.clone());
     let other = other_client(admin.with_token("other"), is_over.clone());
     let bodies = Bodies::new();
-    let (begun, broken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicU64::new(0)));
+    let reached = WAYS.map(|_| Arc::<AtomicUsize>::default());
     let mut crowd = JoinSet::new();
-    for way in WAYS.iter().copied().cycle().take(clients) {
-        let token = "hostile";
-        let hostile = Hostile { client: admin.with_token(token), token, bodies: bodies.clone() };
-        let (begun, broken) = (begun.clone(), broken.clone());
+    for (way, reached) in WAYS.iter().copied().zip(&reached).cycle().take(clients) {
+        let hostile =
+            Hostile { client: admin.with_token(TOKEN), bodies: bodies.clone(), reached: reached.clone() };
         crowd.spawn(async move {
-            begun.fetch_add(1, Relaxed);
             loop {
                 if hostile.go_on(way).await.is_err() {
-                    broken.fetch_add(1, Relaxed);
                     tokio::time::sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -319,7 +325,9 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
     let allowed = memory::TOTAL_BYTES as u64 + clients as u64 * each + SLACK_BYTES;
     let added = most.saturating_sub(before);
     eprintln!("{clients} clients: {} MiB of {} added, {served:?}", added >> 20, allowed >> 20);
-    assert_eq!(begun.load(Relaxed), clients);
+    for (way, reached) in WAYS.iter().zip(&reached) {
+        assert!(reached.load(Relaxed) > 0, "{way:?} did not reach the server");
+    }
     assert!(added <= allowed, "{clients} hostile clients added {} MiB", added >> 20);
     assert!(served.refused.is_empty(), "{:?}", served.refused);
     assert!(served.count > 20 && served.slowest.0 < SERVED_WITHIN, "{served:?}");

@@ -4,7 +4,7 @@ use http_body_util::BodyExt;
 use serde_json::json;
 use tests::{Options, PATIENCE, Server};
 
-use crate::support::anonymous_bytes;
+use crate::support::{anonymous_bytes, pod_of_many_containers};
 
 /// Clients that read a little and then stop.
 const CLIENTS: usize = 200;
@@ -141,8 +141,7 @@ async fn answers_that_no_client_reads_are_bounded_together_and_others_are_served
 async fn content_that_becomes_much_of_little_is_refused() {
     let server = Server::start(Options::default()).await;
     let before = anonymous_bytes(server.pid());
-    let containers = vec!["{}"; 900_000].join(",");
-    let pod = format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#);
+    let pod = pod_of_many_containers();
     let path = "/api/v1/namespaces/default/pods?dryRun=All";
     let headers = [("content-type", "application/json")];
     let answer = server.client().open("POST", path, &headers, pod.as_bytes()).await;

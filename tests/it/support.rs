@@ -54,6 +54,12 @@ pub fn anonymous_bytes(pid: u32) -> u64 {
     line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
 }
 
+/// A pod of 900 000 empty containers in 2.7 MB of JSON, which would become some hundred times as much.
+pub fn pod_of_many_containers() -> String {
+    let containers = vec!["{}"; 900_000].join(",");
+    format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#)
+}
+
 /// A number from the environment, which makes a test larger.
 pub fn from_environment(variable: &str, otherwise: usize) -> usize {
     std::env::var(variable).map_or(otherwise, |text| text.parse().expect("a number"))
