@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::Frame;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
-use tests::{Client, Options, Server};
+use tests::{Client, Options, PATIENCE, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::JoinSet;
 
@@ -313,6 +313,12 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
         });
     }
     tokio::time::sleep((LASTS.0 * clients as u32).max(LASTS.1)).await;
+    // On a slow machine some wait for the others' answers first.
+    let missing = || WAYS.iter().zip(&reached).find(|(_, reached)| reached.load(Relaxed) == 0);
+    let began = Instant::now();
+    while missing().is_some() && began.elapsed() < PATIENCE {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
     is_over.store(true, Relaxed);
     let served = tokio::task::spawn_blocking(|| other.join().expect("the other client ends")).await.unwrap();
     let most = tokio::task::spawn_blocking(|| memory.join().expect("memory can be read")).await.unwrap();
@@ -325,9 +331,7 @@ async fn hostile_clients_at_once_stay_below_the_named_total_and_others_are_serve
     let allowed = memory::TOTAL_BYTES as u64 + clients as u64 * each + SLACK_BYTES;
     let added = most.saturating_sub(before);
     eprintln!("{clients} clients: {} MiB of {} added, {served:?}", added >> 20, allowed >> 20);
-    for (way, reached) in WAYS.iter().zip(&reached) {
-        assert!(reached.load(Relaxed) > 0, "{way:?} did not reach the server");
-    }
+    assert!(missing().is_none(), "{:?} did not reach the server", missing());
     assert!(added <= allowed, "{clients} hostile clients added {} MiB", added >> 20);
     assert!(served.refused.is_empty(), "{:?}", served.refused);
     assert!(served.count > 20 && served.slowest.0 < SERVED_WITHIN, "{served:?}");
