@@ -1,13 +1,15 @@
-//! Benchmark of a server on one etcd beside one with its own store, in alternation: creates and updates over 1, 16 and 64
-//! connections, lists, a list of one item beside a round trip of etcd, watch latency, memory, and starts with many pods, where
-//! the copy is there (warm) and where it is made (cold). Skipped without an etcd binary. `BENCH_PODS` says how many pods.
+//! Benchmark of a server on one etcd beside one with its own store, in alternation: creates and updates of small objects and of
+//! pods over 1, 16 and 64 connections, lists, a list of one item beside a round trip of etcd, watch latency, memory, and starts
+//! with many pods, where the copy is there (warm) and where it is made (cold). The servers have half of the cores, etcd and the
+//! clients the others. Skipped without an etcd binary. `BENCH_PODS` says how many pods.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use benches::cluster::{CONFIG_MAPS, PODS, create, fill_config_maps, fill_pods};
+use benches::cluster::{self, CONFIG_MAPS, PODS, create, fill_config_maps, fill_pods};
 use benches::load::{self, Connection, Outcome};
+use benches::process::Halves;
 use benches::{Runtime, data, process, report, scale};
 use etcd::rpc::RangeRequest;
 use etcd::{Client, Config, Endpoint};
@@ -64,16 +66,20 @@ impl Drop for Etcd {
 struct Pair([(&'static str, Server); 2]);
 
 fn main() {
+    let halves = Halves::divide();
     let runtime = Runtime::new();
     let Some(etcd) = Etcd::start() else { return eprintln!("skipped: etcd not found") };
     let flags = vec![format!("--etcd-servers={}", etcd.url)];
-    let own = runtime.run(Server::start(Options::default()));
-    let on_etcd = runtime.run(Server::start(Options { flags, ..Options::default() }));
+    let start = |options| halves.on_servers(|| runtime.run(Server::start(options)));
+    let own = start(Options::default());
+    let on_etcd = start(Options { flags, ..Options::default() });
     let mut pair = Pair([("own store", own), ("etcd", on_etcd)]);
-    writes(&runtime, &pair);
+    for of in [&SMALL, &POD] {
+        writes(&runtime, &pair, of);
+    }
     lists(&runtime, &pair, &etcd);
     watches(&runtime, &pair);
-    starts(&runtime, &mut pair);
+    starts(&runtime, &mut pair, &halves);
 }
 
 fn median<T: Copy + PartialOrd>(mut all: Vec<T>) -> T {
@@ -85,9 +91,32 @@ fn seconds(time: f64) -> String {
     report::time(Duration::from_secs_f64(time))
 }
 
+/// What is written.
+struct Written {
+    name: &'static str,
+    path: &'static str,
+    /// The object of this name, and what becomes of it.
+    created: fn(&str) -> String,
+    updated: fn(&str) -> String,
+}
+
+const SMALL: Written = Written {
+    name: "config map",
+    path: CONFIG_MAPS,
+    created: data::config_map,
+    updated: |name| data::config_map(name).replace("\"data\":{", "\"data\":{\"more\":\"1\","),
+};
+
+const POD: Written = Written {
+    name: "pod",
+    path: PODS,
+    created: |name| data::pod(name, cluster::SLOTS),
+    updated: |name| data::pod(name, cluster::SLOTS + 1),
+};
+
 /// Rate, latency and the server's processor time of each write.
-fn writes(runtime: &Runtime, pair: &Pair) {
-    report::row("write", &["per second", "p50", "p99", "server CPU"]);
+fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
+    report::row(&format!("{}s", of.name), &["per second", "p50", "p99", "server CPU"]);
     for connections in [1, 16, 64] {
         let count = scale(if connections == 1 { 500 } else { 3000 }, 20);
         for (what, status) in [("create", 201), ("update", 200)] {
@@ -97,11 +126,10 @@ fn writes(runtime: &Runtime, pair: &Pair) {
                     let name = |at| format!("c{connections}-{round}-{at:06}");
                     let requests: Vec<Vec<u8>> = (0..count)
                         .map(|at| match what {
-                            "create" => load::request("POST", CONFIG_MAPS, &data::config_map(&name(at))),
+                            "create" => load::request("POST", of.path, &(of.created)(&name(at))),
                             _ => {
-                                let body = data::config_map(&name(at))
-                                    .replace("\"data\":{", "\"data\":{\"more\":\"1\",");
-                                load::request("PUT", &format!("{CONFIG_MAPS}/{}", name(at)), &body)
+                                let path = format!("{}/{}", of.path, name(at));
+                                load::request("PUT", &path, &(of.updated)(&name(at)))
                             }
                         })
                         .collect();
@@ -109,8 +137,8 @@ fn writes(runtime: &Runtime, pair: &Pair) {
                     let before = process::cpu_time(server.pid());
                     let outcome: Outcome = runtime.run(load::run(&mut clients, &requests, status));
                     let spent = (process::cpu_time(server.pid()) - before).as_secs_f64() * 1e6 / count as f64;
-                    let of = |share| outcome.quantile(share).as_secs_f64();
-                    found.push((outcome.rate(), of(0.5), of(0.99), spent));
+                    let quantile = |share| outcome.quantile(share).as_secs_f64();
+                    found.push((outcome.rate(), quantile(0.5), quantile(0.99), spent));
                 }
             }
             let cpu = found.each_ref().map(|all| median(all.iter().map(|one| one.3).collect()));
@@ -224,7 +252,7 @@ fn watches(runtime: &Runtime, pair: &Pair) {
 }
 
 /// Memory with many pods, and starts on them.
-fn starts(runtime: &Runtime, pair: &mut Pair) {
+fn starts(runtime: &Runtime, pair: &mut Pair, halves: &Halves) {
     let wanted = std::env::var("BENCH_PODS").ok().and_then(|text| text.parse().ok());
     let pods = wanted.unwrap_or(scale(50_000, 100));
     report::row(&format!("start, {pods} pods"), &["ready after", "VmRSS", "RssAnon"]);
@@ -242,13 +270,13 @@ fn starts(runtime: &Runtime, pair: &mut Pair) {
         show("after making them", server, None);
         server.terminate();
         let began = Instant::now();
-        runtime.run(server.restart());
+        halves.on_servers(|| runtime.run(server.restart()));
         show("warm", server, Some(began.elapsed()));
         if *name == "etcd" {
             server.terminate();
             std::fs::remove_dir_all(server.data_dir().join("etcd-copy")).expect("the copy is there");
             let began = Instant::now();
-            runtime.run(server.restart());
+            halves.on_servers(|| runtime.run(server.restart()));
             show("cold", server, Some(began.elapsed()));
         }
     }

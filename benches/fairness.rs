@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use benches::cluster::{CONFIG_MAPS, PODS, fill_pods};
 use benches::load::Connection;
-use benches::process::{cpu_time, run_on, yield_to_others};
+use benches::process::{Halves, cpu_time, yield_to_others};
 use benches::report::{quantile, row, time};
 use benches::{Runtime, data, scale};
 use tests::client::Identity;
@@ -48,11 +48,8 @@ fn request(method: &str, path: &str, token: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// A server on the first half of the machine's cores. What is started afterwards has the others.
-fn start(runtime: &Runtime, cores: usize, is_shared: bool) -> Server {
-    let half = cores.div_ceil(2);
-    run_on(0..half);
-    let server = runtime.run(Server::start(Options {
+fn start(runtime: &Runtime, halves: &Halves, is_shared: bool) -> Server {
+    let options = Options {
         files: vec![("tokens", TOKENS.to_owned())],
         flags: vec![
             "--token-auth-file=$dir/tokens".to_owned(),
@@ -60,10 +57,8 @@ fn start(runtime: &Runtime, cores: usize, is_shared: bool) -> Server {
             format!("--enable-priority-and-fairness={is_shared}"),
         ],
         ..Options::default()
-    }));
-    if cores > 1 {
-        run_on(half..cores);
-    }
+    };
+    let server = halves.on_servers(|| runtime.run(Server::start(options)));
     fill_pods(runtime, &server, scale(20_000, 50));
     server
 }
@@ -215,7 +210,7 @@ fn main() {
         return be_flood(Path::new(&kubeconfig));
     }
     let runtime = Runtime::new();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let halves = Halves::divide();
     let seconds = std::env::var("BENCH_SECONDS").ok().and_then(|text| text.parse().ok());
     let length = Duration::from_secs(seconds.unwrap_or(scale(20, 1)));
     row(
@@ -234,7 +229,7 @@ fn main() {
         ],
     );
     for (is_shared, manner) in [(true, "flow control"), (false, "plain bounds")] {
-        let server = start(&runtime, cores, is_shared);
+        let server = start(&runtime, &halves, is_shared);
         for part in ["calm", "flood"] {
             let flood = (part == "flood").then(|| start_flood(&server));
             // The flood makes its connections, and fills the queues.

@@ -19,13 +19,53 @@ pub fn yield_to_others() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const none) };
 }
 
+/// The cores of this process in halves, as if servers and their clients were on machines of their own. With one core both have it.
+pub struct Halves {
+    servers: Vec<usize>,
+    clients: Vec<usize>,
+}
+
+impl Halves {
+    /// Divides the cores that the calling thread may use, and has it run on those of the clients from now on.
+    pub fn divide() -> Halves {
+        let mut servers = cores();
+        let clients = match servers.len() {
+            1 => servers.clone(),
+            count => servers.split_off(count.div_ceil(2)),
+        };
+        run_on(&clients);
+        Halves { servers, clients }
+    }
+
+    /// Does something whose processes are servers.
+    pub fn on_servers<T>(&self, start: impl FnOnce() -> T) -> T {
+        run_on(&self.servers);
+        let started = start();
+        run_on(&self.clients);
+        started
+    }
+}
+
+/// The cores that the calling thread may use.
+fn cores() -> Vec<usize> {
+    // SAFETY: the set is plain data, of which zeros are the empty one, and lives through the call.
+    let set = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let result = libc::sched_getaffinity(0, size_of_val(&set), &raw mut set);
+        assert_eq!(result, 0, "cannot tell the cores: {}", std::io::Error::last_os_error());
+        set
+    };
+    // SAFETY: the numbers are those of the set.
+    (0..libc::CPU_SETSIZE as usize).filter(|core| unsafe { libc::CPU_ISSET(*core, &set) }).collect()
+}
+
 /// Has the calling thread, and what it starts from now on, run on these cores alone.
-pub fn run_on(cores: std::ops::Range<usize>) {
+fn run_on(cores: &[usize]) {
     // SAFETY: the set is plain data, of which zeros are the empty one, and lives through the call.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         for core in cores {
-            libc::CPU_SET(core, &mut set);
+            libc::CPU_SET(*core, &mut set);
         }
         libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
     };
