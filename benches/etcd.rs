@@ -18,9 +18,6 @@ use tests::{Options, Server, TempDir};
 /// Measurements of each kind; the median of them is shown.
 const ROUNDS: usize = 5;
 
-/// The list that shows what a quorum read costs.
-const ONE_ITEM: &str = "one item";
-
 /// An etcd of one member; it ends with this value.
 struct Etcd {
     child: Child,
@@ -159,26 +156,20 @@ fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
     }
 }
 
-/// Lists of many pods, and of one. What that costs more on etcd is its quorum read: beside it stands what a client of etcd waits
-/// for the same question, asked in the same rounds.
+/// Lists of many pods, and of one.
 fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd) {
     let pods = scale(5000, 50);
     for (_, server) in &pair.0 {
         let requests = benches::cluster::pod_creates("listed", pods);
         runtime.run(create(server, &requests));
     }
-    let client = etcd.client();
     report::row("list", &["time", "server CPU", "of own"]);
-    for (what, path, count) in [
-        ("all", PODS.to_owned(), scale(20, 2)),
-        (ONE_ITEM, format!("{PODS}?fieldSelector=metadata.name=listed-000007"), scale(500, 10)),
-    ] {
+    let one_item = format!("{PODS}?fieldSelector=metadata.name=listed-000007");
+    for (what, path, count) in [("all", PODS, scale(20, 2)), ("one item", &one_item, scale(500, 10))] {
         let mut found: [Vec<(f64, f64)>; 2] = [Vec::new(), Vec::new()];
-        let mut trips = Vec::new();
         for _ in 0..scale(ROUNDS, 1) {
-            trips.push(runtime.run(round_trip(&client, count)).as_secs_f64());
             for ((_, server), found) in pair.0.iter().zip(&mut found) {
-                let requests = vec![load::get(&path, &[]); count];
+                let requests = vec![load::get(path, &[]); count];
                 let mut clients = runtime.run(load::connect(server.client(), 1));
                 let before = process::cpu_time(server.pid());
                 let outcome = runtime.run(load::run(&mut clients, &requests, 200));
@@ -187,34 +178,45 @@ fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd) {
             }
         }
         let own = median(found[0].iter().map(|one| one.1).collect::<Vec<_>>());
-        let mut times = Vec::new();
         for ((name, _), all) in pair.0.iter().zip(&found) {
             let time: f64 = median(all.iter().map(|one| one.0).collect());
-            times.push(time);
             let cpu = median(all.iter().map(|one| one.1).collect());
             report::row(
                 &format!("{what}, {name}"),
                 &[&seconds(time), &seconds(cpu), &report::percent(cpu, own)],
             );
         }
-        if what == ONE_ITEM {
-            let (more, trip) = (times[1] - times[0], median(trips));
-            let of_trip = format!("{:.2} of a round trip of etcd, {}", more / trip, seconds(trip));
-            report::row(&format!("{what}, etcd more than own store"), &[&seconds(more.max(0.0)), &of_trip]);
-        }
     }
+    quorum_read(runtime, pair, etcd, &one_item);
 }
 
-/// Median time of a linearizable read of one key, one after the other, by a client of etcd.
-async fn round_trip(client: &Client, count: usize) -> Duration {
-    let mut trips = Vec::with_capacity(count);
-    for _ in 0..count {
-        let sent = Instant::now();
-        let request = RangeRequest { key: "\0".into(), limit: 1, ..RangeRequest::default() };
-        client.range(&request).await.expect("etcd answers");
-        trips.push(sent.elapsed());
-    }
-    median(trips)
+/// What the quorum read of a list of one item costs, beside what a client of etcd waits for the same question. They take turns, so that each
+/// finds etcd and its servers as much at rest as the others do.
+fn quorum_read(runtime: &Runtime, pair: &Pair, etcd: &Etcd, one_item: &str) {
+    let client = etcd.client();
+    let [own, on_etcd, trip] = runtime.run(async {
+        let [mut own, mut on_etcd] =
+            [Connection::open(pair.0[0].1.client()).await, Connection::open(pair.0[1].1.client()).await];
+        let list = load::get(one_item, &[]);
+        let mut times = [Vec::new(), Vec::new(), Vec::new()];
+        for _ in 0..scale(1000, 10) {
+            for (connection, times) in [&mut own, &mut on_etcd].into_iter().zip(&mut times) {
+                let sent = Instant::now();
+                connection.expect(200, &list).await;
+                times.push(sent.elapsed());
+            }
+            let sent = Instant::now();
+            let request = RangeRequest { key: "\0".into(), limit: 1, ..RangeRequest::default() };
+            client.range(&request).await.expect("etcd answers");
+            times[2].push(sent.elapsed());
+        }
+        times.map(median)
+    });
+    let more = on_etcd.saturating_sub(own);
+    let of_trip = format!("{:.2} of a trip", more.as_secs_f64() / trip.as_secs_f64());
+    let [own, on_etcd, trip, more] = [own, on_etcd, trip, more].map(report::time);
+    report::row("in turns", &["own store", "etcd", "more", "trip to etcd", ""]);
+    report::row("one item", &[&own, &on_etcd, &more, &trip, &of_trip]);
 }
 
 /// Time from the request of a write to its event at another connection.

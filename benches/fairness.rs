@@ -9,8 +9,9 @@
 //! the server with lists of a large collection, and a third one with writes, each over many connections. Latencies of the small client are
 //! told without the flood, and with it under flow control and under the two plain bounds of requests at once.
 //!
-//! All are ordinary users, so they share a priority level and differ by their flow. `BENCH_SECONDS` sets the length of
-//! each part. As if load came from other machines, the server has half of the cores and the clients the others, where the flood takes
+//! All are ordinary users, so they share a priority level and differ by their flow. Parts without the flood and with it follow each other
+//! in several rounds, and the median of a figure's rounds is told, since other load of the machine comes and goes. `BENCH_SECONDS` sets the
+//! length of all rounds of a part. As if load came from other machines, the server has half of the cores and the clients the others, where the flood takes
 //! only what the small client leaves.
 
 use std::cell::Cell;
@@ -29,8 +30,17 @@ use tests::client::Identity;
 use tests::{Client, Options, Server};
 use tokio::task::LocalSet;
 
-/// Between two rounds of the small client.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Between two turns of the small client, which are its three requests.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How long a client of the flood that was refused waits.
+const COMES_BACK: Duration = Duration::from_millis(100);
+
+/// Before each part: a flood makes its connections and fills the queues, and what is left of the last one ends.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// How often each part is measured.
+const ROUNDS: usize = 5;
 
 /// Tokens of the users.
 const TOKENS: &str = "lists-token,lists,1\nwrites-token,writes,2\nsmall-token,small,3\n";
@@ -88,7 +98,7 @@ async fn flood(client: Client, counts: Rc<Counts>, make: impl Fn(u64) -> Vec<u8>
             Ok(_) => {
                 counts.refused.update(|count| count + 1);
                 // As clients do that are asked to come back later, though earlier than they are told.
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(COMES_BACK).await;
             }
             Err(_) => connection = Connection::open(&client).await,
         }
@@ -177,32 +187,45 @@ async fn small(server: &Server, part: &str, length: Duration) -> (Vec<(usize, Du
     (latencies, refused)
 }
 
-/// A row of what was measured in `length`, in which the server was busy for `busy`.
-fn report(
-    part: &str,
-    (latencies, refused): &(Vec<(usize, Duration)>, u64),
-    flooded: &[u64],
-    length: Duration,
-    busy: Duration,
-) {
-    let of = |wanted: Option<usize>| -> Vec<Duration> {
+/// Quantiles of the small client's latencies in a round: of all requests, and of each kind. In pairs of p50 and p99.
+fn quantiles(latencies: &[(usize, Duration)]) -> [[Duration; 2]; 4] {
+    [None, Some(0), Some(1), Some(2)].map(|wanted| {
         let all = latencies.iter().filter(|(kind, _)| wanted.is_none_or(|wanted| *kind == wanted));
-        all.map(|(_, latency)| *latency).collect()
-    };
-    let mut cells = vec![time(quantile(&of(None), 0.5)), time(quantile(&of(None), 0.99))];
-    cells.extend((0..3).map(|kind| {
-        let of_kind = of(Some(kind));
-        format!("{} / {}", time(quantile(&of_kind, 0.5)), time(quantile(&of_kind, 0.99)))
-    }));
-    let per_second = |at: usize| flooded.get(at).copied().unwrap_or_default() as f64 / length.as_secs_f64();
-    cells.extend([
-        refused.to_string(),
-        format!("{:.0} MB", per_second(0) / 1e6),
-        format!("{:.0}", per_second(1)),
-        format!("{:.0}", per_second(2)),
-        format!("{:.0} %", busy.as_secs_f64() / length.as_secs_f64() * 100.0),
-    ]);
-    row(part, &cells.iter().map(String::as_str).collect::<Vec<_>>());
+        let of_kind: Vec<Duration> = all.map(|(_, latency)| *latency).collect();
+        [0.5, 0.99].map(|share| quantile(&of_kind, share))
+    })
+}
+
+/// The rounds of one part.
+#[derive(Default)]
+struct Part {
+    quantiles: Vec<[[Duration; 2]; 4]>,
+    refused: u64,
+    /// Sums of what the flood was answered, see [`end_flood`].
+    flooded: [u64; 3],
+    busy: Duration,
+}
+
+impl Part {
+    /// A row of what was measured in `length`, all rounds together.
+    fn report(&self, name: &str, length: Duration) {
+        let median = |kind: usize, share: usize| {
+            let mut all: Vec<Duration> = self.quantiles.iter().map(|round| round[kind][share]).collect();
+            all.sort_unstable();
+            time(all[all.len() / 2])
+        };
+        let mut cells = vec![median(0, 0), median(0, 1)];
+        cells.extend((1..4).map(|kind| format!("{} / {}", median(kind, 0), median(kind, 1))));
+        let per_second = |count: u64| count as f64 / length.as_secs_f64();
+        cells.extend([
+            self.refused.to_string(),
+            format!("{:.0} MB", per_second(self.flooded[0]) / 1e6),
+            format!("{:.0}", per_second(self.flooded[1])),
+            format!("{:.0}", per_second(self.flooded[2])),
+            format!("{:.0} %", self.busy.as_secs_f64() / length.as_secs_f64() * 100.0),
+        ]);
+        row(name, &cells.iter().map(String::as_str).collect::<Vec<_>>());
+    }
 }
 
 fn main() {
@@ -212,7 +235,8 @@ fn main() {
     let runtime = Runtime::new();
     let halves = Halves::divide();
     let seconds = std::env::var("BENCH_SECONDS").ok().and_then(|text| text.parse().ok());
-    let length = Duration::from_secs(seconds.unwrap_or(scale(20, 1)));
+    let length = Duration::from_secs(seconds.unwrap_or(scale(50, 1)));
+    let rounds = scale(ROUNDS, 1);
     row(
         "small client",
         &[
@@ -230,15 +254,24 @@ fn main() {
     );
     for (is_shared, manner) in [(true, "flow control"), (false, "plain bounds")] {
         let server = start(&runtime, &halves, is_shared);
-        for part in ["calm", "flood"] {
-            let flood = (part == "flood").then(|| start_flood(&server));
-            // The flood makes its connections, and fills the queues.
-            std::thread::sleep(if flood.is_some() { PAUSE * 20 } else { PAUSE });
-            let before = cpu_time(server.pid());
-            let measured = runtime.run(small(&server, part, length));
-            let busy = cpu_time(server.pid()).saturating_sub(before);
-            let flooded = flood.map(end_flood).unwrap_or_default();
-            report(&format!("{manner}, {part}"), &measured, &flooded, length, busy);
+        let mut parts = [("calm", Part::default()), ("flood", Part::default())];
+        for round in 0..rounds {
+            for (name, part) in &mut parts {
+                let flood = (*name == "flood").then(|| start_flood(&server));
+                std::thread::sleep(SETTLES);
+                let before = cpu_time(server.pid());
+                let stem = format!("{name}-{round}");
+                let (latencies, refused) = runtime.run(small(&server, &stem, length / rounds as u32));
+                part.busy += cpu_time(server.pid()).saturating_sub(before);
+                part.quantiles.push(quantiles(&latencies));
+                part.refused += refused;
+                for (sum, count) in part.flooded.iter_mut().zip(flood.map(end_flood).unwrap_or_default()) {
+                    *sum += count;
+                }
+            }
+        }
+        for (name, part) in &parts {
+            part.report(&format!("{manner}, {name}"), length);
         }
     }
 }
