@@ -9,7 +9,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -38,6 +38,15 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A piece of an answer that is written before another one is made.
 const LARGE_PIECE_BYTES: usize = 16 * 1024;
+
+/// What is known of the room for more of an answer on HTTP/1.1.
+mod room {
+    pub(super) const FREE: u8 = 0;
+    /// Nothing has been written since a large piece, or since the socket was full.
+    pub(super) const TAKEN: u8 = 1;
+    /// The same, and the answer was asked for more.
+    pub(super) const AWAITED: u8 = 2;
+}
 
 /// Builders for both protocols, made once per server.
 pub(super) struct Protocols {
@@ -75,8 +84,8 @@ pub(super) struct Activity {
     head_since: AtomicU64,
     /// The last request had a body that was not read to its end. Meaningless on HTTP/2, where requests overlap.
     body_unread: AtomicBool,
-    /// What an answer has made waits for the socket: nothing has been written since a large piece, or since the socket was full.
-    is_backed_up: AtomicBool,
+    /// Whether what an answer has made waits for the socket: one of [`room`].
+    room: AtomicU8,
     /// An answer asked for the end of the connection.
     retire: Notify,
 }
@@ -91,7 +100,7 @@ impl Activity {
             idle_since: AtomicU64::new(0),
             head_since: AtomicU64::new(1),
             body_unread: AtomicBool::new(false),
-            is_backed_up: AtomicBool::new(false),
+            room: AtomicU8::new(room::FREE),
             retire: Notify::new(),
         }
     }
@@ -107,13 +116,15 @@ impl Activity {
         }
     }
 
-    /// A write came to its end, or has to wait. True where it is what an answer waited for.
+    /// A write came to its end, or has to wait. True where an answer waited for that.
     pub(super) fn wrote(&self, is_done: bool) -> bool {
-        let was_backed_up = self.is_backed_up.load(Relaxed);
-        if was_backed_up == is_done {
-            self.is_backed_up.store(!is_done, Relaxed);
+        let before = self.room.load(Relaxed);
+        if is_done && before != room::FREE {
+            self.room.store(room::FREE, Relaxed);
+        } else if !is_done && before == room::FREE {
+            self.room.store(room::TAKEN, Relaxed);
         }
-        was_backed_up && is_done
+        is_done && before == room::AWAITED
     }
 
     fn request_began(self: &Arc<Self>) -> InFlight {
@@ -434,7 +445,8 @@ impl hyper::body::Body for Tracked {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
-        if self.http1 && self.in_flight.0.is_backed_up.load(Relaxed) {
+        if self.http1 && self.in_flight.0.room.load(Relaxed) != room::FREE {
+            self.in_flight.0.room.store(room::AWAITED, Relaxed);
             return Poll::Pending; // the socket wakes the task of the connection, which is this one
         }
         let frame = Pin::new(&mut self.body).poll_frame(cx);
@@ -442,7 +454,7 @@ impl hyper::body::Body for Tracked {
             && let Poll::Ready(Some(Ok(frame))) = &frame
             && frame.data_ref().is_some_and(|piece| piece.len() >= LARGE_PIECE_BYTES)
         {
-            self.in_flight.0.is_backed_up.store(true, Relaxed);
+            self.in_flight.0.room.store(room::TAKEN, Relaxed);
         }
         frame
     }
