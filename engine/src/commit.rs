@@ -44,11 +44,11 @@ use crate::watch::Hub;
 const REPLICATED_SYNC: Duration = Duration::from_secs(1);
 
 /// How often room is looked for on a full disk.
-const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
+pub(crate) const DISK_FULL_RETRY: Duration = Duration::from_secs(1);
 /// How much room a disk that was full must have before writes are invited again.
 const ROOM_TRIED: usize = 32 * 1024;
 
-/// The one writer. Lives on its own thread.
+/// The one writer. Works in turns (turns.rs).
 pub(crate) struct Sequencer {
     pub queue: Arc<Queue>,
     pub hub: Arc<Hub>,
@@ -154,29 +154,28 @@ impl Sequencer {
         self.records.set_piece_bytes(piece_bytes);
     }
 
-    /// Works until the queue is closed and empty, then syncs.
-    pub fn run(mut self) {
-        loop {
-            let patience = self.status.disk_is_full().then_some(DISK_FULL_RETRY);
-            if !self.turn(patience) {
-                break;
-            }
+    /// Commits what waits, and does a part of a maintenance step. False once the queue is closed and empty.
+    pub fn turn(&mut self) -> bool {
+        let Some(proposals) = self.commit_waiting() else { return false };
+        if let Some(step) = self.queue.take_step() {
+            let left = self.carry_out(step, steps::part_keys(proposals));
+            self.queue.step_done(left);
+            self.keeper.look_ahead(&self.log);
         }
-        self.finish();
+        true
     }
 
-    /// Commits what waits, or what comes within `patience`. False once the queue is closed and empty.
-    pub fn turn(&mut self, patience: Option<Duration>) -> bool {
-        self.keeper.look_ahead(&self.log);
+    /// Commits what waits, and says how many proposals that were; `None` once the queue is closed and empty.
+    pub fn commit_waiting(&mut self) -> Option<usize> {
         let mut batch = std::mem::take(&mut self.batch);
-        if !self.queue.take(&mut batch, patience) {
-            return false;
+        if !self.queue.take(&mut batch) {
+            return None;
         }
+        let proposals = batch.len();
         let is_time = batch.is_empty() || self.reserve.is_used() && self.looked.elapsed() >= DISK_FULL_RETRY;
         if is_time && self.status.disk_is_full() {
             self.look_for_room();
         }
-        let keys = steps::part_keys(batch.len());
         if !batch.is_empty() {
             let time = self.times.next();
             for proposal in batch.drain(..) {
@@ -194,11 +193,15 @@ impl Sequencer {
         self.batch = batch;
         // A refusal has been answered and noted.
         let _ = self.flush();
-        if let Some(step) = self.queue.take_step() {
-            let left = self.carry_out(step, keys);
-            self.queue.step_done(left);
-        }
-        true
+        self.keeper.look_ahead(&self.log);
+        Some(proposals)
+    }
+
+    /// Whether `bytes` of records can be written without waiting for the disk, as far as that can be known before.
+    pub fn needs_no_disk(&self, bytes: usize) -> bool {
+        matches!(self.durability, Durability::Replicated)
+            && self.log.has_room(bytes)
+            && !self.status.disk_is_full()
     }
 
     /// Does a part of a maintenance step between two batches and publishes what it changed. Returns what is left of it.

@@ -51,6 +51,7 @@ mod testing;
 mod throttle;
 mod time;
 mod transfer;
+mod turns;
 mod types;
 mod watch;
 mod workers;
@@ -87,6 +88,7 @@ use crate::stages::Stages;
 use crate::status::StoreStatus;
 use crate::time::Times;
 use crate::transfer::Held;
+use crate::turns::Turns;
 pub use crate::types::{
     APPLIED_BYTES_MAX, APPLIED_RECORDS_MAX, ATTRIBUTES_BYTES_MAX, Applied, Change, Committed, Durability,
     Expected, KEY_BYTES_MAX, KeyRange, Options, Payload, Revision, Role, SEGMENT_BYTES_DEFAULT,
@@ -103,6 +105,7 @@ pub struct Engine(Arc<Inner>);
 
 struct Inner {
     queue: Arc<Queue>,
+    turns: Arc<Turns>,
     hub: Arc<Hub>,
     status: Arc<StoreStatus>,
     expiry: Arc<Expiry>,
@@ -173,7 +176,7 @@ impl Engine {
         let checkpointed = found.checkpoint.as_ref().map_or(Revision::ZERO, |used| used.revision);
         let stages = Stages::at_opening(&found.root, checkpointed, durability);
         let status = Arc::new(StoreStatus::new(stages, found.time));
-        let queue = Arc::new(Queue::new());
+        let (queue, turns) = (Arc::new(Queue::new()), Arc::new(Turns::new()));
         let keeper = Arc::new(Keeper::new());
         let numbers = Arc::new(Numbers::new(found.numbers_given));
         let expiry = Arc::new(match options.role {
@@ -222,6 +225,7 @@ impl Engine {
         let (closing, closed) = tokio::sync::watch::channel(false);
         let engine = Engine(Arc::new(Inner {
             queue: queue.clone(),
+            turns: turns.clone(),
             hub: hub.clone(),
             status: status.clone(),
             expiry,
@@ -236,6 +240,7 @@ impl Engine {
         }));
         let workers = Workers {
             sequencer,
+            turns,
             keeper,
             maintenance,
             requests,
@@ -282,7 +287,8 @@ impl Engine {
         }
         applied::check_form(&batch)?;
         let blooms = batch.iter().map(|applied| self.bloom(&applied.change)).collect();
-        self.0.queue.submit_applied(batch, blooms).await
+        let bytes = turns::batch_bytes(&batch);
+        self.0.queue.submit_applied(batch, blooms, || self.0.turns.try_turn(bytes)).await
     }
 
     fn bloom(&self, change: &Change) -> BloomFilter {

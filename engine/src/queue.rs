@@ -93,27 +93,34 @@ impl Queue {
     pub async fn submit(&self, write: Write, bloom: BloomFilter) -> Result<Committed, CommitError> {
         check_limits(&write)?;
         let (answer, outcome) = oneshot::channel();
-        self.push_when_room(Proposal::Commit { write, bloom, answer }).await.ok_or(CommitError::Closed)?;
+        let proposal = Proposal::Commit { write, bloom, answer };
+        self.push_when_room(proposal, || false).await.ok_or(CommitError::Closed)?;
         outcome.await.unwrap_or(Err(CommitError::Closed))
     }
 
     /// Hands `batch`, whose form was checked and whose states are with that Bloom filter, over and returns its outcome. Once it is in
-    /// the queue it is carried out even if the future is dropped.
+    /// the queue it is carried out even if the future is dropped. `take_turn` may carry it out at once, and says whether it
+    /// did; else the sequencer's thread does.
     pub async fn submit_applied(
         &self,
         batch: Vec<Applied>,
         blooms: Vec<BloomFilter>,
+        take_turn: impl FnOnce() -> bool,
     ) -> Result<Revision, ApplyError> {
         let (answer, outcome) = oneshot::channel();
-        self.push_when_room(Proposal::Apply { batch, blooms, answer }).await.ok_or(ApplyError::Closed)?;
+        let proposal = Proposal::Apply { batch, blooms, answer };
+        self.push_when_room(proposal, take_turn).await.ok_or(ApplyError::Closed)?;
         outcome.await.unwrap_or(Err(ApplyError::Closed))
     }
 
-    /// Waits for room; `None` when no more is taken.
-    async fn push_when_room(&self, proposal: Proposal) -> Option<()> {
+    /// Waits for room; `None` when no more is taken. Wakes the sequencer if `take_turn` has not done its work.
+    async fn push_when_room(&self, proposal: Proposal, take_turn: impl FnOnce() -> bool) -> Option<()> {
         let permit = self.room.acquire_many(proposal.weight()).await.ok()?;
         self.push(proposal)?;
         permit.forget();
+        if !take_turn() {
+            self.wake();
+        }
         Some(())
     }
 
@@ -125,6 +132,7 @@ impl Queue {
         let permit = self.room.try_acquire_many(proposal.weight()).ok()?;
         self.push(proposal)?;
         permit.forget();
+        self.wake();
         Some(outcome)
     }
 
@@ -134,10 +142,14 @@ impl Queue {
             return None;
         }
         state.proposals.push_back(proposal);
-        if std::mem::take(&mut state.idle) {
+        Some(())
+    }
+
+    /// Wakes the sequencer's thread if it sleeps.
+    fn wake(&self) {
+        if std::mem::take(&mut self.state.lock().idle) {
             self.arrived.notify_one();
         }
-        Some(())
     }
 
     /// Asks for `step`; the one before must be done.
@@ -203,25 +215,29 @@ impl Queue {
         state.step = None;
     }
 
-    /// Fills `batch`, which is empty, with what waits, or sleeps until something does, for at most `patience`; a maintenance step
-    /// counts. False once the queue is closed and empty.
-    pub fn take(&self, batch: &mut VecDeque<Proposal>, patience: Option<Duration>) -> bool {
+    /// Sleeps until a proposal or a maintenance step waits or the queue is closed, for at most `patience`.
+    pub fn wait(&self, patience: Option<Duration>) {
         let mut state = self.state.lock();
-        while state.proposals.is_empty() && (state.step.is_none() || state.closed) {
-            if state.closed {
-                return false;
-            }
+        while state.proposals.is_empty() && state.step.is_none() && !state.closed {
             state.idle = true;
             match patience {
                 None => self.arrived.wait(&mut state),
                 Some(patience) => {
                     if self.arrived.wait_for(&mut state, patience).timed_out() {
-                        return true;
+                        break;
                     }
                 }
             }
         }
         state.idle = false;
+    }
+
+    /// Fills `batch`, which is empty, with what waits. False once the queue is closed and empty.
+    pub fn take(&self, batch: &mut VecDeque<Proposal>) -> bool {
+        let mut state = self.state.lock();
+        if state.proposals.is_empty() {
+            return !state.closed;
+        }
         debug_assert!(batch.is_empty(), "one batch at a time");
         if state.proposals.len() <= BATCH_WRITES_MAX {
             std::mem::swap(batch, &mut state.proposals);

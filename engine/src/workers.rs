@@ -21,6 +21,7 @@ use crate::maintenance::{Maintenance, Requests};
 use crate::queue::Queue;
 use crate::segment::Segment;
 use crate::status::StoreStatus;
+use crate::turns::Turns;
 use crate::watch::Hub;
 
 /// How far background maintenance stands back when others want the processor: its share is a third of theirs. Far less and it
@@ -30,6 +31,7 @@ const MAINTENANCE_NICE: i32 = 5;
 /// What works for an open store, not yet at work.
 pub(crate) struct Workers {
     pub sequencer: Sequencer,
+    pub turns: Arc<Turns>,
     pub keeper: Arc<Keeper>,
     pub maintenance: Maintenance,
     pub requests: Arc<Requests>,
@@ -56,7 +58,19 @@ impl Workers {
             };
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
-        let Workers { sequencer, keeper, maintenance, requests, storage, queue, hub, closing, .. } = self;
+        let Workers {
+            sequencer,
+            turns,
+            keeper,
+            maintenance,
+            requests,
+            storage,
+            queue,
+            hub,
+            status,
+            closing,
+            ..
+        } = self;
         let keeper_at_failure = keeper.clone();
         let maintain = move || {
             // On Linux this is about the thread that calls it. Where it is refused, commits wait a little longer.
@@ -66,8 +80,10 @@ impl Workers {
         let maintenance_thread = std::thread::Builder::new().name("engine-maintain".into()).spawn(maintain);
         let maintenance_thread = maintenance_thread.inspect_err(|_| keeper_at_failure.stop())?;
         let requests_at_failure = requests.clone();
+        turns.start(sequencer);
+        let turns_at_failure = turns.clone();
         let run = move || {
-            or_abort(|| sequencer.run());
+            or_abort(|| turns.run(&queue, &status));
             queue.abandon();
             hub.close();
             keeper.stop();
@@ -80,6 +96,7 @@ impl Workers {
         };
         let spawned = std::thread::Builder::new().name("engine-commit".into()).spawn(run);
         spawned.inspect_err(|_| {
+            turns_at_failure.stop();
             keeper_at_failure.stop();
             requests_at_failure.stop();
         })
@@ -88,11 +105,11 @@ impl Workers {
 
 /// Ends the process when `work` panics: an invariant is broken, and what the store would say or write from here on
 /// cannot be trusted. What was acknowledged is on disk, and opening recovers it.
-fn or_abort(work: impl FnOnce()) {
-    if std::panic::catch_unwind(AssertUnwindSafe(work)).is_err() {
+pub(crate) fn or_abort<T>(work: impl FnOnce() -> T) -> T {
+    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| {
         tracing::error!(
             "an invariant of the store is broken; the process ends, and a restart recovers the store"
         );
-        std::process::abort();
-    }
+        std::process::abort()
+    })
 }

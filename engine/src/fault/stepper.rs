@@ -5,7 +5,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Duration;
 
 use super::Disk;
 use crate::Engine;
@@ -62,7 +61,7 @@ impl Stepper {
     /// The sequencer commits what waits, or looks for room on a full disk. False once the engine is closed and
     /// nothing waits.
     pub fn commit(&mut self) -> bool {
-        self.0.sequencer.turn(Some(Duration::ZERO))
+        self.0.sequencer.turn()
     }
 
     /// Commits a write, together with whatever waits.
@@ -117,7 +116,7 @@ impl Stepper {
     pub fn close(self) {
         let Workers { mut sequencer, keeper, storage, queue, hub, closing, .. } = self.0;
         queue.close();
-        while sequencer.turn(Some(Duration::ZERO)) {}
+        while sequencer.turn() {}
         sequencer.finish();
         hub.close();
         keeper.clean_up(&*storage);

@@ -1,10 +1,12 @@
 //! What a follower's store is like on a real disk: what it refuses, its files, its backups, and a change of role.
 
-use engine::fault::Random;
+use std::pin::pin;
+
+use engine::fault::{Random, now};
 use engine::offline::{self, Point, Receiver, Store};
 use engine::{
-    Applied, ApplyError, Change, CommitError, Engine, Expected, Options, Payload, Refusal, Revision, Role,
-    Write,
+    Applied, ApplyError, Change, CommitError, Durability, Engine, Expected, Options, Payload, Refusal,
+    Revision, Role, Write,
 };
 
 use crate::script::Script;
@@ -94,6 +96,47 @@ async fn a_follower_is_found_as_it_was_left_with_and_without_a_checkpoint() {
     let survey = offline::survey(&store, |damage| panic!("{damage}"), |_| ());
     assert_eq!((survey.revision, survey.damages), (script.newest(), 0));
     assert!(survey.torn.is_none());
+}
+
+#[test]
+fn small_batches_are_applied_by_their_caller_beside_maintenance_and_the_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    for (seed, durability) in
+        [(1, Durability::Replicated), (2, Durability::Replicated), (3, Durability::Sync)]
+    {
+        let script = Script::new(seed, 1_500);
+        let dir = TempDir::new();
+        let mut random = Random::new(seed);
+        let (mut at_once, mut waited) = (0, 0);
+        for part in 1..=3 {
+            let options = Options { segment_bytes: 128 * 1024, durability, ..options(&dir, Role::Follower) };
+            let engine = Engine::open(options).unwrap();
+            while engine.revision() < Revision::new(script.newest().get() * part / 3) {
+                let mut applying = pin!(engine.apply(script.batch(engine.revision(), &mut random)));
+                match now(applying.as_mut()) {
+                    Some(applied) => _ = (applied.unwrap(), at_once += 1),
+                    None => _ = (runtime.block_on(applying).unwrap(), waited += 1),
+                }
+                if random.one_in(200) {
+                    // It goes on while more is applied.
+                    let _ = now(engine.compact(half(engine.revision())));
+                }
+            }
+            runtime.block_on(engine.settled());
+            script.check(&engine, &mut random);
+            runtime.block_on(engine.close());
+            let late = put("/late", engine.revision().next().get());
+            assert!(matches!(now(engine.apply(vec![late])), Some(Err(ApplyError::Closed))));
+        }
+        match durability {
+            // The segment's end is left to the thread.
+            Durability::Replicated => assert!(at_once > 0 && waited > 0, "{at_once} {waited}"),
+            _ => assert_eq!(at_once, 0, "a sync is not for the caller"),
+        }
+        let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
+        assert_eq!(engine.revision(), script.newest());
+        script.check(&engine, &mut random);
+    }
 }
 
 #[tokio::test]
