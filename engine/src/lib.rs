@@ -1,7 +1,7 @@
 //! A revision log: keys and values under one global order of revisions, with every state still readable.
 //!
 //! ```text
-//! commit ─► queue ─► sequencer thread ─► segment file ─► sync ─► publish root ─┬─► snapshots (reads)
+//! commit ─► queue ─► sequencer ────────► segment file ─► sync ─► publish root ─┬─► snapshots (reads)
 //!                    check, stamp, encode                                      └─► tails (watches)
 //! ```
 //!

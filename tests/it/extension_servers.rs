@@ -31,6 +31,9 @@ const GROUP: &str = "small.example.com";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const THINGS: &str = "/apis/small.example.com/v1/namespaces/default/things";
 
+/// Services that it can be behind.
+const SERVICES: [&str; 2] = ["small", "other"];
+
 /// What the server does.
 const HONEST: u8 = 0;
 const SLOW: u8 = 1;
@@ -67,8 +70,10 @@ impl Extension {
     /// The same with protocols that it offers in the TLS handshake.
     async fn speaking(protocols: &[&[u8]]) -> Extension {
         let key = KeyPair::generate().unwrap();
-        let made =
-            CertificateParams::new(["small.default.svc".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let made = CertificateParams::new(SERVICES.map(|name| format!("{name}.default.svc")))
+            .unwrap()
+            .self_signed(&key)
+            .unwrap();
         let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
         let mut config = ServerConfig::builder()
             .with_no_client_auth()
@@ -108,25 +113,33 @@ impl Extension {
 
     /// Registers it, and waits until it is available.
     async fn register(&self, client: &Client) {
+        self.register_as(client, "v1", "small").await;
+        until(client, "v1", "Passed").await;
+    }
+
+    /// Registers it for a version, behind a service of that name.
+    async fn register_as(&self, client: &Client, version: &str, service: &str) {
         let spec = json!({"type": "ExternalName", "externalName": "localhost"});
-        let service = json!({"metadata": {"name": "small"}, "spec": spec});
-        assert_eq!(client.post("/api/v1/namespaces/default/services", &service).await.status, 201);
-        let api_service = json!({"metadata": {"name": format!("v1.{GROUP}")}, "spec": {
-            "group": GROUP, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+        let object = json!({"metadata": {"name": service}, "spec": spec});
+        assert_eq!(client.post("/api/v1/namespaces/default/services", &object).await.status, 201);
+        let api_service = json!({"metadata": {"name": format!("{version}.{GROUP}")}, "spec": {
+            "group": GROUP, "version": version, "groupPriorityMinimum": 1000, "versionPriority": 15,
             "caBundle": STANDARD.encode(&self.certificate),
-            "service": {"namespace": "default", "name": "small", "port": self.port},
+            "service": {"namespace": "default", "name": service, "port": self.port},
         }});
         let made = client.post(API_SERVICES, &api_service).await;
         assert_eq!(made.status, 201, "{}", made.text());
-        until(client, "Passed").await;
     }
 }
 
-/// Waits until the condition of the APIService has a reason, and returns its message.
-async fn until(client: &Client, reason: &str) -> String {
-    let condition = |object: &Value| object["status"]["conditions"][0].clone();
+fn condition(api_service: &Value) -> &Value {
+    &api_service["status"]["conditions"][0]
+}
+
+/// Waits until the condition of a version's APIService has a reason, and returns its message.
+async fn until(client: &Client, version: &str, reason: &str) -> String {
     let has = |object: Option<&Value>| object.is_some_and(|object| condition(object)["reason"] == reason);
-    let found = client.until(&format!("{API_SERVICES}/v1.{GROUP}"), has).await;
+    let found = client.until(&format!("{API_SERVICES}/{version}.{GROUP}"), has).await;
     let found = found.unwrap_or_else(|| panic!("no condition with the reason {reason}"));
     condition(&found)["message"].as_str().unwrap_or_default().to_owned()
 }
@@ -148,13 +161,14 @@ async fn answer(request: Request<Incoming>, mode: u8) -> Result<Response<Body>, 
     let query = request.uri().query().unwrap_or_default();
     let accept = request.headers().get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let version = format!("apis/{GROUP}/v1");
+    let other_version = format!("apis/{GROUP}/v2");
     let mut code = 200;
     let body = match path.trim_start_matches('/') {
         document if document == version && mode == LYING => {
             full(&json!({"kind": "APIResourceList", "resources": {"no": "list"}, "groupVersion": 7}))
         }
-        document if document == version => full(&json!({
-            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": format!("{GROUP}/v1"),
+        document if document == version || document == other_version => full(&json!({
+            "kind": "APIResourceList", "apiVersion": "v1", "groupVersion": document.trim_start_matches("apis/"),
             "resources": [{"name": "things", "singularName": "thing", "namespaced": true, "kind": "Thing",
                            "shortNames": ["th"], "verbs": ["get", "list", "watch"]}],
         })),
@@ -280,7 +294,7 @@ async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
         assert_eq!(client.get(path).await.status, 200, "{path}");
     }
     assert!(began.elapsed() < DELAY / 2, "documents waited for a server that does not answer");
-    let message = until(client, "FailedDiscoveryCheck").await;
+    let message = until(client, "v1", "FailedDiscoveryCheck").await;
     assert!(message.contains("deadline exceeded"), "{message}");
     assert_eq!(discovered(client).await.0, "Stale");
     let page = client.get("/metrics").await.text();
@@ -292,6 +306,31 @@ async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
         assert!(page.lines().any(|shown| shown.starts_with(&line)), "{line} is not in\n{page}");
     }
     stuck.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_told_of_while_another_does_not_answer() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let (slow, honest) = (Extension::start().await, Extension::start().await);
+    slow.mode.store(SLOW, Ordering::Relaxed);
+    slow.register_as(client, "v1", "small").await;
+    // Its check has begun.
+    while slow.connections.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    honest.register_as(client, "v2", "other").await;
+    until(client, "v2", "Passed").await;
+    let waiting = client.get(&format!("{API_SERVICES}/v1.{GROUP}")).await.json();
+    assert!(condition(&waiting).is_null(), "{waiting}");
+
+    // What changes about a server while it is checked is looked at after that.
+    let patch = json!({"spec": {"versionPriority": 16}});
+    let patched = client.patch(&format!("{API_SERVICES}/v1.{GROUP}"), "merge", &patch).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    slow.mode.store(HONEST, Ordering::Relaxed);
+    until(client, "v1", "Passed").await;
+    assert_eq!(discovered(client).await, ("Current".to_owned(), true));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

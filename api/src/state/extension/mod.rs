@@ -62,6 +62,7 @@ pub struct Extension {
 
 #[derive(Debug, Default)]
 struct State {
+    was_checked: bool,
     is_available: bool,
     /// What it said of itself when it answered.
     told: Told,
@@ -118,6 +119,11 @@ impl Extensions {
     /// All of them.
     pub fn all(&self) -> Vec<Arc<Extension>> {
         self.table.load().values().cloned().collect()
+    }
+
+    /// Whether this is one of them, and not one that it was before its APIService changed.
+    pub fn has(&self, extension: &Arc<Extension>) -> bool {
+        self.table.load().values().any(|known| Arc::ptr_eq(known, extension))
     }
 
     /// The groups and versions that they serve.
@@ -183,6 +189,11 @@ impl Extension {
         }
     }
 
+    /// Whether a check of it has ended.
+    pub fn was_checked(&self) -> bool {
+        self.state.read().was_checked
+    }
+
     /// Whether the last check passed.
     pub fn is_available(&self) -> bool {
         self.state.read().is_available
@@ -191,6 +202,7 @@ impl Extension {
     /// What a check found. Says whether that is something else than before.
     pub fn found(&self, is_available: bool, told: Told) -> bool {
         let mut state = self.state.write();
+        state.was_checked = true;
         let is_changed = state.is_available != is_available || is_available && state.told != told;
         state.is_available = is_available;
         if is_available {

@@ -15,6 +15,7 @@ pub mod aggregation;
 mod allocations;
 pub mod api_services;
 mod authentication_info;
+mod availability;
 mod bootstrap_tokens;
 mod certificates;
 mod condition;

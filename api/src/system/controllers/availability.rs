@@ -1,0 +1,275 @@
+//! Whether extension servers are available: each is checked on its own, and its APIService and the documents say what was
+//! found (docs/api/extension-servers.md#availability).
+//!
+//! ```text
+//! begin ─► a check of each that has none ─► ended ─► tell ─┬─► discovery documents
+//!            └ one that has: again, when it ends           └─► condition Available ─► store
+//! ```
+//!
+//! A server that takes long to answer delays what is told of itself, and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use auth::User;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
+use hashbrown::HashMap;
+use http::header::{ACCEPT, USER_AGENT};
+use http::{HeaderMap, HeaderValue};
+
+use super::api_services::{GROUP, all, target};
+use super::condition::Condition;
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::state::extension::{Extension, Told, identify};
+use crate::types::discovery::Swagger;
+use crate::values::json::{self, Object, Value};
+use crate::values::status::Status;
+use crate::wire::outgoing::{self, Endpoint as Remote, Service};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
+
+/// How long one question may take, and how often it is put before a server counts as not available.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+const ATTEMPTS: usize = 5;
+
+/// What is said of a server that takes longer.
+const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
+
+/// Checks that are under way, at most one for each APIService.
+pub(super) struct Checks<'a> {
+    api: &'a Context,
+    running: FuturesUnordered<BoxFuture<'a, Ended>>,
+    /// The APIServices that are being checked, and whether something has changed about one since.
+    names: HashMap<String, bool>,
+}
+
+/// A check that came to its end.
+pub(super) struct Ended {
+    extension: Arc<Extension>,
+    verdict: Result<Told, Unavailable>,
+}
+
+impl<'a> Checks<'a> {
+    pub(super) fn new(api: &'a Context) -> Checks<'a> {
+        Checks { api, running: FuturesUnordered::new(), names: HashMap::new() }
+    }
+
+    /// Checks those extension servers; one that is being checked, again after that.
+    pub(super) fn begin(&mut self, which: impl Fn(&Extension) -> bool) {
+        let api = self.api;
+        for extension in api.extensions().all() {
+            if !which(&extension) {
+                continue;
+            }
+            if let Some(again) = self.names.get_mut(&extension.name) {
+                *again = true;
+                continue;
+            }
+            self.names.insert(extension.name.clone(), false);
+            let check = async move { Ended { verdict: check(api, &extension).await, extension } };
+            self.running.push(check.boxed());
+        }
+    }
+
+    /// The checks that have ended; waits for one. Nothing is lost if the future is dropped.
+    pub(super) async fn ended(&mut self) -> Vec<Ended> {
+        let Some(first) = self.running.next().await else { return std::future::pending().await };
+        let mut ended = vec![first];
+        while let Some(Some(next)) = self.running.next().now_or_never() {
+            ended.push(next);
+        }
+        ended
+    }
+
+    /// Tells what was found.
+    pub(super) async fn tell(&mut self, ended: Vec<Ended>) -> Result<(), Status> {
+        let api = self.api;
+        let again: Vec<String> = (ended.iter())
+            .filter(|ended| self.names.remove(&ended.extension.name) == Some(true))
+            .map(|ended| ended.extension.name.clone())
+            .collect();
+        let mut is_changed = false;
+        // One that was replaced or removed meanwhile is not told of.
+        let current = ended.into_iter().filter(|ended| api.extensions().has(&ended.extension));
+        let found: Vec<Ended> = current
+            .inspect(|Ended { extension, verdict }| {
+                is_changed |= match verdict {
+                    Ok(told) => extension.found(true, told.clone()),
+                    Err(_) => extension.found(false, Told::default()),
+                };
+            })
+            .collect();
+        self.begin(|extension| again.contains(&extension.name));
+        // Before the conditions: who waits for one finds the documents as it says.
+        if is_changed {
+            api.show_foreign();
+        }
+        for Ended { extension, verdict } in found {
+            let (status, reason, message) = match verdict {
+                Ok(_) => ("True", "Passed", "all checks passed".to_owned()),
+                Err((reason, message)) => ("False", reason, message),
+            };
+            report(api, &extension.name, (status, reason, &message)).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a server is not available: a word, and a sentence.
+type Unavailable = (&'static str, String);
+
+/// Looks at the service of an extension server and asks it for its resources.
+async fn check(api: &Context, extension: &Extension) -> Result<Told, Unavailable> {
+    let Service { namespace, name, port } = &extension.service;
+    let snapshot = api.engine().snapshot();
+    let failed = |status: Status| {
+        (
+            "ServiceAccessError",
+            format!("service/{name} in \"{namespace}\" cannot be checked due to: {status}"),
+        )
+    };
+    let loopback = Loopback::new(api);
+    let resource = loopback.resource(&target("", "services", "")).map_err(failed)?;
+    let stored = snapshot.get(&store::key(resource, namespace, name));
+    let stored = stored.map(|entry| store::read(entry).and_then(|stored| stored.object(resource)));
+    let Some(service) = stored.transpose().map_err(failed)? else {
+        return Err(("ServiceNotFound", format!("service/{name} in \"{namespace}\" is not present")));
+    };
+    let spec = service.get("spec").unwrap_or(&Value::Null);
+    if spec.str_at(&["type"]) == "ClusterIP" {
+        let ports = spec.get("ports").and_then(Value::as_array).unwrap_or_default();
+        let found = ports.iter().find(|one| one.get("port").and_then(Value::as_i64) == Some((*port).into()));
+        let Some(found) = found else {
+            let message = format!("service/{name} in \"{namespace}\" is not listening on port {port}");
+            return Err(("ServicePortError", message));
+        };
+        let slices = loopback.resource(&target("discovery", "endpointslices", "")).map_err(failed)?;
+        let label = format!("{}/service-name", api.naming().domain);
+        let of_service = |slice: &Value| slice.str_at(&["metadata", "labels", &label]) == name;
+        let slices: Vec<Value> = all(&snapshot, slices, namespace).into_iter().filter(of_service).collect();
+        if slices.is_empty() {
+            let message = format!("cannot find endpointslices for service/{name} in \"{namespace}\"");
+            return Err(("EndpointsNotFound", message));
+        }
+        let port_name = found.str_at(&["name"]);
+        if !slices.iter().any(|slice| has_endpoints(slice, port_name)) {
+            let message = format!(
+                "endpointslices for service/{name} in \"{namespace}\" have no addresses with port name \"{port_name}\""
+            );
+            return Err(("MissingEndpoints", message));
+        }
+    }
+    ask(api, extension).await.map_err(|why| ("FailedDiscoveryCheck", why))
+}
+
+/// Whether a slice has an endpoint that listens on a port.
+fn has_endpoints(slice: &Value, port_name: &str) -> bool {
+    let list = |name: &str| slice.get(name).and_then(Value::as_array).unwrap_or_default();
+    let is_ready = |endpoint: &Value| {
+        endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool).unwrap_or(true)
+            && endpoint.get("addresses").and_then(Value::as_array).is_some_and(|all| !all.is_empty())
+    };
+    list("ports").iter().any(|port| port.str_at(&["name"]) == port_name)
+        && list("endpoints").iter().any(is_ready)
+}
+
+/// Asks a server for the resources of its version. Any answer that says success will do. One that does is asked where its
+/// OpenAPI document is; it need not have one.
+async fn ask(api: &Context, extension: &Extension) -> Result<Told, String> {
+    let endpoint = extension.endpoint(api.services())?;
+    let url = endpoint.url().clone();
+    let mut headers = HeaderMap::new();
+    let asker = User::new("system:kube-aggregator", [auth::identity::MASTERS]);
+    identify(&mut headers, &asker);
+    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if let Ok(agent) = HeaderValue::from_str(&api.naming().system("apiserver")) {
+        headers.insert(USER_AGENT, agent);
+    }
+    let mut why = String::new();
+    for _ in 0..ATTEMPTS {
+        match outgoing::get(&endpoint, headers.clone(), ANSWERED_WITHIN).await {
+            Ok((code, body)) if code.is_success() => {
+                let list = json::parse(&body).ok();
+                let resources = list.filter(|list| list.str_at(&["kind"]) == "APIResourceList");
+                let openapi = openapi(&endpoint, headers.clone()).await;
+                // The hash of the one says whether the other may have changed.
+                let known = openapi.as_deref().and_then(|openapi| extension.swagger_of(openapi));
+                let swagger = match known {
+                    Some(known) => Some(known),
+                    None => swagger(&endpoint, headers).await.map(Arc::new),
+                };
+                return Ok(Told { resources, openapi, swagger });
+            }
+            Ok((code, _)) => why = format!("bad status from {url}: {}", code.as_u16()),
+            Err(outgoing::Failure::Timeout) => {
+                why = format!("Get \"{url}\": {TIMED_OUT}");
+                break;
+            }
+            Err(failure) => {
+                why = failure.to_string();
+                if let Some(call) = why.strip_suffix(": context deadline exceeded") {
+                    why = format!("{call}: {TIMED_OUT}");
+                    break;
+                }
+            }
+        }
+    }
+    Err(format!("failing or missing response from {url}: {why}"))
+}
+
+/// Where a server says that the OpenAPI document of its version is: below this server's own path for it.
+async fn openapi(endpoint: &Remote, headers: HeaderMap) -> Option<String> {
+    let version = endpoint.url().path().trim_matches('/').to_owned();
+    let index = endpoint.to("/openapi/v3").ok()?;
+    let (code, body) = outgoing::get(&index, headers, ANSWERED_WITHIN).await.ok()?;
+    let index = json::parse(&body).ok().filter(|_| code.is_success())?;
+    let url = index.at(&["paths", &version])?.str_at(&["serverRelativeURL"]).to_owned();
+    let is_its = url.split('?').next() == Some(&*format!("/openapi/v3/{version}"));
+    (is_its && url.is_ascii()).then_some(url)
+}
+
+/// What a server's OpenAPI document of v2 says of its version, if it has one.
+async fn swagger(endpoint: &Remote, headers: HeaderMap) -> Option<Swagger> {
+    let prefix = endpoint.url().path().trim_end_matches('/').to_owned();
+    let document = endpoint.to("/openapi/v2").ok()?;
+    let (code, body) = outgoing::get(&document, headers, ANSWERED_WITHIN).await.ok()?;
+    let read = move || Swagger::read(&json::parse(&body).ok()?, &prefix);
+    // Some megabytes of text: other tasks go on meanwhile.
+    if code.is_success() { tokio::task::spawn_blocking(read).await.ok()? } else { None }
+}
+
+/// Writes the condition Available, where it says something else than before.
+async fn report(
+    api: &Context,
+    name: &str,
+    (status, reason, message): (&str, &str, &str),
+) -> Result<(), Status> {
+    let metrics = api.metrics();
+    let is_unavailable = status == "False";
+    if metrics
+        .unavailable
+        .of(&[name])
+        .is_some_and(|before| before.swap(is_unavailable.into(), Ordering::Relaxed) == 0 && is_unavailable)
+    {
+        metrics.became_unavailable.count(&[name, reason]);
+    }
+    let loopback = Loopback::new(api);
+    let resource = loopback.resource(&target(GROUP, "apiservices", ""))?;
+    let condition = Condition { kind: "Available", status, reason, message };
+    let make = |old: &Object| {
+        let told = old.get("status").and_then(|status| status.get("conditions"));
+        let mut told = told.and_then(Value::as_array).unwrap_or_default().to_vec();
+        if condition.is_in(&told) {
+            return None;
+        }
+        condition.put(&mut told);
+        let mut new = old.clone();
+        new.object_entry("status").insert("conditions", Value::Array(told));
+        Some(new)
+    };
+    loopback.change(resource, ("", name), Endpoint::Status, make).await
+}
