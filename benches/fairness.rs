@@ -10,9 +10,9 @@
 //! told without the flood, and with it under flow control and under the two plain bounds of requests at once.
 //!
 //! All are ordinary users, so they share a priority level and differ by their flow. Parts without the flood and with it follow each other
-//! in several rounds, and the median of a figure's rounds is told, since other load of the machine comes and goes. `BENCH_SECONDS` sets the
-//! length of all rounds of a part. As if load came from other machines, the server has half of the cores and the clients the others, where the flood takes
-//! only what the small client leaves.
+//! in several rounds, and the median of a figure's rounds is told, since other load of the machine comes and goes. `BENCH_SECONDS` sets
+//! the length of all rounds of a part. As if load came from other machines, the server has half of the cores and the clients the
+//! others, where the flood takes only what the small client leaves.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Read};
@@ -203,6 +203,7 @@ struct Part {
     refused: u64,
     /// Sums of what the flood was answered, see [`end_flood`].
     flooded: [u64; 3],
+    flooded_for: Duration,
     busy: Duration,
 }
 
@@ -216,7 +217,7 @@ impl Part {
         };
         let mut cells = vec![median(0, 0), median(0, 1)];
         cells.extend((1..4).map(|kind| format!("{} / {}", median(kind, 0), median(kind, 1))));
-        let per_second = |count: u64| count as f64 / length.as_secs_f64();
+        let per_second = |count: u64| count as f64 / self.flooded_for.max(length).as_secs_f64();
         cells.extend([
             self.refused.to_string(),
             format!("{:.0} MB", per_second(self.flooded[0]) / 1e6),
@@ -258,6 +259,7 @@ fn main() {
         for round in 0..rounds {
             for (name, part) in &mut parts {
                 let flood = (*name == "flood").then(|| start_flood(&server));
+                let began = Instant::now();
                 std::thread::sleep(SETTLES);
                 let before = cpu_time(server.pid());
                 let stem = format!("{name}-{round}");
@@ -265,6 +267,7 @@ fn main() {
                 part.busy += cpu_time(server.pid()).saturating_sub(before);
                 part.quantiles.push(quantiles(&latencies));
                 part.refused += refused;
+                part.flooded_for += began.elapsed();
                 for (sum, count) in part.flooded.iter_mut().zip(flood.map(end_flood).unwrap_or_default()) {
                     *sum += count;
                 }
