@@ -88,9 +88,9 @@ fn main() -> ExitCode {
 /// What `build.rs` found.
 const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
 
-/// After how many turns of tasks a busy thread looks at its sockets. A turn of a long answer takes 0.1 to 0.3 ms, so with the runtime's
+/// After how many turns of tasks a busy thread looks at its sockets. A turn of a long answer takes some 0.1 ms, so with the runtime's
 /// own 61 a short request beside a flood of them was seen some milliseconds after it had come (docs/api/fairness.md#turns-of-connections).
-const TURNS_PER_LOOK: u32 = 8;
+const TURNS_PER_LOOK: u32 = 4;
 
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Set here alone.

@@ -9,7 +9,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -35,6 +35,18 @@ const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the lo
 
 /// After a graceful close was asked for, how long an idle connection may take to act on it.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A piece of an answer that is written before another one is made.
+const LARGE_PIECE_BYTES: usize = 16 * 1024;
+
+/// What is known of the room for more of an answer on HTTP/1.1.
+mod room {
+    pub(super) const FREE: u8 = 0;
+    /// Nothing has been written since a large piece, or since the socket was full.
+    pub(super) const TAKEN: u8 = 1;
+    /// The same, and the answer was asked for more.
+    pub(super) const AWAITED: u8 = 2;
+}
 
 /// Builders for both protocols, made once per server.
 pub(super) struct Protocols {
@@ -72,6 +84,8 @@ pub(super) struct Activity {
     head_since: AtomicU64,
     /// The last request had a body that was not read to its end. Meaningless on HTTP/2, where requests overlap.
     body_unread: AtomicBool,
+    /// Whether what an answer has made waits for the socket: one of [`room`].
+    room: AtomicU8,
     /// An answer asked for the end of the connection.
     retire: Notify,
 }
@@ -86,6 +100,7 @@ impl Activity {
             idle_since: AtomicU64::new(0),
             head_since: AtomicU64::new(1),
             body_unread: AtomicBool::new(false),
+            room: AtomicU8::new(room::FREE),
             retire: Notify::new(),
         }
     }
@@ -99,6 +114,17 @@ impl Activity {
         if self.requests_in_flight.load(Relaxed) == 0 && self.head_since.load(Relaxed) == 0 {
             self.head_since.store(self.now() + 1, Relaxed);
         }
+    }
+
+    /// A write came to its end, or has to wait. True where an answer waited for that.
+    pub(super) fn wrote(&self, is_done: bool) -> bool {
+        let before = self.room.load(Relaxed);
+        if is_done && before != room::FREE {
+            self.room.store(room::FREE, Relaxed);
+        } else if !is_done && before == room::FREE {
+            self.room.store(room::TAKEN, Relaxed);
+        }
+        is_done && before == room::AWAITED
     }
 
     fn request_began(self: &Arc<Self>) -> InFlight {
@@ -311,7 +337,7 @@ where
                 } else if retires {
                     activity.retire.notify_one();
                 }
-                Ok::<_, Infallible>(response.map(|body| Tracked { body, _in_flight: in_flight }))
+                Ok::<_, Infallible>(response.map(|body| Tracked { body, in_flight, http1 }))
             }
         }
     });
@@ -402,9 +428,13 @@ pub fn panic_response() -> Response {
 }
 
 /// A body that keeps its request in flight until its last byte is sent or the body is dropped.
+///
+/// On HTTP/1.1 nothing more of it is made while what was made before waits for the socket: hyper asks for more as long as it
+/// holds less than its limit, each time that it is woken. HTTP/2 has windows for that.
 pub(super) struct Tracked {
     body: Body,
-    _in_flight: InFlight,
+    in_flight: InFlight,
+    http1: bool,
 }
 
 impl hyper::body::Body for Tracked {
@@ -415,7 +445,18 @@ impl hyper::body::Body for Tracked {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        if self.http1 && self.in_flight.0.room.load(Relaxed) != room::FREE {
+            self.in_flight.0.room.store(room::AWAITED, Relaxed);
+            return Poll::Pending; // the socket wakes the task of the connection, which is this one
+        }
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if self.http1
+            && let Poll::Ready(Some(Ok(frame))) = &frame
+            && frame.data_ref().is_some_and(|piece| piece.len() >= LARGE_PIECE_BYTES)
+        {
+            self.in_flight.0.room.store(room::TAKEN, Relaxed);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {
@@ -429,7 +470,58 @@ impl hyper::body::Body for Tracked {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use futures_util::StreamExt;
+    use hyper_util::rt::TokioIo;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::wire::Wire;
     use super::*;
+
+    #[tokio::test]
+    async fn nothing_more_of_an_answer_is_made_until_a_slow_reader_has_taken_the_last() {
+        const PIECE: usize = LARGE_PIECE_BYTES;
+        const PIPE: usize = 1024;
+        let limits = Limits { head_bytes_max: 8192, ..Limits::default() };
+        let activity = Arc::new(Activity::new());
+        let (near, mut far) = tokio::io::duplex(PIPE);
+        let io = TokioIo::new(Wire::new(near, activity.clone(), &limits));
+        let made = Arc::<AtomicUsize>::default();
+        let service = service_fn({
+            let made = made.clone();
+            move |_: http::Request<hyper::body::Incoming>| {
+                let (made, in_flight) = (made.clone(), activity.request_began());
+                let pieces = futures_util::stream::iter(0..16).map(move |_| {
+                    made.fetch_add(PIECE, Relaxed);
+                    Ok(Bytes::from_static(&[7; PIECE]))
+                });
+                let tracked = Tracked { body: Body::stream(pieces), in_flight, http1: true };
+                async { Ok::<_, Infallible>(http::Response::new(tracked)) }
+            }
+        });
+        let serving = tokio::spawn(Protocols::new(&limits).http1.serve_connection(io, service));
+        far.write_all(b"GET / HTTP/1.0\r\n\r\n").await.unwrap();
+        let (mut read, mut before, mut rounds) = (0, 0, 0);
+        loop {
+            let bytes = far.read(&mut [0; PIPE]).await.unwrap();
+            if bytes == 0 {
+                break;
+            }
+            read += bytes;
+            let now = made.load(Relaxed);
+            if now > before {
+                // Bytes of the head are read as well.
+                assert!(
+                    before <= read + PIPE,
+                    "{before} bytes were made, {read} read, and now {now} are made"
+                );
+                (before, rounds) = (now, rounds + 1);
+            }
+        }
+        assert!(read > 16 * PIECE && rounds > 3, "{read} bytes in {rounds} rounds");
+        serving.await.unwrap().unwrap();
+    }
 
     #[test]
     fn a_connection_is_cut_over_a_slow_head_and_retired_over_silence() {
