@@ -1,6 +1,6 @@
 //! Benchmark of writes through the API: rate, server CPU per write, and latency, over 1 and 64 connections. Creates
 //! of small ConfigMaps and of pods of 3.5 KiB; updates, merge patches and server-side applies of such pods, each with
-//! a change. Baselines: the same bytes over bare TLS, and the same bytes written and synced one by one. Commits are
+//! a change; and updates that send back what was read (read-modify-write), as controllers do. Baselines: the same bytes over bare TLS, and the same bytes written and synced one by one. Commits are
 //! durable, so a single connection waits for a sync each time.
 
 use benches::cluster::{PODS, config_map_creates, pod_creates};
@@ -12,13 +12,16 @@ use tests::Server;
 const ANSWER_BYTES: u64 = 600;
 
 /// The measured requests, and about how many bytes each has.
-const WRITES: [(&str, usize); 5] = [
+const WRITES: [(&str, usize); 6] = [
     ("create configmaps", 120),
     ("create pods", data::POD_BYTES),
     ("update pods", data::POD_BYTES),
+    (READ_MODIFY_WRITE, data::POD_BYTES),
     ("merge-patch pods", 60),
     ("apply pods", data::POD_BYTES),
 ];
+
+const READ_MODIFY_WRITE: &str = "read-modify-write pods";
 
 /// The label `slot` of unchanged pods. Later values have as many digits, so that nothing else of a pod changes, its
 /// padding included.
@@ -52,7 +55,10 @@ fn main() {
             // The best of several rounds: other load on the machine only makes them slower.
             let mut best: Option<(Outcome, f64)> = None;
             for round in 0..rounds {
-                let (requests, status) = requests(what, &stem, round, count);
+                let (requests, status) = match what {
+                    READ_MODIFY_WRITE => (runtime.run(read_and_modified(&server, &stem, round, count)), 200),
+                    _ => requests(what, &stem, round, count),
+                };
                 let (outcome, each_us) = measure(&runtime, &server, connections, &requests, status);
                 if best.as_ref().is_none_or(|(known, _)| known.rate() < outcome.rate()) {
                     best = Some((outcome, each_us));
@@ -79,9 +85,29 @@ fn main() {
     }
 }
 
+/// The value of the label `slot` in a round.
+fn slot_of(round: usize) -> usize {
+    SLOT_OF_NONE - 1 - round
+}
+
+/// Updates of all pods of a round, made of what the server says of them now.
+async fn read_and_modified(server: &Server, stem: &str, round: usize, count: usize) -> Vec<Vec<u8>> {
+    let slot = |slot: usize| format!("\"slot\":\"{slot}\"");
+    let (before, after) = (slot(slot_of(round) + 1), slot(slot_of(round)));
+    let client = server.client();
+    let mut requests = Vec::with_capacity(count);
+    for at in 0..count {
+        let path = format!("{PODS}/{}", pod_name(stem, at));
+        let read = client.get(&path).await.text();
+        assert!(read.contains(&before), "{read}");
+        requests.push(load::request("PUT", &path, &read.replacen(&before, &after, 1)));
+    }
+    requests
+}
+
 /// The requests of a round, and their expected code. Every round changes every object.
 fn requests(what: &str, stem: &str, round: usize, count: usize) -> (Vec<Vec<u8>>, u16) {
-    let slot = SLOT_OF_NONE - 1 - round;
+    let slot = slot_of(round);
     let each = |request: &dyn Fn(&str, &str) -> Vec<u8>| {
         let names = (0..count).map(|at| pod_name(stem, at));
         names.map(|name| request(&name, &format!("{PODS}/{name}"))).collect()

@@ -134,6 +134,8 @@ pub(crate) struct Hub {
     gap_until: AtomicU64,
     registry: Mutex<Registry>,
     ring: RwLock<Ring>,
+    /// From when on the times of tails that let changes gather are counted.
+    since: Instant,
 }
 
 impl Hub {
@@ -147,6 +149,7 @@ impl Hub {
             gap_until: AtomicU64::new(0),
             registry: Mutex::default(),
             ring: RwLock::new(Ring { events: VecDeque::new(), first, bytes: 0, events_max: ring_events_max }),
+            since: Instant::now(),
         }
     }
 
@@ -283,6 +286,12 @@ impl Hub {
     }
 }
 
+/// The next time after `now` that is a multiple of `period`, which is not zero, after `since`.
+fn next_multiple(since: Instant, now: Instant, period: Duration) -> Instant {
+    let over = now.saturating_duration_since(since).as_nanos() % period.as_nanos();
+    now + period.saturating_sub(Duration::from_nanos(u64::try_from(over).unwrap_or(0)))
+}
+
 /// Takes a waiter out of the registry when it gives up: the revision it waits for may never come.
 struct Waiting<'h> {
     hub: &'h Hub,
@@ -326,8 +335,9 @@ impl Tail {
         Ok(self)
     }
 
-    /// The same, which lets changes gather for so long after it told some; the first change after a quiet time is told without
-    /// delay. While others write often, a follower that has time costs a wake-up in that time instead of one for each commit.
+    /// The same, which lets changes gather for up to so long after it told some; the first change after a quiet time is told without
+    /// delay. While others write often, a follower that has time costs a wake-up in that time instead of one for each commit, and
+    /// all who let changes gather for as long are woken together.
     pub fn gathering(mut self, gathers: Duration) -> Tail {
         self.gathers = gathers;
         self
@@ -357,7 +367,7 @@ impl Tail {
         let events = self.next_at_once(max).await?;
         // Who is behind goes on.
         let has_all = self.looked >= self.look_until && !self.gathers.is_zero();
-        self.due = has_all.then(|| Instant::now() + self.gathers);
+        self.due = has_all.then(|| next_multiple(self.hub.since, Instant::now(), self.gathers));
         Ok(events)
     }
 
@@ -615,6 +625,17 @@ mod tests {
                 expected.sort();
                 assert_eq!(got, expected, "{key:?}");
             }
+        }
+    }
+
+    #[test]
+    fn tails_that_let_changes_gather_for_as_long_are_due_together() {
+        let (since, period) = (Instant::now(), Duration::from_millis(10));
+        for (elapsed_us, due_ms) in
+            [(0, 10), (1, 10), (9_999, 10), (10_000, 20), (10_001, 20), (123_456, 130)]
+        {
+            let due = next_multiple(since, since + Duration::from_micros(elapsed_us), period);
+            assert_eq!(due - since, Duration::from_millis(due_ms), "{elapsed_us}");
         }
     }
 

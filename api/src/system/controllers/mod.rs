@@ -58,7 +58,7 @@ use crate::writes::context::Context;
 const EVENTS_MAX: usize = 1024;
 
 /// How long changes gather for controllers that follow what is written often.
-const GATHERED: Duration = Duration::from_millis(5);
+const GATHERED: Duration = Duration::from_millis(10);
 
 /// Writes under way at once within one controller: enough to share syncs, few enough to leave room for clients.
 const WRITES_MAX: usize = 64;
