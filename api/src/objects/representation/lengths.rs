@@ -7,9 +7,12 @@ use engine::Revision;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Capacity of the cache, at 8 bytes for each length; untouched pages take no memory.
+/// Capacity of the cache, at 8 bytes for each length.
 const SLOTS: usize = 1 << SLOT_BITS;
 const SLOT_BITS: u32 = 20;
+
+/// Slots that are made together, with the first length that is put into one of them.
+const PAGE_SLOTS: usize = 4096;
 
 /// Bits of a slot that hold the length; the others hold the part of the revision that the slot's index does not.
 const LENGTH_BITS: u32 = 22;
@@ -24,14 +27,25 @@ pub enum Form {
 }
 
 /// Cached lengths by form and revision.
-#[derive(Debug, Default)]
-pub struct Lengths([OnceLock<Box<[AtomicU64]>>; 2]);
+#[derive(Debug)]
+pub struct Lengths([Box<[Page]>; 2]);
+
+type Page = OnceLock<Box<[AtomicU64]>>;
+
+impl Default for Lengths {
+    fn default() -> Lengths {
+        let pages = || (0..SLOTS / PAGE_SLOTS).map(|_| Page::new()).collect();
+        Lengths([pages(), pages()])
+    }
+}
 
 impl Lengths {
     /// The length of the version written at `revision`, if it is cached.
     #[inline]
     pub fn get(&self, form: Form, revision: Revision) -> Option<u64> {
-        let held = self.0[form as usize].get()?[place(revision)].load(Relaxed);
+        let place = place(revision);
+        let page = self.0[form as usize][place / PAGE_SLOTS].get()?;
+        let held = page[place % PAGE_SLOTS].load(Relaxed);
         (held != 0 && held >> LENGTH_BITS == revision.get() >> SLOT_BITS)
             .then_some(held & ((1 << LENGTH_BITS) - 1))
     }
@@ -41,9 +55,10 @@ impl Lengths {
         // Revisions end at 2^62, so the rest of one fits.
         let slot = (revision.get() >> SLOT_BITS) << LENGTH_BITS | bytes as u64;
         if (1..1 << LENGTH_BITS).contains(&bytes) {
-            self.0[form as usize].get_or_init(|| (0..SLOTS).map(|_| AtomicU64::new(0)).collect())
-                [place(revision)]
-            .store(slot, Relaxed);
+            let place = place(revision);
+            let page = self.0[form as usize][place / PAGE_SLOTS]
+                .get_or_init(|| (0..PAGE_SLOTS).map(|_| AtomicU64::new(0)).collect());
+            page[place % PAGE_SLOTS].store(slot, Relaxed);
         }
     }
 }
