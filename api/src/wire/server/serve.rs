@@ -152,6 +152,10 @@ async fn one<H: Handler>(
     }
 }
 
+/// Encrypted bytes of a connection that may wait for its socket: two TLS records. With rustls' own limit, twice as many, a slow
+/// reader costs as much more, and a long answer is sent no faster.
+const ENCRYPTED_BYTES_MAX: usize = 32 * 1024;
+
 async fn converse<H: Handler>(
     stream: TcpStream,
     remote: SocketAddr,
@@ -179,9 +183,10 @@ async fn converse<H: Handler>(
     if !matches!(shaken, Ok(Ok(_))) {
         shared.server.handler.handshake_failed();
     }
-    let Some(stream) = shaken?? else {
+    let Some(mut stream) = shaken?? else {
         return Ok(());
     };
+    stream.get_mut().1.set_buffer_limit(Some(ENCRYPTED_BYTES_MAX));
     let session = stream.get_ref().1;
     let http1 = session.alpn_protocol() != Some(tls::HTTP2);
     let certificates = session
