@@ -3,6 +3,8 @@
 //! The crate `mimalloc` asks for an alignment with every allocation. That takes a longer way, and blocks of a kilobyte or more
 //! whose size is no power of two are made larger then. What has no more than the alignment that every block has is asked for
 //! without one here. Why mimalloc: docs/decisions/0007-mimalloc-without-huge-pages.md.
+//!
+//! The heap profile (profiles/heap.rs) is told of each block, before another one can have its address.
 
 use std::alloc::{GlobalAlloc, Layout};
 
@@ -10,11 +12,22 @@ use libmimalloc_sys::{
     mi_free, mi_malloc, mi_malloc_aligned, mi_realloc, mi_realloc_aligned, mi_zalloc, mi_zalloc_aligned,
 };
 
+use crate::profiles::heap;
+
 /// As C's `malloc`, a block is aligned for any type of its size up to this alignment (`MI_MAX_ALIGN_SIZE`).
 const ALIGNED: usize = 16;
 
 /// mimalloc.
 pub struct Allocator;
+
+/// A block of so many bytes that was allocated, or null.
+#[inline]
+fn told(block: *mut u8, bytes: usize) -> *mut u8 {
+    if !block.is_null() {
+        heap::allocated(block, bytes);
+    }
+    block
+}
 
 fn is_aligned_by_itself(size: usize, align: usize) -> bool {
     align <= ALIGNED && align <= size
@@ -27,40 +40,46 @@ unsafe impl GlobalAlloc for Allocator {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        unsafe {
+        let block = unsafe {
             match is_aligned_by_itself(layout.size(), layout.align()) {
                 true => mi_malloc(layout.size()).cast(),
                 false => mi_malloc_aligned(layout.size(), layout.align()).cast(),
             }
-        }
+        };
+        told(block, layout.size())
     }
 
     #[inline]
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        unsafe {
+        let block = unsafe {
             match is_aligned_by_itself(layout.size(), layout.align()) {
                 true => mi_zalloc(layout.size()).cast(),
                 false => mi_zalloc_aligned(layout.size(), layout.align()).cast(),
             }
-        }
+        };
+        told(block, layout.size())
     }
 
     #[inline]
     unsafe fn dealloc(&self, block: *mut u8, _: Layout) {
+        heap::freed(block);
         // SAFETY: the caller has the block from this allocator.
         unsafe { mi_free(block.cast()) }
     }
 
     #[inline]
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // Where there is no memory for it, the old block stays, and is not told of any more.
+        heap::freed(block);
         // SAFETY: the caller has the block from this allocator; the rest as above.
-        unsafe {
+        let block = unsafe {
             match is_aligned_by_itself(size, layout.align()) {
                 true => mi_realloc(block.cast(), size).cast(),
                 false => mi_realloc_aligned(block.cast(), size, layout.align()).cast(),
             }
-        }
+        };
+        told(block, size)
     }
 }
 

@@ -33,6 +33,7 @@ mod notify;
 mod peers;
 mod pki;
 mod process;
+mod profiles;
 mod reload;
 mod rotation;
 mod signer;
@@ -105,6 +106,10 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
         Arc::new(Metrics::new(metrics::Settings { disabled, shows_hidden, allowed, usage: process::usage }));
     logging::start(config.log_format, config.verbosity, metrics.clone());
     let _ = api::state::debug::SET_LEVEL.set(logging::set_level);
+    let _ = api::state::debug::PROFILES.set(Box::new(profiles::OwnProfiles));
+    if config.edge.is_debugged {
+        profiles::heap::start();
+    }
     if let Err(error) = authorities::check() {
         let error = format!("{error:#}");
         tracing::warn!(error, "no server is believed whose authorities are not named");

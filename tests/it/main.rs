@@ -53,6 +53,7 @@ mod own_writes;
 mod permissions;
 mod policies;
 mod process;
+mod profiles;
 mod protobuf;
 mod python;
 mod quotas;

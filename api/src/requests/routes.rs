@@ -411,7 +411,13 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
             let body = read(context, incoming, &account).await?.0;
             return Ok(debug::set_level(&head.method, &body));
         }
-        if let Some(response) = debug::respond_to(path) {
+        if path == debug::SYMBOL_PATH {
+            let body = read(context, incoming, &account).await?.0;
+            return Ok(
+                debug::respond_symbols(&head.method, head.uri.query().unwrap_or_default(), &body).await
+            );
+        }
+        if let Some(response) = debug::respond_to(path, query).await {
             return Ok(response);
         }
     }

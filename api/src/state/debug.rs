@@ -1,42 +1,139 @@
-//! `/debug/flags/v` and `/debug/pprof/`: how much is logged from now on, and what there is instead of profiles
+//! `/debug/flags/v` and `/debug/pprof/`: how much is logged from now on, and profiles of the process
 //! (docs/api/operations.md#debugging). Served unless `--profiling=false`.
 //!
-//! How much is logged belongs to the process, which is one: the program says once how it is changed.
+//! Both belong to the process, which is one: the program says once how they are done. Paths, parameters and answers are those of
+//! Go's `net/http/pprof`, which the tools know.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
-use http::header::LOCATION;
+use futures_util::future::BoxFuture;
+use http::header::{CONTENT_DISPOSITION, LOCATION, X_CONTENT_TYPE_OPTIONS};
 use http::{HeaderValue, Method, StatusCode};
 
 use crate::values::field::go_quote;
+use crate::values::query::Query;
 use crate::wire::response::{Response, respond, respond_text};
 
 /// Path of the level of detail of the log.
 pub const LEVEL_PATH: &str = "/debug/flags/v";
 
+/// Path at which addresses are turned into names.
+pub const SYMBOL_PATH: &str = "/debug/pprof/symbol";
+
 /// Sets the level of detail of the log of the process.
 pub static SET_LEVEL: OnceLock<fn(i32)> = OnceLock::new();
 
+/// Takes profiles of the process.
+pub static PROFILES: OnceLock<Box<dyn Profiles>> = OnceLock::new();
+
+/// How long a processor profile takes if nothing else is said, and at most.
+const PROFILED_FOR: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(3600));
+
+/// Profiles of the process, as compressed documents of pprof.
+pub trait Profiles: Send + Sync {
+    /// Where the process spends its processor time from now on, for so long; `None` while another such profile is taken.
+    fn processor(&self, length: Duration) -> BoxFuture<'static, Option<Vec<u8>>>;
+
+    /// Where memory was allocated.
+    fn memory(&self, shown: MemoryProfile) -> BoxFuture<'static, Vec<u8>>;
+
+    /// The names of addresses, of those that have one.
+    fn names(&self, addresses: Vec<u64>) -> BoxFuture<'static, Vec<(u64, String)>>;
+}
+
+/// What a memory profile shows first; it has both.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MemoryProfile {
+    /// What is allocated now.
+    InUse,
+    /// What was allocated since the start.
+    Allocated,
+}
+
 /// Answers a path without a body; `None` if it is none of these.
-pub fn respond_to(path: &str) -> Option<Response> {
+pub async fn respond_to(path: &str, query: &Query) -> Option<Response> {
     Some(match path {
         "/debug/pprof" => {
             let mut response = respond_text(StatusCode::FOUND, "");
             response.headers_mut().insert(LOCATION, HeaderValue::from_static("/debug/pprof/"));
             response
         }
-        "/debug/pprof/" => page(
-            "profiles",
-            "This server takes no profiles of itself: use perf or a debugger on its process.",
-        ),
-        // A profile is not turned into names here.
-        "/debug/pprof/symbol" => respond_text(StatusCode::OK, "num_symbols: 0\n"),
-        _ if path.starts_with("/debug/pprof/") => respond_text(StatusCode::NOT_FOUND, "Unknown profile\n"),
+        "/debug/pprof/" => page("pprof", PROFILE_PAGE),
+        _ if path.starts_with("/debug/pprof/") => {
+            let profile = path.trim_start_matches("/debug/pprof/");
+            match PROFILES.get() {
+                Some(profiles) => respond_profile(&**profiles, profile, query).await,
+                None => unknown_profile(),
+            }
+        }
         _ if path == "/debug/flags" || path.starts_with("/debug/flags/") => {
             page("flags", "v: the level of detail of the log. PUT a number to /debug/flags/v.")
         }
         _ => return None,
     })
+}
+
+const PROFILE_PAGE: &str = "\
+Profiles, in the format of pprof:
+<ul>
+<li><a href=\"profile\">profile</a>: where processor time is spent in the next 30 seconds, or <code>?seconds=N</code></li>
+<li><a href=\"heap\">heap</a>: where the memory was allocated that is in use</li>
+<li><a href=\"allocs\">allocs</a>: where memory was allocated since the start</li>
+</ul>
+<p><code>go tool pprof FILE</code> shows them.</p>";
+
+fn unknown_profile() -> Response {
+    respond_text(StatusCode::NOT_FOUND, "Unknown profile\n")
+}
+
+async fn respond_profile(profiles: &dyn Profiles, name: &str, query: &Query) -> Response {
+    let document = match name {
+        "profile" => match profiles.processor(profiled_for(query.first("seconds"))).await {
+            Some(document) => document,
+            None => {
+                let busy = "Could not enable CPU profiling: cpu profiling already in use\n";
+                return respond_text(StatusCode::INTERNAL_SERVER_ERROR, busy);
+            }
+        },
+        "heap" => profiles.memory(MemoryProfile::InUse).await,
+        "allocs" => profiles.memory(MemoryProfile::Allocated).await,
+        _ => return unknown_profile(),
+    };
+    let mut response = respond(StatusCode::OK, "application/octet-stream", document);
+    let headers = response.headers_mut();
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if let Ok(value) = HeaderValue::try_from(format!("attachment; filename=\"{name}\"")) {
+        headers.insert(CONTENT_DISPOSITION, value);
+    }
+    response
+}
+
+fn profiled_for(seconds: Option<&str>) -> Duration {
+    let seconds =
+        seconds.and_then(|text| text.parse::<i64>().ok()).and_then(|seconds| u64::try_from(seconds).ok());
+    let wanted = seconds.filter(|&seconds| seconds > 0).map_or(PROFILED_FOR.0, Duration::from_secs);
+    wanted.min(PROFILED_FOR.1)
+}
+
+/// Answers a request for the names of addresses, which are in the query of a GET or the body of a POST, with `+` between them.
+pub async fn respond_symbols(method: &Method, query: &str, body: &[u8]) -> Response {
+    let body = String::from_utf8_lossy(body);
+    let text = if *method == Method::POST { &*body } else { query };
+    let number = |text: &str| match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
+    };
+    let addresses = text.split('+').filter_map(|text| number(text.trim()).filter(|&address| address != 0));
+    let names = match PROFILES.get() {
+        Some(profiles) => profiles.names(addresses.collect()).await,
+        None => Vec::new(),
+    };
+    let mut page = format!("num_symbols: {}\n", u8::from(PROFILES.get().is_some()));
+    for (address, name) in names {
+        page.push_str(&format!("{address:#x} {name}\n"));
+    }
+    respond_text(StatusCode::OK, page)
 }
 
 fn page(title: &str, text: &str) -> Response {
@@ -88,7 +185,23 @@ mod tests {
     }
 
     #[test]
-    fn there_are_pages_and_no_profiles() {
+    fn a_profile_takes_as_long_as_is_said() {
+        for (seconds, want) in [
+            (None, 30),
+            (Some("1"), 1),
+            (Some("0"), 30),
+            (Some("-5"), 30),
+            (Some("x"), 30),
+            (Some("1.5"), 30),
+            (Some("99999999999999999999"), 30),
+            (Some("9223372036854775807"), 3600),
+        ] {
+            assert_eq!(profiled_for(seconds), Duration::from_secs(want), "{seconds:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn without_a_program_that_takes_them_there_are_pages_and_no_profiles() {
         for (path, code) in [
             ("/debug/pprof", Some(302)),
             ("/debug/pprof/", Some(200)),
@@ -96,7 +209,10 @@ mod tests {
             ("/debug/flags", Some(200)),
             ("/debug/other", None),
         ] {
-            assert_eq!(respond_to(path).map(|response| response.status().as_u16()), code, "{path}");
+            let response = respond_to(path, &Query::default()).await;
+            assert_eq!(response.map(|response| response.status().as_u16()), code, "{path}");
         }
+        let response = respond_symbols(&Method::GET, "0x1+2", b"").await;
+        assert_eq!(response.status(), 200);
     }
 }

@@ -57,8 +57,12 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         flags: &[("cert-dir", Form::Text)],
     },
     Treatment {
-        why: "no profiles are served",
-        flags: &[("contention-profiling", Form::Bool), ("debug-socket-path", Form::Text)],
+        why: "it is about the locks of the Go runtime",
+        flags: &[("contention-profiling", Form::Bool)],
+    },
+    Treatment {
+        why: "profiles are served to who is authenticated alone",
+        flags: &[("debug-socket-path", Form::Text)],
     },
     Treatment {
         why: "servers elect one by a lease of their own",

@@ -1,0 +1,184 @@
+//! Where the process spends its processor time: a timer of that time sends a signal to a thread that runs, and its handler notes
+//! the stack.
+//!
+//! ```text
+//! SIGPROF ─► free slot ─► written ─► drained every 100 ms into counts by stack
+//! ```
+//!
+//! The handler allocates nothing and takes no lock. One profile is taken at a time.
+
+use std::cell::UnsafeCell;
+use std::collections::HashMap;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::stack::{self, DEPTH};
+
+/// Processor time between two samples.
+pub const PERIOD: Duration = Duration::from_millis(10);
+
+/// Between two looks at what was noted.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// Samples between two looks: enough for 400 processors.
+const SLOTS: usize = 4096;
+
+/// Most stacks of a profile; what has another one is counted without a stack.
+const STACKS_MAX: usize = 50_000;
+
+/// Counts of samples by stack.
+pub type Samples = HashMap<Box<[usize]>, u64>;
+
+static IS_RUNNING: AtomicBool = AtomicBool::new(false);
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+static NOTED: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+
+/// A sample. Whoever changed its state from free to being written, or reads it as written, has the frames.
+struct Slot {
+    state: AtomicUsize,
+    frames: UnsafeCell<[usize; DEPTH]>,
+}
+
+const FREE: usize = 0;
+const BEING_WRITTEN: usize = 1;
+/// Written, with as many frames as the state is greater than this.
+const WRITTEN: usize = 2;
+
+// SAFETY: the state says who has the frames.
+unsafe impl Sync for Slot {}
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot { state: AtomicUsize::new(FREE), frames: UnsafeCell::new([0; DEPTH]) }
+    }
+
+    /// Notes where the calling thread was interrupted; a slot that is not free is left alone.
+    fn note(&self) {
+        if self.state.compare_exchange(FREE, BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return;
+        }
+        // SAFETY: the state was free, and says that it is being written.
+        let frames = unsafe { &mut *self.frames.get() };
+        let len = stack::fill(frames, stack::From::Interrupted);
+        self.state.store(WRITTEN + len, Ordering::Release);
+    }
+
+    fn take(&self, samples: &mut Samples) {
+        let Some(len) = self.state.load(Ordering::Acquire).checked_sub(WRITTEN) else { return };
+        // SAFETY: it is written, and there is one reader.
+        let frames = unsafe { &*self.frames.get() };
+        let frames = &frames[..len];
+        let has_room = samples.len() < STACKS_MAX;
+        match samples.get_mut(frames) {
+            Some(count) => *count += 1,
+            None => *samples.entry(if has_room { frames.into() } else { [].into() }).or_default() += 1,
+        }
+        self.state.store(FREE, Ordering::Release);
+    }
+}
+
+extern "C" fn on_signal(_: libc::c_int) {
+    // SAFETY: the calling thread's own; a handler has to leave it as it was.
+    let errno = unsafe { *libc::__errno_location() };
+    NOTED[NEXT.fetch_add(1, Ordering::Relaxed) % SLOTS].note();
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// A profile that is being taken; it ends with this value.
+struct Running;
+
+impl Running {
+    fn begin() -> Option<Running> {
+        if IS_RUNNING.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let running = Running;
+        // What the unwinder does once, it does outside of the handler.
+        stack::fill(&mut [0; DEPTH], stack::From::Frame(0));
+        drain(&mut Samples::new());
+        // SAFETY: all fields of the action are set, zero is a valid mask. The handler stays: a signal may come late.
+        unsafe {
+            let mut action: libc::sigaction = MaybeUninit::zeroed().assume_init();
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGPROF, &raw const action, ptr::null_mut());
+        }
+        set_timer(PERIOD);
+        Some(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        set_timer(Duration::ZERO);
+        IS_RUNNING.store(false, Ordering::Release);
+    }
+}
+
+/// Sends the signal each time that the process has run for so long; for none, no more.
+fn set_timer(period: Duration) {
+    let value = libc::timeval { tv_sec: 0, tv_usec: libc::suseconds_t::from(period.subsec_micros() as i32) };
+    let timer = libc::itimerval { it_interval: value, it_value: value };
+    // SAFETY: it points to a value. It cannot fail with these arguments.
+    unsafe { libc::setitimer(libc::ITIMER_PROF, &raw const timer, ptr::null_mut()) };
+}
+
+fn drain(samples: &mut Samples) {
+    NOTED.iter().for_each(|slot| slot.take(samples));
+}
+
+/// What the process does in the next time; `None` while another profile is taken.
+pub async fn samples(length: Duration) -> Option<Samples> {
+    let running = Running::begin()?;
+    let mut samples = Samples::new();
+    let until = Instant::now() + length;
+    while Instant::now() < until {
+        tokio::time::sleep_until(until.min(Instant::now() + DRAIN)).await;
+        drain(&mut samples);
+    }
+    drop(running);
+    Some(samples)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profiles::names::Names;
+
+    #[inline(never)]
+    fn spins(until_over: &AtomicBool) -> u64 {
+        let mut sum = 0_u64;
+        while !until_over.load(Ordering::Relaxed) {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        }
+        sum
+    }
+
+    #[tokio::test]
+    async fn a_profile_names_what_runs_and_one_is_taken_at_a_time() {
+        let over: &AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let spinning = std::thread::spawn(|| spins(over));
+        let first = tokio::spawn(samples(Duration::from_secs(2)));
+        while !IS_RUNNING.load(Ordering::Acquire) {
+            tokio::task::yield_now().await;
+        }
+        assert!(samples(Duration::from_secs(1)).await.is_none());
+        let taken = first.await.unwrap().unwrap();
+        over.store(true, Ordering::Relaxed);
+        spinning.join().unwrap();
+        let names = Names::of(&taken.keys().flatten().copied().collect());
+        let is_spinning = |stack: &[usize]| {
+            stack.iter().any(|&frame| names.name(frame).is_some_and(|name| name.ends_with("::spins")))
+        };
+        let in_it: u64 = taken.iter().filter(|(stack, _)| is_spinning(stack)).map(|(_, count)| count).sum();
+        assert!(in_it >= 3, "{in_it} of {} samples", taken.values().sum::<u64>());
+        // It was given up: the next one can be taken.
+        drop(tokio::time::timeout(Duration::from_millis(10), samples(Duration::from_secs(60))).await);
+        assert!(samples(Duration::ZERO).await.is_some());
+    }
+}
