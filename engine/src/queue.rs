@@ -94,7 +94,7 @@ impl Queue {
         check_limits(&write)?;
         let (answer, outcome) = oneshot::channel();
         let proposal = Proposal::Commit { write, bloom, answer };
-        self.push_when_room(proposal, || false).await.ok_or(CommitError::Closed)?;
+        self.push_when_room(proposal, true).await.ok_or(CommitError::Closed)?;
         outcome.await.unwrap_or(Err(CommitError::Closed))
     }
 
@@ -109,18 +109,18 @@ impl Queue {
     ) -> Result<Revision, ApplyError> {
         let (answer, outcome) = oneshot::channel();
         let proposal = Proposal::Apply { batch, blooms, answer };
-        self.push_when_room(proposal, take_turn).await.ok_or(ApplyError::Closed)?;
-        outcome.await.unwrap_or(Err(ApplyError::Closed))
-    }
-
-    /// Waits for room; `None` when no more is taken. Wakes the sequencer if `take_turn` has not done its work.
-    async fn push_when_room(&self, proposal: Proposal, take_turn: impl FnOnce() -> bool) -> Option<()> {
-        let permit = self.room.acquire_many(proposal.weight()).await.ok()?;
-        self.push(proposal)?;
-        permit.forget();
+        self.push_when_room(proposal, false).await.ok_or(ApplyError::Closed)?;
         if !take_turn() {
             self.wake();
         }
+        outcome.await.unwrap_or(Err(ApplyError::Closed))
+    }
+
+    /// Waits for room; `None` when no more is taken.
+    async fn push_when_room(&self, proposal: Proposal, wakes: bool) -> Option<()> {
+        let permit = self.room.acquire_many(proposal.weight()).await.ok()?;
+        self.push(proposal, wakes)?;
+        permit.forget();
         Some(())
     }
 
@@ -130,18 +130,21 @@ impl Queue {
         let (answer, outcome) = oneshot::channel();
         let proposal = Proposal::Commit { write, bloom: BloomFilter::NONE, answer };
         let permit = self.room.try_acquire_many(proposal.weight()).ok()?;
-        self.push(proposal)?;
+        self.push(proposal, true)?;
         permit.forget();
-        self.wake();
         Some(outcome)
     }
 
-    fn push(&self, proposal: Proposal) -> Option<()> {
+    /// Puts `proposal` into the queue; `None` when no more is taken. Wakes the sequencer's thread if it sleeps, where that `wakes`.
+    fn push(&self, proposal: Proposal, wakes: bool) -> Option<()> {
         let mut state = self.state.lock();
         if state.closed {
             return None;
         }
         state.proposals.push_back(proposal);
+        if wakes && std::mem::take(&mut state.idle) {
+            self.arrived.notify_one();
+        }
         Some(())
     }
 
