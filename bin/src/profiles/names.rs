@@ -73,7 +73,7 @@ fn add_names(
         return None;
     }
     let file = File::open(path).ok()?;
-    // SAFETY: the file is executed, so it cannot be written to, and it is not truncated by who replaces it as is usual.
+    // SAFETY: the file is mapped already, and the process runs its code: who truncates it in place breaks the process anyway.
     let bytes = unsafe { Mmap::map(&file) }.ok()?;
     let object = object::File::parse(&*bytes).ok()?;
     // Which address of the file the mapping begins with.

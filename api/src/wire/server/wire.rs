@@ -25,8 +25,7 @@ use super::connection::Activity;
 /// Input thrown away while a closing peer finishes sending; more than this and it is cut off after all.
 const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Written bytes for which a task may run without a pause: to encrypt and send them takes 0.1 to 0.3 ms. With half of it,
-/// 200 slow readers cost 15 MiB more.
+/// Written bytes for which a task may run without a pause: to encrypt and send them takes 0.1 to 0.3 ms.
 const TURN_BYTES: usize = 128 * 1024;
 
 /// How many steps the runtime lets a task do before others have their turn.
