@@ -56,12 +56,55 @@ impl Collection {
 /// What was made of the objects of a collection, in the order of their names.
 pub type Listed<T> = Arc<[Arc<T>]>;
 
+/// What was made of objects that were parsed, by key, each with the revision of its object. Requests look at snapshots
+/// of different ages, so an older one neither replaces nor removes what a newer one found: it would be parsed again,
+/// and a webhook's configuration with it would open connections anew.
+struct Known<T>(HashMap<Bytes, (Revision, Arc<T>)>);
+
+impl<T> Default for Known<T> {
+    fn default() -> Known<T> {
+        Known(HashMap::new())
+    }
+}
+
+impl<T> Known<T> {
+    fn get(&self, key: &[u8], revision: Revision) -> Option<Arc<T>> {
+        let (known, parsed) = self.0.get(key)?;
+        (*known == revision).then(|| parsed.clone())
+    }
+
+    /// Keeps what was made of an object, and returns what is to be used of it: what another request made meanwhile of
+    /// the same object comes first, so that all share one.
+    fn keep(&mut self, key: &Bytes, revision: Revision, parsed: Arc<T>) -> Arc<T> {
+        match self.0.get(key) {
+            Some((known, other)) if *known == revision => other.clone(),
+            Some((known, _)) if *known > revision => parsed,
+            _ => {
+                self.0.insert(key.clone(), (revision, parsed.clone()));
+                parsed
+            }
+        }
+    }
+
+    /// Removes an object that a snapshot of this revision does not hold.
+    fn forget(&mut self, key: &[u8], at: Revision) {
+        if self.0.get(key).is_some_and(|(known, _)| *known <= at) {
+            self.0.remove(key);
+        }
+    }
+
+    /// Removes all that a snapshot of this revision does not hold.
+    fn sweep(&mut self, at: Revision, is_held: impl Fn(&[u8]) -> bool) {
+        self.0.retain(|key, (known, _)| *known > at || is_held(key));
+    }
+}
+
 /// What is made of the objects of one collection. An object is parsed anew when it has another revision than before.
 pub struct Parsed<T> {
     resource: Arc<Resource>,
     collection: Collection,
     parse: Box<dyn Fn(&Object) -> T + Send + Sync>,
-    known: Mutex<HashMap<Bytes, (Revision, Arc<T>)>>,
+    known: Mutex<Known<T>>,
     /// All of them at one revision.
     all: ArcSwapOption<(Revision, Listed<T>)>,
 }
@@ -93,8 +136,9 @@ impl<T> Parsed<T> {
     /// It cannot be read.
     pub fn get(&self, lookup: &Lookup, namespace: &str, name: &str) -> Result<Option<Arc<T>>, Status> {
         let key = store::key(&self.resource, namespace, name);
-        let Some(entry) = lookup.snapshot().get(&key) else {
-            self.known.lock().remove(&key);
+        let snapshot = lookup.snapshot();
+        let Some(entry) = snapshot.get(&key) else {
+            self.known.lock().forget(&key, snapshot.revision());
             return Ok(None);
         };
         self.parsed(entry).map(Some)
@@ -121,11 +165,12 @@ impl<T> Parsed<T> {
         let listed = self.read(&snapshot, self.collection.keys.clone())?;
         // Objects that are gone are forgotten once they outnumber those that are there.
         let mut known = self.known.lock();
-        if known.len() > 2 * listed.len() {
-            known.retain(|key, _| snapshot.get(key).is_some());
+        if known.0.len() > 2 * listed.len() {
+            known.sweep(snapshot.revision(), |key| snapshot.get(key).is_some());
         }
-        drop(known);
-        self.all.store(Some(Arc::new((snapshot.revision(), listed.clone()))));
+        if self.all.load().as_ref().is_none_or(|all| all.0 < snapshot.revision()) {
+            self.all.store(Some(Arc::new((snapshot.revision(), listed.clone()))));
+        }
         Ok(listed)
     }
 
@@ -135,15 +180,58 @@ impl<T> Parsed<T> {
 
     fn parsed(&self, entry: engine::Entry) -> Result<Arc<T>, Status> {
         let revision = entry.revision();
-        if let Some((known, parsed)) = self.known.lock().get(entry.key())
-            && *known == revision
-        {
-            return Ok(parsed.clone());
+        if let Some(parsed) = self.known.lock().get(entry.key(), revision) {
+            return Ok(parsed);
         }
         let key = entry.key().clone();
         let object = store::read(entry)?.object(&self.resource)?;
         let parsed = Arc::new((self.parse)(&object));
-        self.known.lock().insert(key, (revision, parsed.clone()));
-        Ok(parsed)
+        Ok(self.known.lock().keep(&key, revision, parsed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn revision(at: u64) -> Revision {
+        Revision::new(at)
+    }
+
+    #[test]
+    fn all_requests_share_what_was_made_of_an_object() {
+        let (mut known, key) = (Known::default(), Bytes::from_static(b"/a"));
+        let first = known.keep(&key, revision(5), Arc::new("first"));
+        let second = known.keep(&key, revision(5), Arc::new("second"));
+        assert!(Arc::ptr_eq(&first, &second), "parsed twice at the same time");
+        assert_eq!(known.get(&key, revision(5)).as_deref(), Some(&"first"));
+    }
+
+    #[test]
+    fn an_older_snapshot_changes_nothing_that_a_newer_one_found() {
+        let (mut known, key) = (Known::default(), Bytes::from_static(b"/a"));
+        known.keep(&key, revision(5), Arc::new("newer"));
+        assert_eq!(
+            *known.keep(&key, revision(3), Arc::new("older")),
+            "older",
+            "the request uses what it read"
+        );
+        known.forget(&key, revision(4));
+        known.sweep(revision(4), |_| false);
+        assert_eq!(known.get(&key, revision(5)).as_deref(), Some(&"newer"));
+        assert!(known.get(&key, revision(3)).is_none());
+        known.sweep(revision(5), |_| true);
+        assert!(known.get(&key, revision(5)).is_some(), "held");
+        known.sweep(revision(5), |_| false);
+        assert!(known.get(&key, revision(5)).is_none(), "removed from the store");
+    }
+
+    #[test]
+    fn a_changed_object_is_parsed_anew() {
+        let (mut known, key) = (Known::default(), Bytes::from_static(b"/a"));
+        known.keep(&key, revision(5), Arc::new("old"));
+        assert!(known.get(&key, revision(6)).is_none());
+        assert_eq!(*known.keep(&key, revision(6), Arc::new("new")), "new");
+        assert_eq!(known.get(&key, revision(6)).as_deref(), Some(&"new"));
     }
 }
