@@ -66,6 +66,7 @@ mod selectors;
 mod services;
 mod signer;
 mod status;
+mod storage_protection;
 mod subresources;
 mod tokens;
 mod traces;

@@ -2,14 +2,21 @@
 //! admission sets, are taken away here (docs/api/admission.md#storage-protection).
 //!
 //! ```text
-//! tails on pods, claims, volumes, classes ─► what is being deleted ─► still used? ─ no ─► finalizer away
+//! tails on claims, volumes, classes ─► what is being deleted ─┐
+//! tail on pods ───────────────────────────────────────────────┴─► still used? ─ no ─► finalizer away
 //! ```
+//!
+//! Of each object that is being deleted the controller keeps a user that it found: while that one uses it, no other is
+//! looked for.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::Entry;
+use bytes::Bytes;
+use engine::{Entry, Event, EventKind, Snapshot};
+use futures_util::{StreamExt, stream};
 
-use super::{EVENTS_MAX, Ending, GATHERED, Pass};
+use super::{EVENTS_MAX, Ending, GATHERED, Pass, WRITES_MAX};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::types::attributes::Attributes;
@@ -27,21 +34,50 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let pods = lookup.resource("", "v1", "pods");
     let protected = PROTECTED.map(|(group, plural, _)| lookup.resource(group, "v1", plural));
     let protection = Protection { api: &api, pods: &pods, protected: &protected };
-    let revision = api.engine().snapshot().revision();
-    let tail = |resource: &Resource| api.engine().tail(revision, store::collection(resource, ""));
+    let snapshot = api.engine().snapshot();
+    let tail = |resource: &Resource| api.engine().tail(snapshot.revision(), store::collection(resource, ""));
     let (mut of_pods, [claims, volumes, classes]) =
-        (tail(&pods)?.gathering(GATHERED), protected.each_ref().map(|r| tail(r)));
+        (tail(&pods)?.gathering(GATHERED), protected.each_ref().map(|resource| tail(resource)));
     let (mut claims, mut volumes, mut classes) = (claims?, volumes?, classes?);
+    let mut waiting = protection.waiting(&snapshot);
+    drop(snapshot);
+    let mut is_due = true;
     loop {
-        protection.release().await?;
-        // Any number of events is one reason to look.
-        tokio::select! {
-            events = of_pods.next(EVENTS_MAX) => drop(events?),
-            events = claims.next(EVENTS_MAX) => drop(events?),
-            events = volumes.next(EVENTS_MAX) => drop(events?),
-            events = classes.next(EVENTS_MAX) => drop(events?),
+        if is_due {
+            protection.release(&mut waiting).await?;
+        }
+        // While a class waits, each change of a claim or a volume is a reason to look.
+        is_due = tokio::select! {
+            events = of_pods.next(EVENTS_MAX) => {
+                drop(events?);
+                !waiting[CLAIMS].is_empty()
+            }
+            events = claims.next(EVENTS_MAX) => note(&mut waiting[CLAIMS], &events?) || !waiting[CLASSES].is_empty(),
+            events = volumes.next(EVENTS_MAX) => note(&mut waiting[VOLUMES], &events?) || !waiting[CLASSES].is_empty(),
+            events = classes.next(EVENTS_MAX) => note(&mut waiting[CLASSES], &events?),
+        };
+    }
+}
+
+/// The keys of objects that are being deleted, each with the key of one that uses it.
+type Waiting = BTreeMap<Bytes, Option<Bytes>>;
+
+/// Takes note of changes of what is protected. Says whether one of them is being deleted.
+fn note(waiting: &mut Waiting, events: &[Arc<Event>]) -> bool {
+    let mut is_due = false;
+    for event in events {
+        if event.kind == EventKind::Put && is_deleting(&event.entry) {
+            waiting.entry(event.key.clone()).or_default();
+            is_due = true;
+        } else {
+            waiting.remove(&event.key);
         }
     }
+    is_due
+}
+
+fn is_deleting(entry: &Entry) -> bool {
+    entry.attributes().is_ok_and(|bytes| Attributes::new(&bytes).is_deleting())
 }
 
 struct Protection<'p> {
@@ -52,92 +88,138 @@ struct Protection<'p> {
 }
 
 impl Protection<'_> {
-    /// Releases what is being deleted and not used. Reads attributes of what is protected, and pods of the namespaces in
-    /// which a claim waits.
-    async fn release(&self) -> Result<(), Status> {
-        let mut pass = Pass::default();
-        for (at, (resource, (_, _, name))) in self.protected.iter().zip(PROTECTED).enumerate() {
-            let finalizer = self.api.naming().label(name);
-            let waiting: Vec<Entry> = self
-                .api
-                .engine()
-                .snapshot()
-                .prefix(&store::collection(resource, ""))
-                .filter(|entry| entry.attributes().is_ok_and(|bytes| Attributes::new(&bytes).is_deleting()))
-                .collect();
-            for entry in waiting {
-                let object = store::read(entry)?.object(resource)?;
-                if !finalizers(&object).contains(&&*finalizer) || self.is_used(at, &object)? {
-                    continue;
+    /// What is being deleted of each resource.
+    fn waiting(&self, snapshot: &Snapshot) -> [Waiting; 3] {
+        self.protected.each_ref().map(|resource| {
+            let entries = snapshot.prefix(&store::collection(resource, ""));
+            entries.filter(is_deleting).map(|entry| (entry.key().clone(), None)).collect()
+        })
+    }
+
+    /// Releases what is not used any more of that which is being deleted.
+    async fn release(&self, waiting: &mut [Waiting; 3]) -> Result<(), Status> {
+        let mut unused = Vec::new();
+        let snapshot = self.api.engine().snapshot();
+        for (at, waiting) in waiting.iter_mut().enumerate() {
+            let finalizer = self.api.naming().label(PROTECTED[at].2);
+            for (key, user) in waiting {
+                let Some(entry) = snapshot.get(key) else { continue };
+                let object = store::read(entry)?.object(&self.protected[at])?;
+                if finalizers(&object).contains(&&*finalizer) {
+                    *user = self.user(&snapshot, at, &object, user.take())?;
+                    if user.is_none() {
+                        unused.push((at, object));
+                    }
                 }
-                let place = (meta(&object, "namespace"), meta(&object, "name"));
-                let loopback = Loopback::controller(self.api, CONTROLLERS[at]);
-                let uid = meta(&object, "uid");
-                let without = |old: &Object| {
-                    let left = finalizers(old).into_iter().filter(|other| *other != finalizer);
-                    let left: Vec<Value> = left.map(Value::from).collect();
-                    let mut new = old.clone();
-                    set_finalizers(&mut new, left);
-                    (meta(old, "uid") == uid && !meta(old, "deletionTimestamp").is_empty()).then_some(new)
-                };
-                pass.note(place.1, loopback.change(resource, place, Endpoint::Main, without).await);
             }
+        }
+        drop(snapshot);
+        let releases = unused.into_iter().map(|(at, object)| async move {
+            let outcome = self.release_one(at, &object).await;
+            (meta(&object, "name").to_owned(), outcome)
+        });
+        let mut outcomes = stream::iter(releases).buffer_unordered(WRITES_MAX);
+        let mut pass = Pass::default();
+        while let Some((name, outcome)) = outcomes.next().await {
+            pass.note(&name, outcome);
         }
         pass.end()
     }
 
-    fn is_used(&self, at: usize, object: &Object) -> Result<bool, Status> {
-        match at {
-            CLAIMS => self.is_claim_used(object),
-            VOLUMES => Ok(text(object, "status.phase") == "Bound"),
-            _ => self.is_class_used(meta(object, "name")),
-        }
+    async fn release_one(&self, at: usize, object: &Object) -> Result<(), Status> {
+        let finalizer = self.api.naming().label(PROTECTED[at].2);
+        let uid = meta(object, "uid");
+        let without = |old: &Object| {
+            let left = finalizers(old).into_iter().filter(|other| *other != finalizer);
+            let left: Vec<Value> = left.map(Value::from).collect();
+            let mut new = old.clone();
+            set_finalizers(&mut new, left);
+            (meta(old, "uid") == uid && !meta(old, "deletionTimestamp").is_empty()).then_some(new)
+        };
+        let place = (meta(object, "namespace"), meta(object, "name"));
+        let loopback = Loopback::controller(self.api, CONTROLLERS[at]);
+        loopback.change(&self.protected[at], place, Endpoint::Main, without).await
     }
 
-    /// A claim is used by the pods that a node runs with it.
-    fn is_claim_used(&self, claim: &Object) -> Result<bool, Status> {
-        let (namespace, name) = (meta(claim, "namespace"), meta(claim, "name"));
-        self.any(self.pods, namespace, |pod| {
-            let volumes = at(pod, "spec.volumes").and_then(Value::as_array).unwrap_or_default();
-            let is_over = matches!(text(pod, "status.phase"), "Succeeded" | "Failed");
-            let uses = |volume: &Value| {
-                let own = format!("{}-{}", meta(pod, "name"), volume.str_at(&["name"]));
-                volume.str_at(&["persistentVolumeClaim", "claimName"]) == name
-                    || !is_over && volume.get("ephemeral").is_some() && own == name
-            };
-            !text(pod, "spec.nodeName").is_empty() && volumes.iter().any(uses)
-        })
-    }
-
-    /// A class is used by claims and volumes that have it, or are on the way to it.
-    fn is_class_used(&self, class: &str) -> Result<bool, Status> {
-        const FIELDS: [&str; 3] = [
-            "spec.volumeAttributesClassName",
-            "status.currentVolumeAttributesClassName",
-            "status.modifyVolumeStatus.targetVolumeAttributesClassName",
-        ];
-        let uses = |object: &Object| FIELDS.iter().any(|field| text(object, field) == class);
-        Ok(self.any(&self.protected[CLAIMS], "", uses)? || self.any(&self.protected[VOLUMES], "", uses)?)
-    }
-
-    fn any(
+    /// The key of an object that uses this one: `last` if it still does. A bound volume is used by the claim it names.
+    fn user(
         &self,
-        resource: &Resource,
-        namespace: &str,
-        is_it: impl Fn(&Object) -> bool,
-    ) -> Result<bool, Status> {
-        for entry in self.api.engine().snapshot().prefix(&store::collection(resource, namespace)) {
-            if is_it(&store::read(entry)?.object(resource)?) {
-                return Ok(true);
+        snapshot: &Snapshot,
+        at: usize,
+        object: &Object,
+        last: Option<Bytes>,
+    ) -> Result<Option<Bytes>, Status> {
+        let (namespace, name) = (meta(object, "namespace"), meta(object, "name"));
+        match at {
+            CLAIMS => find(snapshot, self.pods, namespace, last, |pod| is_claim_used(pod, name)),
+            VOLUMES => Ok((text(object, "status.phase") == "Bound").then(|| {
+                store::key(
+                    &self.protected[CLAIMS],
+                    text(object, "spec.claimRef.namespace"),
+                    text(object, "spec.claimRef.name"),
+                )
+            })),
+            _ => {
+                let mut found = None;
+                for users in [CLAIMS, VOLUMES] {
+                    let last = last.clone();
+                    found =
+                        find(snapshot, &self.protected[users], "", last, |user| is_class_used(user, name))?;
+                    if found.is_some() {
+                        break;
+                    }
+                }
+                Ok(found)
             }
         }
-        Ok(false)
     }
+}
+
+/// The key of an object of a resource that `uses` another one, `last` before all.
+fn find(
+    snapshot: &Snapshot,
+    resource: &Resource,
+    namespace: &str,
+    last: Option<Bytes>,
+    uses: impl Fn(&Object) -> bool,
+) -> Result<Option<Bytes>, Status> {
+    let prefix = store::collection(resource, namespace);
+    let last = last.filter(|key| key.starts_with(&prefix)).and_then(|key| snapshot.get(&key));
+    for entry in last.into_iter().chain(snapshot.prefix(&prefix)) {
+        let key = entry.key().clone();
+        if uses(&store::read(entry)?.object(resource)?) {
+            return Ok(Some(key));
+        }
+    }
+    Ok(None)
+}
+
+/// A claim is used by the pods that a node runs with it.
+fn is_claim_used(pod: &Object, claim: &str) -> bool {
+    let volumes = at(pod, "spec.volumes").and_then(Value::as_array).unwrap_or_default();
+    let is_over = matches!(text(pod, "status.phase"), "Succeeded" | "Failed");
+    let uses = |volume: &Value| {
+        let own = format!("{}-{}", meta(pod, "name"), volume.str_at(&["name"]));
+        volume.str_at(&["persistentVolumeClaim", "claimName"]) == claim
+            || !is_over && volume.get("ephemeral").is_some() && own == claim
+    };
+    !text(pod, "spec.nodeName").is_empty() && volumes.iter().any(uses)
+}
+
+/// A class is used by claims and volumes that have it, or are on the way to it.
+fn is_class_used(object: &Object, class: &str) -> bool {
+    const FIELDS: [&str; 3] = [
+        "spec.volumeAttributesClassName",
+        "status.currentVolumeAttributesClassName",
+        "status.modifyVolumeStatus.targetVolumeAttributesClassName",
+    ];
+    FIELDS.iter().any(|field| text(object, field) == class)
 }
 
 /// Places in [`PROTECTED`].
 const CLAIMS: usize = 0;
 const VOLUMES: usize = 1;
+const CLASSES: usize = 2;
 
 /// The identities under which finalizers are taken away.
 const CONTROLLERS: [&str; 3] =
