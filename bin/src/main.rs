@@ -36,6 +36,7 @@ mod process;
 mod profiles;
 mod reload;
 mod rotation;
+mod runtime;
 mod signer;
 mod signing;
 mod tokens;
@@ -89,10 +90,6 @@ fn main() -> ExitCode {
 /// What `build.rs` found.
 const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
 
-/// After how many turns of tasks a busy thread looks at its sockets. A turn of a long answer takes some 0.1 ms, so with the runtime's
-/// own 61 a short request beside a flood of them was seen some milliseconds after it had come (docs/api/fairness.md#turns-of-connections).
-const TURNS_PER_LOOK: u32 = 4;
-
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
     // Set here alone.
     let _ = api::types::version::BUILD.set(BUILD);
@@ -116,12 +113,7 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
     }
     let mut kept = None;
     loop {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .thread_name("api")
-            .event_interval(TURNS_PER_LOOK)
-            .enable_all()
-            .build()
-            .context("cannot start the runtime")?;
+        let runtime = runtime::build().context("cannot start the runtime")?;
         let run = assemble::run(config.clone(), metrics.clone(), started, &mut kept);
         let result = runtime.block_on(run);
         // The remaining tasks belong to connections that were cut.
