@@ -232,7 +232,8 @@ mod tests {
 
     #[inline(never)]
     fn hoards() -> Vec<Vec<u8>> {
-        let mut hoard = Vec::new();
+        // With room for all: a vector that grows frees what it had before.
+        let mut hoard = Vec::with_capacity(BLOCKS);
         for _ in 0..BLOCKS {
             hoard.push(std::hint::black_box(Vec::with_capacity(BLOCK)));
         }
