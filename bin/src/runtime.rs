@@ -27,7 +27,7 @@ const NICE_MAX: i32 = 19;
 /// The system gives no threads.
 pub fn build() -> io::Result<Runtime> {
     // Threads inherit their niceness, and those of the runtime start each other.
-    let nice = (getpriority_process(None)? + NICER).min(NICE_MAX);
+    let nice = getpriority_process(None).ok().map(|nice| (nice + NICER).min(NICE_MAX));
     Builder::new_multi_thread()
         .thread_name("api")
         .event_interval(TURNS_PER_LOOK)
@@ -39,8 +39,10 @@ pub fn build() -> io::Result<Runtime> {
 
 /// Lets other threads of the process come first: the calling thread, for good. On Linux a thread has a niceness of its own
 /// (setpriority(2), "C library/kernel differences").
-fn be_nicer(nice: i32) {
-    if cfg!(target_os = "linux") {
+fn be_nicer(nice: Option<i32>) {
+    if let Some(nice) = nice
+        && cfg!(target_os = "linux")
+    {
         // Where it may not, it stays as it is.
         let _ = setpriority_process(None, nice);
     }
