@@ -36,7 +36,6 @@ mod process;
 mod profiles;
 mod reload;
 mod rotation;
-mod runtime;
 mod signer;
 mod signing;
 mod tokens;
@@ -113,7 +112,11 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
     }
     let mut kept = None;
     loop {
-        let runtime = runtime::build().context("cannot start the runtime")?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .thread_name("api")
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
         let run = assemble::run(config.clone(), metrics.clone(), started, &mut kept);
         let result = runtime.block_on(run);
         // The remaining tasks belong to connections that were cut.

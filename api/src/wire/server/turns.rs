@@ -1,20 +1,24 @@
 //! Turns on the processor, for connections of flows that have much under way (docs/api/fairness.md#turns-of-connections).
 //!
 //! ```text
-//! woken ─ crowded? ─ no ──────────────────────────────► runs
-//!              └ yes ─ a turn is free, or waited for ─► runs once ─► the turn is the next one's
+//! woken ─ crowded? ─ no ────────────────────────────────────────────► runs
+//!              └ yes ─ a turn is free, or waited for ─► all others ─► runs once ─► the turn is the next one's
 //! ```
 //!
 //! The runtime runs what is ready first in, first out. Hundreds of connections of a flood that are ready at once would all
-//! come before a short request. So they wait here instead, and only as many of them as there are turns are the runtime's. A
-//! turn lasts from when the runtime is told of the task until the task pauses, whatever it waits for then; so connections do
+//! come before a short request. So they wait here instead, and only as many of them as there are turns are the runtime's, which
+//! leaves these for when it has run all else and has looked at its sockets. The thread then offers its core to other threads
+//! before it goes on: those that commit writes and the kernel's, which sync them, want a core for some microseconds, and beside a
+//! thread that is always busy they would wait for the end of its time slice.
+//!
+//! A turn lasts from when the runtime is told of the task until the task pauses, whatever it waits for then; so connections do
 //! not wait for each other's peers. A task that keeps its thread longer, which waits for a file or a peer in place, holds the
 //! others up for [`WAIT_MAX`] at most.
 //!
 //! Knows no requests: what makes a connection crowded is decided by flow control.
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -77,26 +81,37 @@ impl Place {
 
     fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Option<OwnedSemaphorePermit>> {
         if let Some(turn) = self.granted.take() {
+            std::thread::yield_now();
             return Poll::Ready(Some(turn));
         }
-        if self.waiting.is_none()
-            && let Ok(turn) = self.turns.0.clone().try_acquire_owned()
-        {
-            // Not at once: all that are ready would find the turn free, one after the other. It is taken until the task comes
-            // up again, behind what is ready now.
-            self.granted = Some(turn);
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        let waiting = self.waiting.get_or_insert_with(|| {
-            let turn = self.turns.0.clone().acquire_owned();
-            // The semaphore is never closed.
-            Box::pin(async { tokio::time::timeout(WAIT_MAX, turn).await.ok()?.ok() })
-        });
-        let turn = ready!(waiting.as_mut().poll(cx));
-        self.waiting = None;
-        Poll::Ready(turn)
+        let free = match self.waiting {
+            Some(_) => None,
+            None => self.turns.0.clone().try_acquire_owned().ok(),
+        };
+        let turn = if let Some(turn) = free {
+            turn
+        } else {
+            let waiting = self.waiting.get_or_insert_with(|| {
+                let turn = self.turns.0.clone().acquire_owned();
+                // The semaphore is never closed.
+                Box::pin(async { tokio::time::timeout(WAIT_MAX, turn).await.ok()?.ok() })
+            });
+            let turn = ready!(waiting.as_mut().poll(cx));
+            self.waiting = None;
+            let Some(turn) = turn else { return Poll::Ready(None) };
+            turn
+        };
+        // Not at once: the turn is taken until the task comes up again, behind all others.
+        self.granted = Some(turn);
+        wake_last(cx);
+        Poll::Pending
     }
+}
+
+/// Wakes the task when its thread has run all that is ready and has looked at its sockets, or after as many turns of others as the
+/// runtime lets pass between two such looks.
+fn wake_last(cx: &mut Context<'_>) {
+    let _ = pin!(tokio::task::yield_now()).poll(cx);
 }
 
 #[cfg(test)]

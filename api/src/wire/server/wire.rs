@@ -2,7 +2,7 @@
 //!
 //! A peer that reads fast takes megabytes of a long answer at once, and the task that makes them keeps a thread for as long. What is
 //! written is therefore charged to the budget that the runtime gives a task each time it runs it: after [`TURN_BYTES`] nothing
-//! of the task goes on, and the runtime looks for what else has become ready before it comes back to the task
+//! of the task goes on, and the runtime runs what else is ready and looks at its sockets before it comes back to the task
 //! (docs/api/fairness.md#turns-of-connections).
 //!
 //! A write that the peer does not read fails after a timeout. Closing waits briefly for the peer to close too: a socket
