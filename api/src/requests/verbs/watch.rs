@@ -1,5 +1,5 @@
 //! watch: a cursor into the committed log, rendered as it moves (docs/api/watches.md#watch-start, #watch-events,
-//! docs/api/watches.md#watch-start, #watch-events, #watch-transport).
+//! #watch-transport).
 //!
 //! ```text
 //! snapshot ──synthetic ADDED──► initial-events-end bookmark ──► tail of the log ──► events · bookmarks ──► end
@@ -9,9 +9,11 @@
 //! watcher follows from the attributes before and after the change, so no body is parsed to filter; what it looks like
 //! is made once for all who see it alike (`representation::shared`).
 
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -39,6 +41,7 @@ use crate::wire::metrics::Metrics;
 use crate::wire::metrics::family::{Histogram, micros};
 use crate::wire::negotiate::Encoding;
 use crate::wire::response::Response;
+use crate::wire::server::seldom::Seldom;
 use crate::wire::server::websocket::{Form, Upgrade};
 use crate::wire::server::{Aborted, Body, Stage};
 
@@ -131,6 +134,7 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             lifecycle.reached(Stage::Refusing).await;
             tokio::time::sleep(grace).await;
         }),
+        seldom: Seldom::new(),
         retired: call.api.retired(call.resource).map(|retired| Box::pin(retired) as Ends),
         is_last: false,
         counts: Counts::of(call.api.metrics(), call.resource, &call.info.version, scope_of(call)),
@@ -164,10 +168,10 @@ fn over_websocket(upgrade: Upgrade, mut state: State, encoding: Encoding) -> Res
     upgrade.accept(form, messages)
 }
 
-/// The client's choice, or a time between once and twice the server's minimum so that clients spread out.
 /// The longest that a watch may ask for: a year, which a clock can still add to the present.
 const DURATION_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// The client's choice, or a time between once and twice the server's minimum so that clients spread out.
 fn duration(seconds: i64, minimum: Duration) -> Duration {
     match seconds {
         0 => minimum.mul_f64(1.0 + random_part()),
@@ -200,11 +204,14 @@ fn broken(seen: Revision, error: &TailError) -> Status {
 /// Ends when something has happened.
 type Ends = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-async fn or_never(ends: Option<&mut Ends>) {
-    match ends {
-        Some(ends) => ends.await,
-        None => std::future::pending().await,
-    }
+/// What [`State::follow`] waits for.
+enum News {
+    Shutdown,
+    /// The type is not served any more.
+    Retired,
+    Alarm,
+    /// Changes; none if they came in a rest.
+    Told(Option<Result<Vec<Arc<Event>>, TailError>>),
 }
 
 /// How much of a type is watched, as it is counted.
@@ -291,6 +298,8 @@ struct State {
     rests_until: Instant,
     /// Whether something happened in the last rest.
     is_busy: bool,
+    /// When to look at `shutdown`, `retired` and `alarm`.
+    seldom: Seldom,
     /// Ends when the server is asked to.
     shutdown: Ends,
     /// Ends when the type is not served any more.
@@ -493,37 +502,54 @@ impl State {
         let alarm_at = if rests && self.is_busy { wake_at.min(self.rests_until) } else { wake_at };
         if self.alarm.deadline() != alarm_at {
             self.alarm.as_mut().reset(alarm_at);
+            self.seldom.ask_again();
         }
         let rests_until = self.rests_until;
-        // What happened, or nothing if it did in a rest.
-        let news = async {
-            if rests {
-                tail.announced().await;
-                if Instant::now() < rests_until {
-                    return None;
+        let news = {
+            // What happened, or nothing if it did in a rest.
+            let told = async {
+                if rests {
+                    tail.announced().await;
+                    if Instant::now() < rests_until {
+                        return None;
+                    }
                 }
-            }
-            Some(tail.next(EVENTS_MAX).await)
+                Some(tail.next(EVENTS_MAX).await)
+            };
+            let mut told = pin!(told);
+            poll_fn(|cx| {
+                // Before the events, or a watch that always has some would never end.
+                let signal = self.seldom.poll(cx, |cx| {
+                    if self.shutdown.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(News::Shutdown);
+                    }
+                    if self.retired.as_mut().is_some_and(|retired| retired.as_mut().poll(cx).is_ready()) {
+                        return Poll::Ready(News::Retired);
+                    }
+                    self.alarm.as_mut().poll(cx).map(|()| News::Alarm)
+                });
+                if signal.is_ready() || (rests && self.is_busy) {
+                    return signal;
+                }
+                told.as_mut().poll(cx).map(News::Told)
+            })
+            .await
         };
-        let events = tokio::select! {
-            biased;
-            () = &mut self.shutdown => {
+        let events = match news {
+            News::Shutdown => {
                 self.ended = true;
                 return;
             }
-            () = or_never(self.retired.as_mut()) => {
+            News::Retired => {
                 self.is_last = true;
                 return;
             }
-            // Before the events, or a watch that always has some would never end.
-            () = &mut self.alarm => None,
-            events = news, if !(rests && self.is_busy) => {
-                if events.is_none() {
-                    self.is_busy = true;
-                    return;
-                }
-                events
+            News::Alarm => None,
+            News::Told(None) => {
+                self.is_busy = true;
+                return;
             }
+            News::Told(events) => events,
         };
         match events {
             Some(Ok(events)) => {

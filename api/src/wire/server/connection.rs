@@ -27,6 +27,7 @@ use tokio::time::Instant;
 
 use super::head;
 use super::lull::Lull;
+use super::seldom::Seldom;
 use super::turns::{Place, Turns};
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
 
@@ -368,19 +369,39 @@ async fn drive<H>(
         }
     };
     tokio::pin!(begun);
+    let retire = activity.retire.notified();
+    tokio::pin!(retire);
+    let mut seldom = Seldom::new();
     let mut draining = false;
     let mut retired = false;
     loop {
-        tokio::select! {
-            result = std::future::poll_fn(|cx| {
-                place.poll(cx, info.is_crowded(), |cx| connection.as_mut().poll(cx))
-            }) => return result,
-            () = begun.as_mut(), if !draining => {
+        // Before the connection, which may use up all that the task may do in one go.
+        let news = std::future::poll_fn(|cx| {
+            let signal = seldom.poll(cx, |cx| {
+                if !draining && begun.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(News::Drain);
+                }
+                if retire.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(News::Retire);
+                }
+                wake.as_mut().poll(cx).map(|()| News::Alarm)
+            });
+            if signal.is_ready() {
+                return signal;
+            }
+            place.poll(cx, info.is_crowded(), |cx| connection.as_mut().poll(cx)).map(News::Ended)
+        });
+        match news.await {
+            News::Ended(result) => return result,
+            News::Drain => {
                 draining = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = activity.retire.notified() => connection.as_mut().graceful_shutdown(),
-            () = wake.as_mut() => {
+            News::Retire => {
+                retire.set(activity.retire.notified());
+                connection.as_mut().graceful_shutdown();
+            }
+            News::Alarm => {
                 let at = match next(activity.seen(), http1, limits) {
                     Next::Wait(at) => activity.start + Duration::from_millis(at),
                     Next::Cut => return Ok(()),
@@ -395,6 +416,17 @@ async fn drive<H>(
             }
         }
     }
+}
+
+/// What [`drive`] waits for.
+enum News {
+    Ended(hyper::Result<()>),
+    /// The server's shutdown has begun.
+    Drain,
+    /// An answer asked for the end of the connection.
+    Retire,
+    /// It is time to look at the connection's activity.
+    Alarm,
 }
 
 /// Runs `work` for a request of the connection, in turns while it is crowded.

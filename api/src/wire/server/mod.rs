@@ -18,6 +18,7 @@ pub(crate) mod frames;
 mod head;
 mod lifecycle;
 mod lull;
+pub(crate) mod seldom;
 mod serve;
 mod tls;
 mod turns;

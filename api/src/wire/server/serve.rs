@@ -10,7 +10,8 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::connection::{self, Activity, Protocols, Server};
@@ -43,7 +44,6 @@ pub struct Drained {
 struct Shared<H> {
     tls: Arc<tls::Tls>,
     server: Server<H>,
-    cut: watch::Receiver<bool>,
 }
 
 /// Serves connections from `listener` until `shutdown` begins, then drains.
@@ -58,14 +58,14 @@ pub async fn serve<H: Handler>(
     shutdown: Shutdown,
 ) -> Drained {
     let permits = Arc::new(Semaphore::new(limits.connections_max as usize));
-    let (cut_sender, cut) = watch::channel(false);
     let turns = Turns::of_machine();
     let (protocols, lull) = (Protocols::new(&limits), Arc::new(Lull::new()));
     let server = Server { handler, protocols, turns, lull, limits, shutdown };
-    let shared = Arc::new(Shared { tls, server, cut });
+    let shared = Arc::new(Shared { tls, server });
+    let mut connections = JoinSet::new();
     tokio::select! {
         () = shared.server.shutdown.begun() => {}
-        () = accept_all(&listener, &permits, &shared) => {}
+        () = accept_all(&listener, &permits, &shared, &mut connections) => {}
     }
     drop(listener);
 
@@ -75,14 +75,19 @@ pub async fn serve<H: Handler>(
     if tokio::time::timeout(limits.drain_timeout, all_ended.as_mut()).await.is_ok() {
         return Drained { connections_cut: 0 };
     }
-    // Every connection task holds a receiver, and `shared` one more.
-    let connections_cut = cut_sender.receiver_count().saturating_sub(1);
-    cut_sender.send_replace(true);
+    while connections.try_join_next().is_some() {}
+    let connections_cut = connections.len();
+    connections.abort_all();
     let _ = tokio::time::timeout(CUT_TIMEOUT, all_ended).await;
     Drained { connections_cut }
 }
 
-async fn accept_all<H: Handler>(listener: &TcpListener, permits: &Arc<Semaphore>, shared: &Arc<Shared<H>>) {
+async fn accept_all<H: Handler>(
+    listener: &TcpListener,
+    permits: &Arc<Semaphore>,
+    shared: &Arc<Shared<H>>,
+    connections: &mut JoinSet<()>,
+) {
     let mut backoff = Backoff::default();
     let mut warned: Option<Instant> = None;
     loop {
@@ -98,10 +103,17 @@ async fn accept_all<H: Handler>(listener: &TcpListener, permits: &Arc<Semaphore>
                 permit
             }
         };
-        match listener.accept().await {
+        let accepted = loop {
+            tokio::select! {
+                accepted = listener.accept() => break accepted,
+                // What has ended gives its memory back.
+                Some(_) = connections.join_next() => {}
+            }
+        };
+        match accepted {
             Ok((stream, remote)) => {
                 backoff = Backoff::default();
-                tokio::spawn(one(stream, remote, permit, shared.clone()));
+                connections.spawn(one(stream, remote, permit, shared.clone()));
             }
             Err(error) => {
                 if let Some(wait) = backoff.after(&error) {
@@ -140,15 +152,8 @@ async fn one<H: Handler>(
     permit: OwnedSemaphorePermit,
     shared: Arc<Shared<H>>,
 ) {
-    let mut cut = shared.cut.clone();
-    tokio::select! {
-        biased;
-        result = converse(stream, remote, permit, &shared) => {
-            if let Err(error) = result {
-                tracing::debug!(%remote, error = %chain(&*error), "connection ended");
-            }
-        }
-        _ = cut.wait_for(|cut| *cut) => tracing::debug!(%remote, "connection cut"),
+    if let Err(error) = converse(stream, remote, permit, &shared).await {
+        tracing::debug!(%remote, error = %chain(&*error), "connection ended");
     }
 }
 
