@@ -191,15 +191,19 @@ fn make(mut renderer: Renderer, show: &Show, batch: Vec<Found>, charge: Charge) 
     let mut record_bytes = 0;
     let mut batch = batch.into_iter();
     let mut result = Ok(());
-    while chunk.len() < CHUNK_BYTES
+    // The next item is taken to be as large as the last one.
+    let mut last = 0;
+    while chunk.len() + last < CHUNK_BYTES
         && result.is_ok()
         && let Some(found) = batch.next()
     {
+        let before = chunk.len();
         record_bytes += found.record_bytes();
         result = found.read().and_then(|stored| match stored {
             Some(stored) => show(&mut renderer, &stored.record.value, &mut chunk),
             None => Ok(()),
         });
+        last = chunk.len() - before;
     }
     Made { renderer, chunk, charge, record_bytes, rest: batch.collect(), result }
 }

@@ -31,13 +31,12 @@ use crate::values::object::at;
 use crate::values::status::Status;
 use crate::wire::negotiate::Transform;
 use crate::wire::response::{Response, respond};
-use crate::wire::server::{Aborted, Body};
+use crate::wire::server::{Aborted, Body, PIECE_BYTES};
 
-/// Bytes gathered before they are handed to the connection: four TLS records, and the size at which larger
-/// chunks stop paying on HTTP/2 and start costing on HTTP/1.1.
-pub(super) const CHUNK_BYTES: usize = 64 * 1024;
+/// Bytes gathered before they are handed to the connection.
+pub(super) const CHUNK_BYTES: usize = PIECE_BYTES;
 
-/// Room for the item that takes a chunk over its size: most fit, a larger one makes the buffer grow.
+/// Room for an item that takes a chunk over its size: most fit, a larger one makes the buffer grow.
 pub(super) const ITEM_BYTES: usize = 8 * 1024;
 
 /// Objects from this size on go out by themselves: in stored form as references to the file, otherwise in a chunk that is
@@ -507,7 +506,9 @@ impl ListStream {
             self.buffer.reserve(CHUNK_BYTES + ITEM_BYTES);
         }
         let chunk_bytes = if self.indenter.is_some() { PRETTY_CHUNK_BYTES } else { CHUNK_BYTES };
-        while self.buffer.len() < chunk_bytes {
+        // The next item is taken to be as large as the last one.
+        let mut last = 0;
+        while self.buffer.len() + last < chunk_bytes {
             if let Some(stored) = self.waiting.take() {
                 return self.show_large(&stored).await;
             }
@@ -538,7 +539,9 @@ impl ListStream {
                 self.first = false;
                 return Ok(());
             }
+            let before = self.buffer.len();
             self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
+            last = self.buffer.len() - before;
             self.first = false;
         }
         Ok(())

@@ -43,10 +43,10 @@ use crate::wire::negotiate::Encoding;
 use crate::wire::response::Response;
 use crate::wire::server::seldom::Seldom;
 use crate::wire::server::websocket::{Form, Upgrade};
-use crate::wire::server::{Aborted, Body, Stage};
+use crate::wire::server::{Aborted, Body, PIECE_BYTES, Stage};
 
 /// Bytes of events gathered into one chunk before it is handed on.
-const CHUNK_BYTES: usize = 64 * 1024;
+const CHUNK_BYTES: usize = PIECE_BYTES;
 
 /// Objects from this size on have a chunk of their own, charged by their size.
 const LARGE_BYTES: usize = 8 * 1024;
@@ -432,9 +432,12 @@ impl State {
         if let Some(stored) = self.waiting.take() {
             return self.show_initial(stored).await;
         }
+        // The next event is taken to be as large as the last one.
+        let mut last = 0;
         while let Some(objects) = &mut self.initial_objects
-            && self.buffer.len() < self.chunk_bytes
+            && self.buffer.len() + last < self.chunk_bytes
         {
+            let before = self.buffer.len();
             let Some(found) = objects.next(Need::Objects(u64::MAX)).await? else {
                 self.initial_objects = None;
                 self.counts.listed();
@@ -449,6 +452,7 @@ impl State {
             if self.waiting.is_some() {
                 break;
             }
+            last = self.buffer.len() - before;
         }
         Ok(())
     }

@@ -47,6 +47,13 @@ pub type Request = http::Request<Incoming>;
 /// A response as it goes onto the connection.
 pub type Response = http::Response<Body>;
 
+/// Largest piece of an answer that is encrypted and sent in one go: four TLS records, less the size that HTTP/1.1 writes before it.
+/// Smaller pieces cost more calls of the kernel, and more of a larger one waits in two forms for a slow reader.
+pub const PIECE_BYTES: usize = ENCRYPTED_BYTES_MAX - 64;
+
+/// Encrypted bytes of a connection that may wait for its socket.
+const ENCRYPTED_BYTES_MAX: usize = 64 * 1024;
+
 /// Asks, as an extension of a response, that its connection takes no more requests after those under way.
 #[derive(Clone, Copy, Debug)]
 pub struct Retire;
@@ -158,7 +165,8 @@ pub struct Limits {
     pub http2_streams_max: u32,
     /// Unread request body bytes held per HTTP/2 stream, and twice that per connection.
     pub http2_window_bytes: u32,
-    /// Response bytes buffered per HTTP/2 stream; kept small because there is one per watch.
+    /// Response bytes buffered per HTTP/2 stream when more of it is asked for; kept small because there is one per watch, and below
+    /// [`PIECE_BYTES`] so that there is no second piece beside one that waits.
     pub http2_send_buffer_bytes: usize,
     /// Between HTTP/2 pings to a silent peer, and how long its answer may take. Finds dead peers under watches.
     pub http2_ping_interval: Duration,
@@ -185,7 +193,7 @@ impl Default for Limits {
             head_bytes_max: 96 * 1024,
             http2_streams_max: 1000,
             http2_window_bytes: 128 * 1024,
-            http2_send_buffer_bytes: 64 * 1024,
+            http2_send_buffer_bytes: 48 * 1024,
             http2_ping_interval: Duration::from_secs(30),
             http2_ping_timeout: Duration::from_secs(20),
             drain_idle_grace: Duration::from_millis(250),

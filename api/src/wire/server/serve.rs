@@ -18,7 +18,7 @@ use super::connection::{self, Activity, Protocols, Server};
 use super::lull::Lull;
 use super::turns::Turns;
 use super::wire::Wire;
-use super::{ConnectionInfo, Handler, Limits, Shutdown, tls};
+use super::{ConnectionInfo, ENCRYPTED_BYTES_MAX, Handler, Limits, Shutdown, tls};
 
 /// First and longest wait after the system had no resources for another connection.
 const ACCEPT_BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_secs(1));
@@ -156,10 +156,6 @@ async fn one<H: Handler>(
         tracing::debug!(%remote, error = %chain(&*error), "connection ended");
     }
 }
-
-/// Encrypted bytes of a connection that may wait for its socket: two TLS records. With rustls' own limit, twice as many, a slow
-/// reader costs as much more, and a long answer is sent no faster.
-const ENCRYPTED_BYTES_MAX: usize = 32 * 1024;
 
 async fn converse<H: Handler>(
     stream: TcpStream,
