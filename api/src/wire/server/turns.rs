@@ -149,8 +149,8 @@ mod tests {
         let before = crowd.load(Relaxed);
         tokio::spawn(steps(&turns, false, 5, &alone)).await.unwrap();
         let meanwhile = crowd.load(Relaxed) - before;
-        // Without turns it would be 50 for each of its steps.
-        assert!(alone.load(Relaxed) == 5 && meanwhile < 50, "{meanwhile} steps of the crowd meanwhile");
+        // Without turns it would be 50 for each of its steps, and with turns that do not come last one.
+        assert!(alone.load(Relaxed) == 5 && meanwhile <= 2, "{meanwhile} steps of the crowd meanwhile");
         for task in flood {
             task.await.unwrap();
         }
