@@ -133,8 +133,12 @@ fn small_batches_are_applied_by_their_caller_beside_maintenance_and_the_thread()
             let late = put("/late", engine.revision().next().get());
             assert!(matches!(now(engine.apply(vec![late])), Some(Err(ApplyError::Closed))));
         }
-        // The segment's end, and a sync, is left to the thread. It may be done with one before it is asked for.
-        assert!(waited > 0 && (durability == Durability::Sync || at_once > 0), "{at_once} {waited}");
+        match durability {
+            // The segment's end is left to the thread.
+            Durability::Replicated => assert!(at_once > 0 && waited > 0, "{at_once} {waited}"),
+            // All is, but the thread may be done before its caller, who was interrupted, asks.
+            _ => assert!(at_once < waited / 4, "{at_once} of {waited} beside: a sync is not for the caller"),
+        }
         let engine = Engine::open(options(&dir, Role::Follower)).unwrap();
         assert_eq!(engine.revision(), script.newest());
         script.check(&engine, &mut random);

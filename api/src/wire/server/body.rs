@@ -3,7 +3,7 @@
 //! A [`Body`] is an enum so that the common responses (empty, or bytes at hand) cost no allocation. Two variants are
 //! produced while they are sent, each with backpressure: [`Body::stream`] is polled for its next chunk when the
 //! connection has room, and [`Body::channel`] makes its producer wait for that. On HTTP/2 every chunk becomes a frame,
-//! so producers of many small pieces should gather about 64 KiB per chunk; HTTP/1.1 writes chunks as they come.
+//! so producers of many small pieces should gather up to `PIECE_BYTES` per chunk; HTTP/1.1 writes chunks as they come.
 
 use std::collections::VecDeque;
 use std::pin::Pin;

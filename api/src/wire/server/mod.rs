@@ -165,8 +165,8 @@ pub struct Limits {
     pub http2_streams_max: u32,
     /// Unread request body bytes held per HTTP/2 stream, and twice that per connection.
     pub http2_window_bytes: u32,
-    /// Response bytes buffered per HTTP/2 stream when more of it is asked for; kept small because there is one per watch, and below
-    /// [`PIECE_BYTES`] so that there is no second piece beside one that waits.
+    /// Response bytes that may wait on an HTTP/2 stream before no more of it is asked for. Small because there is one per watch,
+    /// and below [`PIECE_BYTES`] so that there is no second piece beside one that waits.
     pub http2_send_buffer_bytes: usize,
     /// Between HTTP/2 pings to a silent peer, and how long its answer may take. Finds dead peers under watches.
     pub http2_ping_interval: Duration,
