@@ -129,13 +129,15 @@ pub(super) struct Look {
     pub changed: Mask,
     /// Where the metadata is.
     pub metadata: Range<usize>,
+    /// Where the text of its resourceVersion is; empty if that is absent, or members of the metadata are not looked at.
+    resource_version: Range<usize>,
 }
 
 impl Before {
     /// Reads an object and compares it with the one before. `None` if it is not in its usual form.
     pub fn look(&mut self, inputs: &Inputs, stored: &[u8]) -> Option<Look> {
         self.texts.resize_with(inputs.list.len(), Vec::new);
-        let mut look = Look { ranges: SmallVec::new(), changed: 0, metadata: 0..0 };
+        let mut look = Look { ranges: SmallVec::new(), changed: 0, metadata: 0..0, resource_version: 0..0 };
         look.ranges.resize(inputs.list.len(), 0..0);
         let mut seen: Mask = 0;
         let mut same: Mask = 0;
@@ -156,7 +158,11 @@ impl Before {
                     loop {
                         let name = scan.name().filter(|name| !name.is_escaped)?.raw;
                         let at = inputs.position(true, name);
+                        let start = scan.position();
                         self.member(at, name, &mut scan, &mut look, &mut seen, &mut same)?;
+                        if name == b"resourceVersion" {
+                            look.resource_version = start..scan.position();
+                        }
                         if !scan.more(b'}')? {
                             scan.take(b'}');
                             break;
@@ -263,6 +269,13 @@ impl Before {
 }
 
 impl Look {
+    /// The resourceVersion. `None` if it is not a plain text.
+    pub fn resource_version<'s>(&self, stored: &'s [u8]) -> Option<&'s str> {
+        let text = stored.get(self.resource_version.clone())?;
+        let text = text.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        std::str::from_utf8(text).ok().filter(|text| !text.contains('\\'))
+    }
+
     /// The tree of what columns read of these inputs. `None` if a text is not in its usual form.
     pub fn tree(&self, inputs: &Inputs, wanted: Mask, stored: &[u8]) -> Option<Value> {
         let (mut members, mut metadata) = (Vec::new(), Vec::new());

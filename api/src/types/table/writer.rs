@@ -29,9 +29,22 @@ pub struct TableWriter {
     pub(super) before: Option<Box<Before>>,
 }
 
+/// What an object is written as.
+#[derive(Clone, Copy)]
+enum Part {
+    /// A row of the table.
+    Row,
+    /// A table of its own.
+    Single(Headers),
+}
+
 impl TableWriter {
-    /// Sets the time to which ages refer: a watch lasts longer than one moment.
+    /// Sets the time to which ages refer, in whole seconds as they are told: a watch lasts longer than one moment.
     pub fn set_now(&mut self, now: Timestamp) {
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
+        if now == self.now {
+            return;
+        }
         self.now = now;
         if let Some(before) = &mut self.before {
             before.forget();
@@ -72,31 +85,46 @@ impl TableWriter {
     /// # Errors
     /// `stored` cannot be parsed; nothing was written.
     pub fn row(&mut self, stored: &[u8], shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
-        if let Some(mut before) = self.before.take() {
-            let written = self.row_beside(&mut before, stored, shown, out);
-            if written.is_none() {
-                before.forget();
-            }
-            self.before = Some(before);
-            if let Some(written) = written {
-                return written;
-            }
+        if let Some(written) = self.beside(Part::Row, stored, shown, out) {
+            return written;
         }
         let object = self.format.reads.read(stored)?;
         self.write_row(&object, shown, out)
     }
 
-    /// The row of an object in its usual form, as far as possible like the row before. `None` for any other object; nothing
-    /// is written then.
-    fn row_beside(
+    /// The row, or the beginning of the table, of an object in its usual form, as far as possible like the row before.
+    /// `None` for any other object, and if no row is remembered; nothing is written then.
+    fn beside(
+        &mut self,
+        part: Part,
+        stored: &[u8],
+        shown: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Option<Result<(), RowError>> {
+        let mut before = self.before.take()?;
+        let written = self.beside_row(&mut before, part, stored, shown, out);
+        if written.is_none() {
+            before.forget();
+        }
+        self.before = Some(before);
+        written
+    }
+
+    /// [`TableWriter::beside`] of the row that is remembered.
+    fn beside_row(
         &mut self,
         before: &mut Before,
+        part: Part,
         stored: &[u8],
         shown: &[u8],
         out: &mut Vec<u8>,
     ) -> Option<Result<(), RowError>> {
         let format = self.format.clone();
         let look = before.look(&format.inputs, stored)?;
+        let opening = match part {
+            Part::Row => None,
+            Part::Single(headers) => Some((look.resource_version(stored)?, headers)),
+        };
         let finished = format.finished_mask();
         before.cells.resize_with(format.columns.len(), Vec::new);
         let masks = format.columns.iter().map(|column| column.mask).chain([finished]);
@@ -116,6 +144,9 @@ impl TableWriter {
         }
         before.keep(&format.inputs, &look, stored);
         let start = out.len();
+        if let Some((resource_version, headers)) = opening {
+            self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
+        }
         if self.rows > 0 {
             out.push(b',');
         }
@@ -151,15 +182,20 @@ impl TableWriter {
         out: &mut Vec<u8>,
     ) -> Result<(), RowError> {
         let before = out.len();
-        let object = self.format.single_reads.read(stored)?;
-        let resource_version = object.str_at(&["metadata", "resourceVersion"]);
-        self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
-        if let Err(error) = self.write_row(&object, shown, out) {
-            out.truncate(before);
-            return Err(error);
+        let written = match self.beside(Part::Single(headers), stored, shown, out) {
+            Some(written) => written,
+            None => {
+                let object = self.format.single_reads.read(stored)?;
+                let resource_version = object.str_at(&["metadata", "resourceVersion"]);
+                self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
+                self.write_row(&object, shown, out)
+            }
+        };
+        match written {
+            Ok(()) => out.extend_from_slice(b"]}"),
+            Err(_) => out.truncate(before),
         }
-        out.extend_from_slice(b"]}");
-        Ok(())
+        written
     }
 
     fn write_row(&mut self, object: &Value, shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
