@@ -41,8 +41,8 @@ const PIECE_BYTES: usize = 128 * 1024;
 /// Room for what a piece becomes, and what is added while it does not suffice.
 const OUTPUT_BYTES: usize = 32 * 1024;
 
-/// Pieces compressed at once.
-const TASKS_MAX: usize = 4;
+/// Most pieces that are being compressed, or wait for one before them.
+const TASKS_MAX: usize = 5;
 
 /// What compressing one piece takes: the piece, what it becomes, the encoder's window and tables.
 const TASK_BYTES: usize = 2 * PIECE_BYTES + 320 * 1024;
@@ -106,9 +106,10 @@ pub async fn gzip(response: Response, account: &Account) -> Response {
     http::Response::from_parts(head, Body::stream(gzip))
 }
 
-/// Tasks that work for one answer on this machine.
+/// Tasks that work for one answer on this machine: one more than processors, so that none is idle while what is finished
+/// waits for its turn to be sent.
 static TASKS: LazyLock<usize> =
-    LazyLock::new(|| available_parallelism().map_or(1, NonZero::get).min(TASKS_MAX));
+    LazyLock::new(|| (available_parallelism().map_or(1, NonZero::get) + 1).min(TASKS_MAX));
 
 /// Head of a member: deflate, no name, no time, fastest, no system (RFC 1952, 2.3).
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 4, 255];
