@@ -6,7 +6,10 @@
 //! Calls hand their frames to HTTP/2 themselves: head and body leave with one write, and the answer wakes the caller and no task
 //! between.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -137,7 +140,7 @@ where
     tokio::spawn(async move {
         let pings = connection.ping_pong();
         let why = tokio::select! {
-            ended = connection => ended.err().map(|error| with_causes(&error)),
+            ended = after_others(connection) => ended.err().map(|error| with_causes(&error)),
             why = keep_alive(pings) => Some(why),
         };
         if let Some(error) = why {
@@ -146,6 +149,22 @@ where
         drop(lives);
     });
     Ok((sender, alive))
+}
+
+/// Polls `task`, whenever it is woken, after what its thread has ready: what calls hand over in that time leaves with one write.
+async fn after_others<F: Future>(task: F) -> F::Output {
+    let mut task = pin!(task);
+    let mut is_put_off = false;
+    poll_fn(|cx| {
+        is_put_off = !is_put_off;
+        if is_put_off {
+            // Polled once, it has the task woken when the thread has run all else.
+            let _ = pin!(tokio::task::yield_now()).poll(cx);
+            return Poll::Pending;
+        }
+        task.as_mut().poll(cx)
+    })
+    .await
 }
 
 /// Pings until there is no answer in time, and says so.
