@@ -16,13 +16,10 @@ use jiff::Timestamp;
 use crate::types::openapi::http_date;
 use crate::values::status::Status;
 use crate::wire::response::{Response, respond, respond_text};
-use crate::wire::server::{Aborted, Body};
+use crate::wire::server::{Aborted, Body, PIECE_BYTES};
 
 /// The path of the directory.
 const PATH: &str = "/logs";
-
-/// Bytes of a file that are read at a time.
-const CHUNK_BYTES: usize = 64 * 1024;
 
 /// Most names of a directory that are listed.
 const NAMES_MAX: usize = 10_000;
@@ -152,7 +149,7 @@ fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>) -> Respon
             return Ok(None);
         }
         let read = tokio::task::spawn_blocking(move || {
-            let mut chunk = vec![0; CHUNK_BYTES.min(usize::try_from(rest).unwrap_or(CHUNK_BYTES))];
+            let mut chunk = vec![0; PIECE_BYTES.min(usize::try_from(rest).unwrap_or(PIECE_BYTES))];
             let count = content.read(&mut chunk)?;
             chunk.truncate(count);
             std::io::Result::Ok((chunk, content))

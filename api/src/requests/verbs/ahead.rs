@@ -18,6 +18,7 @@ use std::thread::available_parallelism;
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
+use super::filling::Filling;
 use super::list::{CHUNK_BYTES, FORM_MULTIPLE, ITEM_BYTES, LARGE_BYTES};
 use super::selected::{Found, Need, Selected};
 use crate::objects::representation::{ListSize, Renderer};
@@ -191,19 +192,16 @@ fn make(mut renderer: Renderer, show: &Show, batch: Vec<Found>, charge: Charge) 
     let mut record_bytes = 0;
     let mut batch = batch.into_iter();
     let mut result = Ok(());
-    // The next item is taken to be as large as the last one.
-    let mut last = 0;
-    while chunk.len() + last < CHUNK_BYTES
+    let mut filling = Filling::up_to(CHUNK_BYTES);
+    while filling.takes_more(chunk.len())
         && result.is_ok()
         && let Some(found) = batch.next()
     {
-        let before = chunk.len();
         record_bytes += found.record_bytes();
         result = found.read().and_then(|stored| match stored {
             Some(stored) => show(&mut renderer, &stored.record.value, &mut chunk),
             None => Ok(()),
         });
-        last = chunk.len() - before;
     }
     Made { renderer, chunk, charge, record_bytes, rest: batch.collect(), result }
 }

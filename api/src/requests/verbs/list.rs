@@ -17,6 +17,7 @@ use http::StatusCode;
 use super::Call;
 use super::ahead::{self, Ahead};
 use super::continue_token::ContinueToken;
+use super::filling::Filling;
 use super::selected::{Found, Need, Selected};
 use crate::objects::conversion::Converter;
 use crate::objects::representation::{self, ListMeta, ListSize, Renderer, SizeNeeded};
@@ -506,9 +507,8 @@ impl ListStream {
             self.buffer.reserve(CHUNK_BYTES + ITEM_BYTES);
         }
         let chunk_bytes = if self.indenter.is_some() { PRETTY_CHUNK_BYTES } else { CHUNK_BYTES };
-        // The next item is taken to be as large as the last one.
-        let mut last = 0;
-        while self.buffer.len() + last < chunk_bytes {
+        let mut filling = Filling::up_to(chunk_bytes);
+        while filling.takes_more(self.buffer.len()) {
             if let Some(stored) = self.waiting.take() {
                 return self.show_large(&stored).await;
             }
@@ -539,9 +539,7 @@ impl ListStream {
                 self.first = false;
                 return Ok(());
             }
-            let before = self.buffer.len();
             self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
-            last = self.buffer.len() - before;
             self.first = false;
         }
         Ok(())

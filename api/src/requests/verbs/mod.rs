@@ -15,6 +15,7 @@ mod connect;
 pub mod continue_token;
 pub mod delete;
 mod eviction;
+mod filling;
 mod force_delete;
 pub mod list;
 mod log;

@@ -25,6 +25,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::Call;
 use super::ahead::Ahead;
+use super::filling::Filling;
 use super::schedule::Schedule;
 use super::selected::{Need, Selected};
 use crate::objects::conversion::{Converter, is_current};
@@ -432,12 +433,10 @@ impl State {
         if let Some(stored) = self.waiting.take() {
             return self.show_initial(stored).await;
         }
-        // The next event is taken to be as large as the last one.
-        let mut last = 0;
+        let mut filling = Filling::up_to(self.chunk_bytes);
         while let Some(objects) = &mut self.initial_objects
-            && self.buffer.len() + last < self.chunk_bytes
+            && filling.takes_more(self.buffer.len())
         {
-            let before = self.buffer.len();
             let Some(found) = objects.next(Need::Objects(u64::MAX)).await? else {
                 self.initial_objects = None;
                 self.counts.listed();
@@ -452,7 +451,6 @@ impl State {
             if self.waiting.is_some() {
                 break;
             }
-            last = self.buffer.len() - before;
         }
         Ok(())
     }
