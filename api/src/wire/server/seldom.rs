@@ -8,25 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-use parking_lot::Mutex;
+use futures_util::task::AtomicWaker;
 
 /// Whether it is time to poll what seldom is ready, for one task.
-pub(crate) struct Seldom {
-    shared: Arc<Shared>,
-    /// The task's waker, as `shared` has it.
-    task: Option<Waker>,
-}
+pub(crate) struct Seldom(Arc<Shared>);
 
 struct Shared {
     is_due: AtomicBool,
-    task: Mutex<Option<Waker>>,
+    task: AtomicWaker,
 }
 
 impl Seldom {
     /// It is time.
     pub(crate) fn new() -> Seldom {
-        let shared = Shared { is_due: AtomicBool::new(true), task: Mutex::new(None) };
-        Seldom { shared: Arc::new(shared), task: None }
+        Seldom(Arc::new(Shared { is_due: AtomicBool::new(true), task: AtomicWaker::new() }))
     }
 
     /// Polls if it is time: at first, after a wake-up, and as long as something is ready.
@@ -35,16 +30,13 @@ impl Seldom {
         cx: &mut Context<'_>,
         poll: impl FnOnce(&mut Context<'_>) -> Poll<T>,
     ) -> Poll<T> {
-        if !self.task.as_ref().is_some_and(|task| task.will_wake(cx.waker())) {
-            self.task = Some(cx.waker().clone());
-            self.shared.task.lock().clone_from(&self.task);
-        }
-        if !self.shared.is_due.load(Ordering::Acquire) {
+        self.0.task.register(cx.waker());
+        if !self.0.is_due.load(Ordering::Acquire) {
             return Poll::Pending;
         }
         // Before the poll: a wake-up during it counts.
-        self.shared.is_due.store(false, Ordering::Release);
-        let polled = poll(&mut Context::from_waker(&Waker::from(self.shared.clone())));
+        self.0.is_due.store(false, Ordering::Release);
+        let polled = poll(&mut Context::from_waker(&Waker::from(self.0.clone())));
         if polled.is_ready() {
             self.ask_again();
         }
@@ -53,7 +45,7 @@ impl Seldom {
 
     /// It is time at the next poll: what is waited for has changed.
     pub(crate) fn ask_again(&self) {
-        self.shared.is_due.store(true, Ordering::Release);
+        self.0.is_due.store(true, Ordering::Release);
     }
 }
 
@@ -64,10 +56,7 @@ impl Wake for Shared {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.is_due.store(true, Ordering::Release);
-        let task = self.task.lock().clone();
-        if let Some(task) = task {
-            task.wake();
-        }
+        self.task.wake();
     }
 }
 
