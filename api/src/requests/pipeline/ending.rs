@@ -1,0 +1,157 @@
+//! What is made of an exchange at its end: the headers that every answer has, and what is told of the request in the log, its
+//! trace and its audit event.
+
+use std::time::Duration;
+
+use auth::User;
+use auth::identity::MASTERS;
+use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, USER_AGENT, WARNING};
+use http::{HeaderValue, Method};
+
+use super::{AUDIT_ID, Exchange};
+use crate::state::audit::answer;
+use crate::values::warning;
+use crate::wire::response::Response;
+use crate::wire::traces::Parent;
+
+/// UIDs of the flow schema and the priority level by which a request was classified.
+const FLOW_SCHEMA: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+const PRIORITY_LEVEL: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
+/// From when on a request that is no stream is slow.
+const SLOW: Duration = Duration::from_millis(500);
+
+impl Exchange<'_> {
+    /// Begins the trace of the request, if it is traced. What the client says about it is believed of administrators alone:
+    /// any other client could have all of its requests traced.
+    pub(super) fn begin_trace(&mut self, user: Option<&User>) {
+        let Some(tracer) = self.context.tracer() else { return };
+        let is_trusted = user.is_some_and(|user| user.groups.iter().any(|group| group == MASTERS));
+        self.trace = tracer.begin(Parent::of(&self.head.headers).filter(|_| is_trusted));
+    }
+
+    /// Notes how long a stage took.
+    pub(super) fn passed(&mut self, stage: &'static str, took: Duration) {
+        self.stages.push((stage, took));
+        if let Some(trace) = &mut self.trace {
+            trace.stage(stage, took);
+        }
+    }
+
+    /// Says where the time of a slow request went, in the log and in its audit event.
+    fn tell_slow(&self, response: &Response) {
+        let took = self.received.elapsed();
+        let is_stream = self.info.as_ref().is_some_and(|info| info.is_long_running());
+        if took < SLOW || is_stream {
+            return;
+        }
+        let stages: Vec<String> =
+            self.stages.iter().map(|(stage, took)| format!("{stage} {} ms", took.as_millis())).collect();
+        let (_, resource) = self.subject();
+        tracing::warn!(
+            verb = self.info.as_ref().map_or("", |info| info.verb.as_str()),
+            resource,
+            path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
+            user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
+            audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
+            status = response.status().as_u16(),
+            elapsed_ms = took.as_millis() as u64,
+            stages = stages.join(", "),
+            "slow request"
+        );
+        if let Some(trail) = &self.trail {
+            let group = self.context.naming().group("apiserver.latency", true);
+            let shown = |took: Duration| format!("{}ms", took.as_micros() as f64 / 1000.0);
+            trail.annotate(format!("{group}/total"), shown(took));
+            for (stage, took) in self.stages.iter().filter(|(stage, _)| *stage != "serving") {
+                trail.annotate(format!("{group}/{stage}"), shown(*took));
+            }
+        }
+    }
+
+    /// Verb and resource, as `get` and `deployments.apps/scale`.
+    fn subject(&self) -> (&str, String) {
+        let Some(info) = self.info.as_deref().filter(|info| info.is_resource) else {
+            return (self.head.method.as_str(), String::new());
+        };
+        let dot = if info.group.is_empty() { "" } else { "." };
+        let slash = if info.subresource.is_empty() { "" } else { "/" };
+        let resource = format!("{}{dot}{}{slash}{}", info.resource, info.group, info.subresource);
+        (info.verb.as_str(), resource)
+    }
+
+    /// Ends the trace, and hands its spans on.
+    fn end_trace(&mut self, response: &Response) {
+        let Some(trace) = self.trace.take() else { return };
+        let (verb, resource) = self.subject();
+        let name = if resource.is_empty() { verb.to_owned() } else { format!("{verb} {resource}") };
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let attributes = vec![
+            ("http.request.method", self.head.method.as_str().to_owned()),
+            ("url.path", self.head.uri.path().to_owned()),
+            ("http.response.status_code", response.status().as_str().to_owned()),
+            ("audit-id", text(self.audit_id.as_bytes())),
+            ("enduser.id", self.user.as_ref().map_or_else(String::new, |user| user.name.clone())),
+            (
+                "user_agent.original",
+                text(self.head.headers.get(USER_AGENT).map_or(b"", |agent| agent.as_bytes())),
+            ),
+        ];
+        let lost = trace.end(name, attributes, response.status().is_server_error());
+        self.context.metrics().spans_dropped.add(lost);
+    }
+
+    /// Completes the answer of a request, served or refused, and reports the request.
+    pub(super) fn finish(mut self, mut response: Response) -> Response {
+        self.log(&response);
+        self.tell_slow(&response);
+        self.end_trace(&response);
+        self.context.edge().complete(&self.head, self.is_anonymous, &mut response);
+        let headers = response.headers_mut();
+        headers.insert(AUDIT_ID, self.audit_id);
+        for header in warning::headers(&self.warning.map(str::to_owned).into_iter().collect::<Vec<_>>()) {
+            headers.append(WARNING, header);
+        }
+        if let Some(flow) = self.flow {
+            headers.insert(FLOW_SCHEMA, flow.schema.clone());
+            headers.insert(PRIORITY_LEVEL, flow.level.clone());
+        }
+        headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-cache, private"));
+        if self.head.method == Method::HEAD {
+            // The length is that of the body a GET would get; the body itself is not sent.
+            if let Some(length) = hyper::body::Body::size_hint(response.body()).exact() {
+                // What a proxy leads to has said it already.
+                response.headers_mut().entry(CONTENT_LENGTH).or_insert(HeaderValue::from(length));
+            }
+            *response.body_mut() = crate::wire::server::Body::empty();
+        }
+        match self.trail {
+            Some(trail) => {
+                let long_running = self.info.is_some_and(|info| info.is_long_running());
+                answer::answered(trail, long_running, response)
+            }
+            None => response,
+        }
+    }
+
+    /// One line for each request, once its answer is known; the body of a list or watch is still to be sent then.
+    fn log(&self, response: &Response) {
+        if !tracing::enabled!(tracing::Level::DEBUG) {
+            return;
+        }
+        let agent = self.head.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+        tracing::debug!(
+            verb = self.info.as_ref().map_or("", |info| info.verb.as_str()),
+            path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
+            user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
+            impersonated = %self.impersonated.as_ref().map_or("", |user| user.name.as_str()),
+            agent = %agent.unwrap_or_default(),
+            peer = %self.connection.remote,
+            audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
+            resource = self.subject().1,
+            status = response.status().as_u16(),
+            elapsed_us = self.received.elapsed().as_micros() as u64,
+            "request"
+        );
+    }
+}
