@@ -27,6 +27,7 @@ use auth::authn::NameDomains;
 use engine::{Engine, Role};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
 
 use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
@@ -37,7 +38,7 @@ use crate::log_files;
 use crate::moving::{self, IntoEtcd, Place};
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
-use crate::{audit, etcd, files, host, logging, notify, signer, tokens, upgrade};
+use crate::{audit, debug_socket, etcd, files, host, logging, notify, signer, tokens, upgrade};
 
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
@@ -87,6 +88,12 @@ pub async fn run(
     };
     let listener = listener.context("cannot keep the listening socket")?;
     let address = listener.local_addr().context("cannot read the listening address")?;
+
+    // Ends with the run.
+    let mut debugging = JoinSet::new();
+    if let Some(path) = &config.debug_socket {
+        debugging.spawn(debug_socket::serve(path.clone()));
+    }
 
     files::private_dir(&config.data_dir)?;
     config::remember_profile(&config.data_dir, config.naming)?;
@@ -278,6 +285,7 @@ pub async fn run(
         true => tracing::info!(connections_cut = cut, "the store is served anew"),
         false => tracing::info!(connections_cut = cut, "stopped"),
     }
+    debugging.shutdown().await;
     let after = if moves { After::Again } else { After::End };
     failed.map_or(Ok(after), Err)
 }

@@ -97,6 +97,8 @@ pub struct Config {
     pub secrecy: Option<Arc<Secrecy>>,
     /// Whether files of logs are served.
     pub serves_log_files: bool,
+    /// Where the process can be debugged without a credential, if anywhere.
+    pub debug_socket: Option<PathBuf>,
     /// How nodes, pods and services are reached.
     pub nodes: NodeConfig,
     /// Families of metrics that are not shown.
@@ -253,6 +255,9 @@ impl Config {
             encryption,
             secrecy: None,
             serves_log_files: flags.edge.enable_logs_handler,
+            debug_socket: Some(flags.edge.debug_socket_path)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from),
             disabled_metrics: flags.metrics.disabled_metrics.into_iter().collect(),
             shows_hidden_metrics: flags
                 .metrics

@@ -11,6 +11,7 @@ mod cli;
 mod client;
 mod config;
 mod credentials;
+mod debug_socket;
 mod duration;
 mod egress;
 mod encryption;
@@ -103,7 +104,7 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
     logging::start(config.log_format, config.verbosity, metrics.clone());
     let _ = api::state::debug::SET_LEVEL.set(logging::set_level);
     let _ = api::state::debug::PROFILES.set(Box::new(profiles::OwnProfiles));
-    if config.edge.is_debugged {
+    if config.edge.is_debugged || config.debug_socket.is_some() {
         profiles::heap::start();
     }
     if let Err(error) = authorities::check() {

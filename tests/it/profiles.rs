@@ -1,11 +1,15 @@
 //! Profiles of the server (docs/api/operations.md#debugging), taken while it works.
 
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use flate2::read::GzDecoder;
 use serde_json::json;
 use tests::client::Reply;
 use tests::{Options, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
 
 /// Nobody's rights come with this user.
 const TOKENS: &str = "stranger-token,stranger,1\n";
@@ -67,4 +71,73 @@ async fn profiles_are_taken_under_load_for_who_may_see_them() {
     let named = client.send("POST", "/debug/pprof/symbol", &[], b"0x1+x+").await.text();
     assert_eq!(named, "num_symbols: 1\n");
     assert_eq!(client.get("/debug/pprof/goroutine").await.status, 404);
+}
+
+/// The answer at a debug socket: its head, and its body as text.
+async fn asked_at(socket: &Path, request: &str) -> (String, String) {
+    let mut stream = UnixStream::connect(socket).await.expect("the server listens");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    (head.to_owned(), body.to_owned())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_may_open_the_debug_socket_needs_no_credential() {
+    let mut server = Server::start(Options {
+        flags: ["--debug-socket-path=$dir/debug.sock", "--profiling=false"].map(str::to_owned).to_vec(),
+        ..Options::default()
+    })
+    .await;
+    let socket = server.data_dir().join("debug.sock");
+    assert_eq!(server.client().get("/debug/pprof/").await.status, 404);
+    let close = "Host: h\r\nConnection: close\r\n";
+    for (request, status, words) in [
+        (format!("GET /debug/pprof/ HTTP/1.1\r\n{close}\r\n"), "200", "where processor time is spent"),
+        (format!("GET /debug/pprof/heap HTTP/1.1\r\n{close}\r\n"), "200", ""),
+        (format!("GET /debug/pprof/profile?seconds=1 HTTP/1.1\r\n{close}\r\n"), "200", ""),
+        (format!("GET /debug/pprof/symbol HTTP/1.1\r\n{close}\r\n"), "200", "num_symbols: 1\n"),
+        (
+            format!("PUT /debug/flags/v HTTP/1.1\r\n{close}Content-Length: 1\r\n\r\n2"),
+            "200",
+            "verbosity to 2\n",
+        ),
+        (
+            format!("PUT /debug/flags/v HTTP/1.1\r\n{close}Content-Length: 1\r\n\r\nx"),
+            "400",
+            "invalid syntax",
+        ),
+        (format!("PUT /debug/flags/v HTTP/1.1\r\n{close}Content-Length: 2000000\r\n\r\n"), "400", "too long"),
+        // Nothing else is there.
+        (format!("GET /api/v1/secrets HTTP/1.1\r\n{close}\r\n"), "404", "404 page not found\n"),
+        (format!("GET /readyz HTTP/1.1\r\n{close}\r\n"), "404", "404 page not found\n"),
+        ("\u{1}\r\n\r\n".to_owned(), "400", ""),
+    ] {
+        let (head, body) = asked_at(&socket, &request).await;
+        assert!(
+            head.starts_with(&format!("HTTP/1.1 {status} ")) && body.contains(words),
+            "{request}: {head} {body}"
+        );
+    }
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&socket), 0o600);
+
+    // What a run leaves that is killed is replaced, and what one makes that ends goes with it.
+    server.kill();
+    assert!(socket.exists());
+    server.restart().await;
+    let (head, _) = asked_at(&socket, &format!("GET /debug/pprof/ HTTP/1.1\r\n{close}\r\n")).await;
+    assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+    assert_eq!(server.terminate(), Some(0));
+    assert!(!socket.exists());
+
+    // A file that is no socket stays, and the server works without one.
+    std::fs::write(&socket, "mine").unwrap();
+    server.restart().await;
+    assert_eq!(server.client().get("/readyz").await.status, 200);
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
+    let log = server.log();
+    assert!(log.contains("there is no debug socket"), "{log}");
 }

@@ -407,17 +407,9 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return backup::respond(source, &head.method, &read(context, incoming, &account).await?.0).await;
     }
     if context.edge().is_debugged {
-        if path == debug::LEVEL_PATH {
-            let body = read(context, incoming, &account).await?.0;
-            return Ok(debug::set_level(&head.method, &body));
-        }
-        if path == debug::SYMBOL_PATH {
-            let body = read(context, incoming, &account).await?.0;
-            return Ok(
-                debug::respond_symbols(&head.method, head.uri.query().unwrap_or_default(), &body).await
-            );
-        }
-        if let Some(response) = debug::respond_to(path, query).await {
+        let asked = debug::Asked { method: &head.method, path, query: head.uri.query().unwrap_or_default() };
+        let body = if asked.has_body() { read(context, incoming, &account).await?.0 } else { Bytes::new() };
+        if let Some(response) = debug::respond_to(asked, &body).await {
             return Ok(response);
         }
     }

@@ -1,5 +1,6 @@
 //! `/debug/flags/v` and `/debug/pprof/`: how much is logged from now on, and profiles of the process
-//! (docs/api/operations.md#debugging). Served unless `--profiling=false`.
+//! (docs/api/operations.md#debugging). Served unless `--profiling=false`; the socket of
+//! `--debug-socket-path` has them always.
 //!
 //! Both belong to the process, which is one: the program says once how they are done. Paths, parameters and answers are those of
 //! Go's `net/http/pprof`, which the tools know.
@@ -16,10 +17,10 @@ use crate::values::query::Query;
 use crate::wire::response::{Response, respond, respond_text};
 
 /// Path of the level of detail of the log.
-pub const LEVEL_PATH: &str = "/debug/flags/v";
+const LEVEL_PATH: &str = "/debug/flags/v";
 
 /// Path at which addresses are turned into names.
-pub const SYMBOL_PATH: &str = "/debug/pprof/symbol";
+const SYMBOL_PATH: &str = "/debug/pprof/symbol";
 
 /// Sets the level of detail of the log of the process.
 pub static SET_LEVEL: OnceLock<fn(i32)> = OnceLock::new();
@@ -51,9 +52,30 @@ pub enum MemoryProfile {
     Allocated,
 }
 
-/// Answers a path without a body; `None` if it is none of these.
-pub async fn respond_to(path: &str, query: &Query) -> Option<Response> {
+/// A request, but for its body.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'r> {
+    /// The method.
+    pub method: &'r Method,
+    /// The path.
+    pub path: &'r str,
+    /// The query as it was written.
+    pub query: &'r str,
+}
+
+impl Asked<'_> {
+    /// Whether such a request may say something in its body.
+    pub fn has_body(&self) -> bool {
+        [LEVEL_PATH, SYMBOL_PATH].contains(&self.path)
+    }
+}
+
+/// Answers a request; `None` if it is for none of these paths.
+pub async fn respond_to(asked: Asked<'_>, body: &[u8]) -> Option<Response> {
+    let Asked { method, path, query } = asked;
     Some(match path {
+        LEVEL_PATH => set_level(method, body),
+        SYMBOL_PATH => respond_symbols(method, query, body).await,
         "/debug/pprof" => {
             let mut response = respond_text(StatusCode::FOUND, "");
             response.headers_mut().insert(LOCATION, HeaderValue::from_static("/debug/pprof/"));
@@ -63,7 +85,7 @@ pub async fn respond_to(path: &str, query: &Query) -> Option<Response> {
         _ if path.starts_with("/debug/pprof/") => {
             let profile = path.trim_start_matches("/debug/pprof/");
             match PROFILES.get() {
-                Some(profiles) => respond_profile(&**profiles, profile, query).await,
+                Some(profiles) => respond_profile(&**profiles, profile, &Query::parse(query)).await,
                 None => unknown_profile(),
             }
         }
@@ -117,7 +139,7 @@ fn profiled_for(seconds: Option<&str>) -> Duration {
 }
 
 /// Answers a request for the names of addresses, which are in the query of a GET or the body of a POST, with `+` between them.
-pub async fn respond_symbols(method: &Method, query: &str, body: &[u8]) -> Response {
+async fn respond_symbols(method: &Method, query: &str, body: &[u8]) -> Response {
     let body = String::from_utf8_lossy(body);
     let text = if *method == Method::POST { &*body } else { query };
     let number = |text: &str| match text.strip_prefix("0x") {
@@ -144,7 +166,7 @@ fn page(title: &str, text: &str) -> Response {
 }
 
 /// Answers a request for another level of detail of the log.
-pub fn set_level(method: &Method, body: &[u8]) -> Response {
+fn set_level(method: &Method, body: &[u8]) -> Response {
     if method != Method::PUT {
         return respond_text(StatusCode::NOT_ACCEPTABLE, "unsupported http method\n");
     }
@@ -206,13 +228,13 @@ mod tests {
             ("/debug/pprof", Some(302)),
             ("/debug/pprof/", Some(200)),
             ("/debug/pprof/heap", Some(404)),
+            ("/debug/pprof/symbol", Some(200)),
             ("/debug/flags", Some(200)),
+            ("/debug/flags/v", Some(406)),
             ("/debug/other", None),
         ] {
-            let response = respond_to(path, &Query::default()).await;
+            let response = respond_to(Asked { method: &Method::GET, path, query: "0x1+2" }, b"").await;
             assert_eq!(response.map(|response| response.status().as_u16()), code, "{path}");
         }
-        let response = respond_symbols(&Method::GET, "0x1+2", b"").await;
-        assert_eq!(response.status(), 200);
     }
 }

@@ -43,6 +43,10 @@ pub struct EdgeFlags {
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub profiling: bool,
 
+    /// Serve /debug/flags and /debug/pprof at a socket of this path too, without a credential, to who may open it.
+    #[arg(long, value_name = "PATH", default_value = "", hide_default_value = true)]
+    pub debug_socket_path: String,
+
     /// Serve the files of /var/log below /logs, to who may see that path.
     #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
@@ -133,6 +137,7 @@ mod tests {
             goaway_chance,
             shutdown_send_retry_after: false,
             profiling: true,
+            debug_socket_path: String::new(),
             enable_logs_handler: false,
         }
         .settings()

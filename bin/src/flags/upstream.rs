@@ -61,10 +61,6 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         flags: &[("contention-profiling", Form::Bool)],
     },
     Treatment {
-        why: "profiles are served to who is authenticated alone",
-        flags: &[("debug-socket-path", Form::Text)],
-    },
-    Treatment {
         why: "servers elect one by a lease of their own",
         flags: &[
             ("coordinated-leadership-lease-duration", Form::Duration),

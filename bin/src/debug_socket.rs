@@ -1,0 +1,120 @@
+//! A socket in the file system for who debugs the process: `/debug/flags` and `/debug/pprof` without a credential
+//! (`--debug-socket-path`, docs/api/operations.md#debugging).
+//!
+//! Who may open the file may ask. The server makes it for its own user alone, and takes it away when it ends. It is there from
+//! the start, so that a start that takes long can be looked at, and nothing depends on it: where it cannot be made the log
+//! says so.
+
+use std::convert::Infallible;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::state::debug::{Asked, respond_to};
+use api::wire::response::{Response, respond_text};
+use bytes::Bytes;
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+/// Most connections; others wait.
+const CONNECTIONS_MAX: usize = 16;
+
+/// Longest wait for the head of a request, and for its body.
+const READ_WAIT: Duration = Duration::from_secs(10);
+
+/// Longest body: a number, or addresses.
+const BODY_BYTES_MAX: usize = 1 << 20;
+
+/// Pause after a connection could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// The file of the socket, which goes with this value.
+struct SocketFile(PathBuf);
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Serves the socket until the task is dropped.
+pub async fn serve(path: PathBuf) {
+    let listener = match listen(&path) {
+        Ok(listener) => listener,
+        Err(error) => {
+            tracing::error!(%error, path = %path.display(), "there is no debug socket");
+            return;
+        }
+    };
+    let _file = SocketFile(path);
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                tokio::spawn(async move {
+                    connection(stream).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the debug socket cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Listens at `path`, where a socket may be that another run left.
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => fs::remove_file(path)?,
+        Ok(_) => {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "there is a file that is no socket"));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+async fn connection(stream: UnixStream) {
+    let service = service_fn(|request| async { Ok::<_, Infallible>(respond(request).await) });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(READ_WAIT);
+    if let Err(error) = http.serve_connection(TokioIo::new(stream), service).await {
+        tracing::debug!(%error, "a connection of the debug socket ended");
+    }
+}
+
+async fn respond(request: Request<Incoming>) -> Response {
+    let (head, body) = request.into_parts();
+    let query = head.uri.query().unwrap_or_default();
+    let asked = Asked { method: &head.method, path: head.uri.path(), query };
+    let body = if asked.has_body() { read(body).await } else { Some(Bytes::new()) };
+    let Some(body) = body else {
+        return respond_text(StatusCode::BAD_REQUEST, "the body cannot be read, or is too long\n");
+    };
+    let not_found = || respond_text(StatusCode::NOT_FOUND, "404 page not found\n");
+    respond_to(asked, &body).await.unwrap_or_else(not_found)
+}
+
+/// The body of a request; `None` if it is too long, or does not come.
+async fn read(body: Incoming) -> Option<Bytes> {
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return None;
+    }
+    let body = Limited::new(body, BODY_BYTES_MAX).collect();
+    Some(tokio::time::timeout(READ_WAIT, body).await.ok()?.ok()?.to_bytes())
+}
