@@ -20,7 +20,7 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
-use tests::{Client, Server};
+use tests::{Client, PATIENCE, Server};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -302,10 +302,22 @@ async fn a_slow_or_lying_server_costs_its_own_requests_alone() {
     for line in [
         format!("aggregator_unavailable_apiservice{{{name}}} 1"),
         format!("aggregator_unavailable_apiservice_total{{{name},reason=\"FailedDiscoveryCheck\"}}"),
+        // Versions of this server itself are available.
+        "aggregator_unavailable_apiservice{name=\"v1.\"} 0".to_owned(),
+        "aggregator_unavailable_apiservice{name=\"v1.apps\"} 0".to_owned(),
     ] {
         assert!(page.lines().any(|shown| shown.starts_with(&line)), "{line} is not in\n{page}");
     }
     stuck.abort();
+    // What is gone is not unavailable for ever.
+    let removed = client.delete(&format!("{API_SERVICES}/v1.{GROUP}")).await;
+    assert_eq!(removed.status, 200, "{}", removed.text());
+    let line = format!("aggregator_unavailable_apiservice{{{name}}}");
+    let deadline = Instant::now() + PATIENCE;
+    while client.get("/metrics").await.text().contains(&line) {
+        assert!(Instant::now() < deadline, "{line} is still told");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

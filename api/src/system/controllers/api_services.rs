@@ -106,11 +106,23 @@ pub(super) fn target(group: &'static str, resource: &'static str, name: &str) ->
 /// Takes over the APIServices as they are now.
 fn load(api: &Context) -> Result<(), Status> {
     let resource = Loopback::new(api).resource(&target(GROUP, "apiservices", ""))?;
-    let snapshot = api.engine().snapshot();
-    if api.extensions().configure(&all(&snapshot, resource, "")) {
+    let services = all(&api.engine().snapshot(), resource, "");
+    if api.extensions().configure(&services) {
         api.show_foreign();
     }
+    count(api, &services);
     Ok(())
+}
+
+/// Counts the versions that are this server's own as available, and those that are gone no more.
+fn count(api: &Context, services: &[Value]) {
+    let name = |service: &Value| service.str_at(&["metadata", "name"]).to_owned();
+    let (foreign, own): (Vec<&Value>, Vec<&Value>) =
+        services.iter().partition(|service| service.at(&["spec", "service"]).is_some());
+    let unavailable = &api.metrics().unavailable;
+    own.iter().for_each(|service| unavailable.set(&[&name(service)], 0));
+    let there: HashSet<String> = foreign.into_iter().chain(own).map(name).collect();
+    unavailable.retain(|values| values.iter().all(|name| there.contains(&**name)));
 }
 
 /// The objects of a collection, or of one namespace.

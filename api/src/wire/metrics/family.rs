@@ -90,6 +90,11 @@ impl<T> Series<T> {
         self.all.read().values().for_each(|series| reset(series));
     }
 
+    /// Forgets the series for whose values `is_kept` says no. Who counts in one of them counts in vain.
+    fn retain(&self, is_kept: impl Fn(&[Box<str>]) -> bool) {
+        self.all.write().retain(|values, _| is_kept(&values.0));
+    }
+
     /// Calls `write` for each series that counts with its labels as text, in the order of these.
     fn each(&self, counts: impl Fn(&T) -> bool, mut write: impl FnMut(&str, &T)) {
         let all = self.all.read();
@@ -270,6 +275,11 @@ impl Gauges {
         if let Some(series) = self.of(values) {
             series.fetch_add(more, Ordering::Relaxed);
         }
+    }
+
+    /// Forgets the numbers of what is there no more: those for whose values `is_kept` says no.
+    pub fn retain(&self, is_kept: impl Fn(&[Box<str>]) -> bool) {
+        self.0.retain(is_kept);
     }
 
     /// Writes the numbers as a family with another name.
