@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use engine::Payload;
+use parking_lot::Mutex;
 
 use super::definitions;
 use crate::objects::store;
@@ -27,7 +28,7 @@ use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::set_meta;
 use crate::wire::codec::protobuf::envelope::{self, Unknown};
-use crate::wire::codec::protobuf::{self, EncodeError, transcode, unknown};
+use crate::wire::codec::protobuf::{self, EncodeError, Transcoder, unknown};
 
 /// Built-in types that are kept as JSON: by stem and plural, with the version that they are kept in where it is not ours.
 const AS_JSON: [(&str, &str, Option<&str>); 2] = [
@@ -45,7 +46,13 @@ const VERSIONS: [(&str, &str, &str); 2] = [
 pub struct Values {
     registry: Registry,
     naming: &'static Naming,
+    /// Transcoders that are not in use. They remember parts of objects, as those that are written one after the other are often
+    /// made from one template.
+    transcoders: Mutex<Vec<Transcoder>>,
 }
+
+/// Most transcoders that are kept, at some 40 KiB each.
+const TRANSCODERS_MAX: usize = 4;
 
 /// Why a value cannot be read, or an object not be written.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -65,7 +72,7 @@ impl From<EncodeError> for ValueError {
 impl Values {
     /// For these built-in types.
     pub fn new(registry: Registry, naming: &'static Naming) -> Values {
-        Values { registry, naming }
+        Values { registry, naming, transcoders: Mutex::default() }
     }
 
     /// The built-in types.
@@ -197,7 +204,14 @@ impl Values {
             None => storage.api_version.clone(),
         };
         let mut message = Vec::with_capacity(payload.value.len());
-        transcode(&storage.message, &payload.value, &mut message)?;
+        let mut transcoder = self.transcoders.lock().pop().unwrap_or_default();
+        let transcoded = transcoder.transcode(&storage.message, &payload.value, &mut message);
+        let mut idle = self.transcoders.lock();
+        if idle.len() < TRANSCODERS_MAX {
+            idle.push(transcoder);
+        }
+        drop(idle);
+        transcoded?;
         if let Some(old) = old.filter(|old| old.starts_with(&envelope::PREFIX)) {
             let enveloped = Unknown::read(old).map_err(failed)?;
             if enveloped.api_version == api_version && !enveloped.holds_json() {
