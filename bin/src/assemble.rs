@@ -81,7 +81,7 @@ pub async fn run(
     }
     let listener = match kept {
         Some(kept) => kept.try_clone().and_then(tokio::net::TcpListener::from_std),
-        None => host::listen(config.bind)?.into_std().and_then(|listener| {
+        None => host::listen(config.bind, config.shares_port)?.into_std().and_then(|listener| {
             *kept = Some(listener.try_clone()?);
             tokio::net::TcpListener::from_std(listener)
         }),
@@ -145,8 +145,12 @@ pub async fn run(
     let tls = api::wire::server::server_config(credentials.serving.clone(), &config.tls)
         .map_err(|why| anyhow!(why))?;
     tls.name_authorities(&credentials.client_cas);
-    let limits =
-        Limits { drain_timeout: config.request_timeout.max(config.watch_grace), ..Limits::default() };
+    let usual = Limits::default();
+    let limits = Limits {
+        drain_timeout: config.request_timeout.max(config.watch_grace),
+        http2_streams_max: config.streams_max.unwrap_or(usual.http2_streams_max),
+        ..usual
+    };
     let serving = tokio::spawn(api::wire::server::serve(
         listener,
         tls.clone(),

@@ -45,6 +45,10 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Address to listen on; port 0 selects a free one.
     pub bind: SocketAddr,
+    /// Whether other processes may listen there too.
+    pub shares_port: bool,
+    /// Most requests at one time on an HTTP/2 connection, if configured.
+    pub streams_max: Option<u32>,
     /// The naming profile.
     pub naming: Profile,
     /// The serving certificate, if configured; otherwise the server creates one.
@@ -225,6 +229,8 @@ impl Config {
             // Absolute, so that paths in the log and the kubeconfig stay valid in any working directory.
             data_dir: std::path::absolute(&flags.data_dir).context("--data-dir")?,
             bind: SocketAddr::new(flags.bind_address, secure_port),
+            shares_port: flags.tls.permit_port_sharing,
+            streams_max: flags.tls.streams_max(),
             naming: flags.naming,
             allow_privileged: flags.allow_privileged,
             tls_files,

@@ -20,14 +20,15 @@ const BACKLOG: u32 = 4096;
 /// own pings; this is for watches over HTTP/1.1 whose client lost its network.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(60), Duration::from_secs(15), 3);
 
-/// Listens on `address`.
+/// Listens on `address`, which other processes may share that say so too.
 ///
 /// # Errors
 /// One line with the address, if it is in use or not an address of this machine.
-pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+pub fn listen(address: SocketAddr, is_shared: bool) -> anyhow::Result<TcpListener> {
     let open = || -> io::Result<TcpListener> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
+        socket.set_reuseport(is_shared)?;
         // Accepted sockets inherit these options from the listening one.
         sockopt::set_socket_keepalive(&socket, true)?;
         sockopt::set_tcp_keepidle(&socket, KEEPALIVE.0)?;
@@ -128,6 +129,17 @@ pub fn local_address(address: SocketAddr) -> SocketAddr {
 mod tests {
     use super::*;
 
+    #[tokio::test]
+    async fn a_port_is_shared_by_those_who_all_say_so() {
+        for (first, second, is_shared) in
+            [(false, false, false), (true, false, false), (false, true, false), (true, true, true)]
+        {
+            let one = listen("127.0.0.1:0".parse().unwrap(), first).unwrap();
+            let address = one.local_addr().unwrap();
+            assert_eq!(listen(address, second).is_ok(), is_shared, "{first} {second}");
+        }
+    }
+
     #[test]
     fn readers_of_documents_are_sent_where_they_reach_the_server() {
         for (bound, configured, name, wanted) in [
@@ -183,9 +195,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_taken_address_is_said_in_one_line() {
-        let holder = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let holder = listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = holder.local_addr().unwrap();
-        let error = format!("{:#}", listen(address).unwrap_err());
+        let error = format!("{:#}", listen(address, false).unwrap_err());
         assert_eq!(error, format!("cannot listen on {address}: Address already in use (os error 98)"));
     }
 }

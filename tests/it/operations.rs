@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tests::server::TempDir;
 use tests::{Client, Options, Server};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixDatagram;
 
 use crate::hook::Hook;
@@ -275,4 +276,33 @@ async fn connections_end_by_chance_after_an_answer_so_that_clients_find_other_se
         connection.abort();
     }
     assert!(ended > 10, "of 20 connections with 200 requests each {ended} ended, and 98 % should");
+}
+
+/// How many streams an HTTP/2 connection may have, by the server's SETTINGS (RFC 9113, 6.5.2).
+async fn streams_offered(server: &Server) -> Option<u32> {
+    const SETTINGS: u8 = 4;
+    const MAX_CONCURRENT_STREAMS: u16 = 3;
+    let mut stream = server.client().connect_http2().await.unwrap();
+    stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await.unwrap();
+    stream.write_all(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]).await.unwrap();
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.unwrap();
+    assert_eq!(head[3], SETTINGS, "the first frame is another one");
+    let mut settings = vec![0; usize::from(u16::from_be_bytes([head[1], head[2]]))];
+    stream.read_exact(&mut settings).await.unwrap();
+    let entries = settings.chunks(6).map(|entry| {
+        let name = u16::from_be_bytes([entry[0], entry[1]]);
+        (name, u32::from_be_bytes([entry[2], entry[3], entry[4], entry[5]]))
+    });
+    entries.filter(|(name, _)| *name == MAX_CONCURRENT_STREAMS).map(|(_, value)| value).next()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_told_how_many_requests_a_connection_may_have() {
+    for (given, want) in [("0", 1000), ("-1", 1000), ("7", 7), ("99999999999", u32::MAX)] {
+        let flag = format!("--http2-max-streams-per-connection={given}");
+        let server = Server::start(flags(&[&flag, "--controllers="])).await;
+        assert_eq!(streams_offered(&server).await, Some(want), "{given}");
+        assert_eq!(server.client().get("/readyz").await.status, 200, "{given}");
+    }
 }

@@ -47,6 +47,16 @@ pub struct TlsFlags {
           default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
     pub disable_http2_serving: bool,
 
+    /// Most requests at one time that clients may have on an HTTP/2 connection; 0: as many as the server finds right.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true, value_parser = forms::integer::<i64>)]
+    pub http2_max_streams_per_connection: i64,
+
+    /// Let other processes of the same user listen on the same port, which the system shares out by connections: further servers
+    /// on the same etcd, or the next one while this one ends.
+    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = forms::boolean, action = clap::ArgAction::Set)]
+    pub permit_port_sharing: bool,
+
     /// Cipher suites of TLS 1.2 that are offered, separated by commas. Default: those that are considered secure.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
@@ -106,6 +116,12 @@ fn named_files(text: &str) -> Result<NamedFiles, String> {
 }
 
 impl TlsFlags {
+    /// Most requests at one time on an HTTP/2 connection, if the operator says so.
+    pub fn streams_max(&self) -> Option<u32> {
+        let given = u64::try_from(self.http2_max_streams_per_connection).ok().filter(|given| *given > 0)?;
+        Some(u32::try_from(given).unwrap_or(u32::MAX))
+    }
+
     /// What they ask for.
     ///
     /// # Errors
@@ -156,6 +172,8 @@ mod tests {
         ] {
             let flags = TlsFlags {
                 disable_http2_serving: false,
+                http2_max_streams_per_connection: 0,
+                permit_port_sharing: false,
                 tls_cipher_suites: suites.iter().map(|name| (*name).to_owned()).collect(),
                 tls_min_version: version.to_owned(),
                 tls_curve_preferences: groups.to_vec(),

@@ -83,10 +83,6 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
-        why: "the server has a limit of its own",
-        flags: &[("http2-max-streams-per-connection", Form::Integer)],
-    },
-    Treatment {
         why: "log lines are written to standard error one by one",
         flags: &[
             ("log-flush-frequency", Form::Period),
@@ -97,8 +93,8 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         ],
     },
     Treatment {
-        why: "the port belongs to one server",
-        flags: &[("permit-address-sharing", Form::Bool), ("permit-port-sharing", Form::Bool)],
+        why: "connections that are ending keep no server from its port in any case",
+        flags: &[("permit-address-sharing", Form::Bool)],
     },
     Treatment { why: "RUST_LOG sets the level of each module", flags: &[("vmodule", Form::Levels)] },
     Treatment {
