@@ -179,3 +179,30 @@ async fn keep_alive(pings: Option<PingPong>) -> String {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tokio::sync::Notify;
+
+    #[tokio::test]
+    async fn what_is_woken_first_comes_after_what_was_ready_with_it() {
+        let (woken, done) = (Arc::new(Notify::new()), Arc::new(AtomicU64::new(0)));
+        let task = {
+            let (woken, done) = (woken.clone(), done.clone());
+            tokio::spawn(after_others(async move {
+                woken.notified().await;
+                done.load(Ordering::Relaxed)
+            }))
+        };
+        // It waits to be woken.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        woken.notify_one();
+        for _ in 0..10 {
+            let done = done.clone();
+            tokio::spawn(async move { done.fetch_add(1, Ordering::Relaxed) });
+        }
+        assert_eq!(task.await.unwrap(), 10);
+    }
+}
