@@ -89,7 +89,6 @@ pub async fn run(
     let listener = listener.context("cannot keep the listening socket")?;
     let address = listener.local_addr().context("cannot read the listening address")?;
 
-    // Ends with the run.
     let mut debugging = JoinSet::new();
     if let Some(path) = &config.debug_socket {
         debugging.spawn(debug_socket::serve(path.clone()));
@@ -289,6 +288,7 @@ pub async fn run(
         true => tracing::info!(connections_cut = cut, "the store is served anew"),
         false => tracing::info!(connections_cut = cut, "stopped"),
     }
+    // The file of its socket is gone before the process is.
     debugging.shutdown().await;
     let after = if moves { After::Again } else { After::End };
     failed.map_or(Ok(after), Err)

@@ -114,14 +114,17 @@ fn load(api: &Context) -> Result<(), Status> {
     Ok(())
 }
 
-/// Counts the versions that are this server's own as available, and those that are gone no more.
+/// Counts APIServices without a server behind them as available, and no more what is gone.
 fn count(api: &Context, services: &[Value]) {
-    let name = |service: &Value| service.str_at(&["metadata", "name"]).to_owned();
-    let (foreign, own): (Vec<&Value>, Vec<&Value>) =
-        services.iter().partition(|service| service.at(&["spec", "service"]).is_some());
     let unavailable = &api.metrics().unavailable;
-    own.iter().for_each(|service| unavailable.set(&[&name(service)], 0));
-    let there: HashSet<String> = foreign.into_iter().chain(own).map(name).collect();
+    let mut there = HashSet::new();
+    for service in services {
+        let name = service.str_at(&["metadata", "name"]);
+        if service.at(&["spec", "service"]).is_none() {
+            unavailable.set(&[name], 0);
+        }
+        there.insert(name);
+    }
     unavailable.retain(|values| values.iter().all(|name| there.contains(&**name)));
 }
 
