@@ -71,6 +71,11 @@ pub trait File: Send + Sync {
     /// contents alive. An error when the range does not lie within the size. A real disk is read when a caller looks at
     /// the bytes, and what it cannot read then is zeros (`mapping.rs`): look at checksums.
     fn read(&self, offset: u64, len: usize) -> io::Result<Bytes>;
+    /// The bytes that [`File::read`] hands out, where they are in memory for as long as the file is: they are not counted as
+    /// held, which processors that read the same file at once would do at the same place. The default has none.
+    fn in_memory(&self, _offset: u64, _len: usize) -> Option<&[u8]> {
+        None
+    }
     /// [`File::read`] into memory of the caller's, and nowhere else: for bytes that no reader will want again soon, and for
     /// a disk that may fail under a mapping.
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -367,6 +372,11 @@ impl File for RealFile {
             Some(_) => Ok(Bytes::new()),
             None => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "read past the end of the file")),
         }
+    }
+
+    fn in_memory(&self, offset: u64, len: usize) -> Option<&[u8]> {
+        let start = usize::try_from(offset).ok()?;
+        (*self.map().ok()?.mapping).as_ref().get(start..start.checked_add(len)?)
     }
 
     fn read_into(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {

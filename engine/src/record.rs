@@ -174,10 +174,14 @@ impl Head {
 
     /// Whether attributes and value are what was written.
     pub fn body_is_sound(&self, bytes: &[u8]) -> bool {
-        let start = HEAD_BYTES + self.key_len + self.attributes_len;
         self.attributes_are_sound(bytes)
-            && (crc32fast::hash(&bytes[start..start + self.value_len]) == self.value_crc
-                || sabotage::crc_ignored())
+            && (crc32fast::hash(self.value_in(bytes)) == self.value_crc || sabotage::crc_ignored())
+    }
+
+    /// The value in the record's bytes. Check it first.
+    pub fn value_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let start = HEAD_BYTES + self.key_len + self.attributes_len;
+        &bytes[start..start + self.value_len]
     }
 
     /// The attributes, sharing the record's bytes. Check them first.

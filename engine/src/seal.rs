@@ -174,6 +174,7 @@ mod tests {
             let events = tail.next(1).await.unwrap();
             let event = &events[0];
             assert_eq!((event.entry.read().unwrap().value, event.kind), (value.into(), kind));
+            assert_eq!(event.entry.with_value(<[u8]>::to_vec).unwrap(), value.as_bytes());
         }
         drop((engine, tail));
         let files = std::fs::read_dir(dir.path()).unwrap().map(|file| std::fs::read(file.unwrap().path()));

@@ -225,6 +225,18 @@ impl Entry {
         self.read_with_head().map(|(_, record)| record)
     }
 
+    /// What `look` makes of the value, which is checked as by [`Entry::read`]. For those that look at many values and keep
+    /// none: nothing is shared with other readers meanwhile.
+    pub fn with_value<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, ReadError> {
+        if self.segment.seal().is_none()
+            && let Some(bytes) = self.segment.file.in_memory(self.version.offset(), self.version.len())
+        {
+            let head = self.head_in(bytes).filter(|head| head.body_is_sound(bytes));
+            return head.map(|head| look(head.value_in(bytes))).ok_or_else(|| self.damaged());
+        }
+        self.read().map(|record| look(&record.value))
+    }
+
     /// The attributes alone, checked against their own checksum: the value is not looked at.
     pub fn attributes(&self) -> Result<Bytes, ReadError> {
         let (head, bytes) = self.head()?;
@@ -249,11 +261,15 @@ impl Entry {
 
     /// The record's bytes with its head, which is sound and the right one; the rest is not checked yet.
     fn head(&self) -> Result<(Head, Bytes), ReadError> {
-        let offset = self.version.offset();
-        let bytes = self.segment.file.read(offset, self.version.len()).map_err(|_| self.damaged())?;
-        let head = Head::read(&bytes, self.segment.header.salt, offset)
-            .filter(|head| head.revision == self.version.revision && head.key(&bytes) == &self.key[..]);
-        head.map(|head| (head, bytes)).ok_or_else(|| self.damaged())
+        let bytes = self.segment.file.read(self.version.offset(), self.version.len());
+        let bytes = bytes.map_err(|_| self.damaged())?;
+        self.head_in(&bytes).map(|head| (head, bytes)).ok_or_else(|| self.damaged())
+    }
+
+    /// The head of the record in these bytes; `None` where it is not the right one.
+    fn head_in(&self, bytes: &[u8]) -> Option<Head> {
+        Head::read(bytes, self.segment.header.salt, self.version.offset())
+            .filter(|head| head.revision == self.version.revision && head.key(bytes) == &self.key[..])
     }
 
     fn damaged(&self) -> ReadError {
@@ -268,5 +284,51 @@ impl fmt::Debug for Entry {
             .field("revision", &self.version.revision)
             .field("created", &self.version.created)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Engine;
+    use crate::testing::TempDir;
+    use crate::types::{Change, Expected, Options, Payload, Write};
+
+    #[tokio::test]
+    async fn a_value_that_is_looked_at_is_checked_as_one_that_is_read() {
+        let dir = TempDir::new();
+        let engine = Engine::open(Options::new(dir.path())).unwrap();
+        for key in ["/sound", "/damaged"] {
+            let payload = Payload {
+                attributes: Bytes::new(),
+                value: Bytes::from(format!("value of {key}")),
+                stamp_at: None,
+                ttl: None,
+                essential: false,
+            };
+            let change = Change::Put(payload);
+            let write = Write { key: Bytes::from_static(key.as_bytes()), expected: Expected::Absent, change };
+            engine.commit(write).await.unwrap();
+        }
+        let entry = |key: &str| engine.snapshot().get(key.as_bytes()).unwrap();
+        let (sound, damaged) = (entry("/sound"), entry("/damaged"));
+        let look = |entry: &Entry| entry.with_value(|value| String::from_utf8_lossy(value).into_owned());
+        assert_eq!(look(&sound).unwrap(), "value of /sound");
+        assert_eq!(look(&damaged).unwrap(), "value of /damaged");
+
+        for file in std::fs::read_dir(dir.path()).unwrap() {
+            let path = file.unwrap().path();
+            if Segment::number(&path.file_name().unwrap().to_string_lossy()).is_none() {
+                continue;
+            }
+            let bytes = std::fs::read(&path).unwrap();
+            let at = bytes.windows(17).position(|bytes| bytes == b"value of /damaged").unwrap();
+            let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"V", at as u64).unwrap();
+        }
+        assert_eq!(look(&sound).unwrap(), "value of /sound");
+        for error in [look(&damaged).unwrap_err(), damaged.read().unwrap_err()] {
+            assert!(matches!(error, ReadError::Damaged { .. }), "{error}");
+        }
     }
 }

@@ -187,23 +187,24 @@ async fn charge(renderer: &Renderer) -> Result<Charge, Status> {
 }
 
 /// Makes a chunk of a batch.
-fn make(mut renderer: Renderer, show: &Show, batch: Vec<Found>, charge: Charge) -> Made {
+fn make(mut renderer: Renderer, show: &Show, mut batch: Vec<Found>, charge: Charge) -> Made {
     let mut chunk = Vec::with_capacity(CHUNK_BYTES + ITEM_BYTES);
     let mut record_bytes = 0;
-    let mut batch = batch.into_iter();
+    let mut taken = 0;
     let mut result = Ok(());
     let mut filling = Filling::up_to(CHUNK_BYTES);
     while filling.takes_more(chunk.len())
         && result.is_ok()
-        && let Some(found) = batch.next()
+        && let Some(found) = batch.get(taken)
     {
+        taken += 1;
         record_bytes += found.record_bytes();
-        result = found.read().and_then(|stored| match stored {
-            Some(stored) => show(&mut renderer, &stored.record.value, &mut chunk),
-            None => Ok(()),
-        });
+        result = found.show(|stored| show(&mut renderer, stored, &mut chunk)).map(|_| ());
     }
-    Made { renderer, chunk, charge, record_bytes, rest: batch.collect(), result }
+    // The entries go together: one by one they would compete with the other tasks for the count of those who hold a segment.
+    let rest = batch.split_off(taken);
+    drop(batch);
+    Made { renderer, chunk, charge, record_bytes, rest, result }
 }
 
 /// Objects that follow each other.
@@ -288,11 +289,12 @@ pub async fn measure(
 fn measure_batch(mut renderer: Renderer, batch: Vec<Found>) -> Result<(Renderer, ListSize), Status> {
     let mut size = ListSize::default();
     let mut scratch = Vec::with_capacity(ITEM_BYTES);
-    for found in batch {
-        let Some(stored) = found.read()? else { continue };
+    // By reference, for the reason that `make` has.
+    for found in &batch {
+        let Some(revision) = found.revision() else { continue };
         scratch.clear();
-        renderer.list_item(&stored.record.value, false, &mut scratch)?;
-        renderer.remember_item_len(stored.entry.revision(), scratch.len());
+        found.show(|stored| renderer.list_item(stored, false, &mut scratch))?;
+        renderer.remember_item_len(revision, scratch.len());
         size.items += 1;
         size.bytes += scratch.len() as u64;
     }

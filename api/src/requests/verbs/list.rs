@@ -211,7 +211,7 @@ impl Page {
         while size.items < self.items
             && let Some(found) = objects.next(Need::Objects(self.items - size.items)).await?
         {
-            let Some(stored) = found.read()? else {
+            let Some(revision) = found.revision() else {
                 tokio::task::yield_now().await;
                 continue;
             };
@@ -219,9 +219,9 @@ impl Page {
                 whole.clear();
             }
             let start = whole.len();
-            renderer.list_item(&stored.record.value, size.items == 0, &mut whole)?;
+            found.show(|stored| renderer.list_item(stored, size.items == 0, &mut whole))?;
             let bytes = whole.len() - start;
-            renderer.remember_item_len(stored.entry.revision(), bytes);
+            renderer.remember_item_len(revision, bytes);
             size.items += 1;
             size.bytes += bytes as u64;
             if size.bytes > WHOLE_BYTES {
@@ -521,12 +521,13 @@ impl ListStream {
                 self.objects = None;
                 return Ok(());
             };
-            let Some(stored) = found.read()? else {
+            if matches!(found, Found::Pause) {
                 tokio::task::yield_now().await;
                 continue;
-            };
+            }
             self.left -= 1;
-            if stored.record.value.len() >= LARGE_BYTES {
+            if found.record_bytes() >= LARGE_BYTES {
+                let Some(stored) = found.read()? else { continue };
                 let item = &stored.record.value;
                 self.stored = self.renderer.list_item_stored(item, self.first, &mut self.buffer);
                 if self.stored.is_none() {
@@ -539,7 +540,7 @@ impl ListStream {
                 self.first = false;
                 return Ok(());
             }
-            self.renderer.list_item(&stored.record.value, self.first, &mut self.buffer)?;
+            found.show(|stored| self.renderer.list_item(stored, self.first, &mut self.buffer))?;
             self.first = false;
         }
         Ok(())

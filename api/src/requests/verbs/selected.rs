@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use engine::{Entry, Filtered};
+use engine::{Entry, Filtered, Revision};
 
 use super::list::LOOKED_AT_ONCE;
 use crate::objects::conversion::{BYTES_AT_ONCE, Converter, RECORDS_AT_ONCE, is_current};
@@ -147,6 +147,27 @@ impl Found {
             Found::Entry(entry) => entry.stored_len(),
             Found::Record(stored) => stored.record.value.len(),
             Found::Pause => 0,
+        }
+    }
+
+    /// What `show` makes of the stored object, which nobody keeps; `None` for a pause.
+    ///
+    /// # Errors
+    /// It cannot be read, or what `show` says.
+    pub fn show<T>(&self, show: impl FnOnce(&[u8]) -> Result<T, Status>) -> Result<Option<T>, Status> {
+        match self {
+            Found::Entry(entry) => entry.with_value(show).map_err(store::damaged)?.map(Some),
+            Found::Record(stored) => show(&stored.record.value).map(Some),
+            Found::Pause => Ok(None),
+        }
+    }
+
+    /// The revision that wrote the object; `None` for a pause.
+    pub fn revision(&self) -> Option<Revision> {
+        match self {
+            Found::Entry(entry) => Some(entry.revision()),
+            Found::Record(stored) => Some(stored.entry.revision()),
+            Found::Pause => None,
         }
     }
 

@@ -27,11 +27,11 @@ use super::Call;
 use super::ahead::Ahead;
 use super::filling::Filling;
 use super::schedule::Schedule;
-use super::selected::{Need, Selected};
+use super::selected::{Found, Need, Selected};
 use crate::objects::conversion::{Converter, is_current};
 use crate::objects::representation::shared::{self, Seen};
 use crate::objects::representation::{self, EventType, Renderer, with_revision};
-use crate::objects::store::{self, Stored};
+use crate::objects::store;
 use crate::types::attributes::Selection;
 use crate::types::bloom;
 use crate::types::options::{ListOptions, version_number};
@@ -314,7 +314,7 @@ struct State {
     /// Memory for what is being gathered.
     charge: Charge,
     /// An initial object that waits for what was gathered before it to leave.
-    waiting: Option<Stored>,
+    waiting: Option<Found>,
     /// The initial objects, once they are rendered on several threads.
     ahead: Option<Ahead>,
     /// What those made.
@@ -430,8 +430,8 @@ impl State {
 
     /// One chunk of synthetic ADDED events; after the last one, the marker.
     async fn fill_initial(&mut self) -> Result<(), Status> {
-        if let Some(stored) = self.waiting.take() {
-            return self.show_initial(stored).await;
+        if let Some(found) = self.waiting.take() {
+            return self.show_initial(found).await;
         }
         let mut filling = Filling::up_to(self.chunk_bytes);
         while let Some(objects) = &mut self.initial_objects
@@ -446,8 +446,10 @@ impl State {
                 }
                 break;
             };
-            let Some(stored) = found.read()? else { break };
-            self.show_initial(stored).await?;
+            if matches!(found, Found::Pause) {
+                break;
+            }
+            self.show_initial(found).await?;
             if self.waiting.is_some() {
                 break;
             }
@@ -455,13 +457,13 @@ impl State {
         Ok(())
     }
 
-    async fn show_initial(&mut self, stored: Stored) -> Result<(), Status> {
-        if !self.has_room(stored.record.value.len()).await? {
-            self.waiting = Some(stored);
+    async fn show_initial(&mut self, found: Found) -> Result<(), Status> {
+        if !self.has_room(found.record_bytes()).await? {
+            self.waiting = Some(found);
             return Ok(());
         }
         let before = self.buffer.len();
-        self.renderer.event(EventType::Added, &stored.record.value, &mut self.buffer)?;
+        found.show(|stored| self.renderer.event(EventType::Added, stored, &mut self.buffer))?;
         self.counts.event(self.buffer.len() - before);
         count(self.counts.initial.as_ref());
         Ok(())
