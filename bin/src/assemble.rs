@@ -20,7 +20,9 @@ use api::state::policy::EngineAccounts;
 use api::state::replica::{Broken, Replica};
 use api::state::tokens::external::External;
 use api::wire::metrics::Metrics;
+use api::wire::outgoing::Egress;
 use api::wire::server::{Lifecycle, Limits, Stage};
+use api::wire::traces::export::Collector;
 use api::wire::traces::{Tracer, export};
 use api::writes::context::{Context as Api, OwnService, Parts};
 use auth::authn::NameDomains;
@@ -120,7 +122,8 @@ pub async fn run(
         unless_stopped(&lifecycle, etcd.caught_up(replica)).await?;
     }
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
-    let (tracer, exporter) = config.traces.as_ref().map(|config| traced(config, &lifecycle)).unzip();
+    let (tracer, exporter) =
+        config.traces.as_ref().map(|(config, egress)| traced(config, egress, &lifecycle)).unzip();
     let external = match &config.authentication.tokens.endpoint {
         Some(path) => Some(unless_stopped(&lifecycle, signer::open(path, metrics.clone())).await?),
         None => None,
@@ -372,11 +375,16 @@ async fn end_at_log(config: &Config, engine: &Engine, replica: &Replica) -> anyh
 }
 
 /// What traces requests, and the task that sends the spans until the server has stopped.
-fn traced(config: &TracingConfig, lifecycle: &Lifecycle) -> (Tracer, tokio::task::JoinHandle<()>) {
+fn traced(
+    config: &TracingConfig,
+    egress: &Egress,
+    lifecycle: &Lifecycle,
+) -> (Tracer, tokio::task::JoinHandle<()>) {
     let (queue, spans) = tokio::sync::mpsc::channel(export::QUEUED_MAX);
     let lifecycle = lifecycle.clone();
     let stopped = async move { lifecycle.reached(Stage::Stopped).await };
-    let exporter = tokio::spawn(export::run(config.endpoint.clone(), "apiserver".to_owned(), spans, stopped));
+    let collector = Collector { endpoint: config.endpoint.clone(), egress: egress.clone() };
+    let exporter = tokio::spawn(export::run(collector, "apiserver".to_owned(), spans, stopped));
     (Tracer::new(config.per_million, queue), exporter)
 }
 

@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use api::state::policy::EngineAccounts;
 use api::state::tokens::external::UnknownKeys;
 use api::state::tokens::{EXTENDED_LIFETIME, Signer};
+use api::wire::outgoing::Networks;
 use auth::Authenticator;
 use auth::authn::bootstrap::BootstrapTokens;
 use auth::authn::jwt::Issuers;
@@ -90,11 +91,12 @@ impl AuthenticationConfig {
         mut flags: AuthenticationFlags,
         naming: Profile,
         allows_all: bool,
+        networks: &Networks,
     ) -> anyhow::Result<Self> {
         let mut problems = Problems::default();
         let tokens = TokenConfig::from_flags(&mut flags, naming, &mut problems)?;
-        let issuers =
-            IssuersConfig::from_flags(flags.oidc, flags.authentication_config, &tokens.issuers, naming);
+        let file = flags.authentication_config;
+        let issuers = IssuersConfig::from_flags(flags.oidc, file, &tokens.issuers, naming, networks);
         let headers = HeaderFlags {
             names: HeaderNames {
                 user: flags.requestheader_username_headers,
@@ -126,6 +128,7 @@ impl AuthenticationConfig {
             flags.authentication_token_webhook_config_file,
             &flags.authentication_token_webhook_version,
             flags.authentication_token_webhook_cache_ttl,
+            &networks.control_plane,
         )?;
         if anonymous.is_some() && flags.anonymous_auth.is_some() {
             bail!(

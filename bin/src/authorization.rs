@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use api::state::policy::Nodes;
 use api::wire::metrics::Metrics;
+use api::wire::outgoing::Egress;
 use auth::Authorizer;
 use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
@@ -27,6 +28,8 @@ pub struct AuthorizationConfig {
     parts: Vec<Part>,
     file: Option<PathBuf>,
     naming: Profile,
+    /// How webhooks are reached.
+    egress: Egress,
 }
 
 /// One authorizer. What stands on the store is made with it.
@@ -68,10 +71,11 @@ impl AuthorizationConfig {
     ///
     /// # Errors
     /// One that tells all problems.
-    pub fn from_flags(flags: AuthorizationFlags, naming: Profile) -> anyhow::Result<Self> {
+    pub fn from_flags(flags: AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Self> {
+        let egress = egress.clone();
         let Some(path) = flags.authorization_config.clone() else {
-            let parts = of_flags(flags, naming)?;
-            return Ok(AuthorizationConfig { parts, file: None, naming });
+            let parts = of_flags(flags, naming, &egress)?;
+            return Ok(AuthorizationConfig { parts, file: None, naming, egress });
         };
         if flags.names_authorizers() {
             bail!(
@@ -84,8 +88,8 @@ impl AuthorizationConfig {
         let settings = contents(&bytes, naming).map_err(failed)?;
         let policy = flags.authorization_policy_file.unwrap_or_default();
         let abac = || Ok(Module::Abac(Arc::new(policies(&policy)?)));
-        let parts = of_file(&settings, abac, naming)?;
-        Ok(AuthorizationConfig { parts, file: Some(path), naming })
+        let parts = of_file(&settings, abac, naming, &egress)?;
+        Ok(AuthorizationConfig { parts, file: Some(path), naming, egress })
     }
 
     /// Whether every request is allowed to every user.
@@ -118,7 +122,7 @@ impl AuthorizationConfig {
             });
             known.ok_or_else(|| anyhow!("no policies were read at the start"))
         };
-        let parts = of_file(&settings, abac, self.naming)?;
+        let parts = of_file(&settings, abac, self.naming, &self.egress)?;
         let others = |parts: &[Part]| {
             let others = parts.iter().map(|part| part.mode().name()).filter(|name| *name != "Webhook");
             let mut others: Vec<&str> = others.collect();
@@ -129,7 +133,12 @@ impl AuthorizationConfig {
         if before != now {
             bail!("authorizers other than webhooks must stay: {before:?}, not {now:?}");
         }
-        Ok(AuthorizationConfig { parts, file: self.file.clone(), naming: self.naming })
+        Ok(AuthorizationConfig {
+            parts,
+            file: self.file.clone(),
+            naming: self.naming,
+            egress: self.egress.clone(),
+        })
     }
 
     /// Follows the configuration file.
@@ -164,7 +173,7 @@ impl AuthorizationConfig {
 }
 
 /// The authorizers that the flags name.
-fn of_flags(flags: AuthorizationFlags, naming: Profile) -> anyhow::Result<Vec<Part>> {
+fn of_flags(flags: AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Vec<Part>> {
     let modes = flags.authorization_mode.as_deref().unwrap_or(DEFAULT);
     let names: Vec<&str> = if modes.is_empty() { vec!["AlwaysAllow"] } else { modes.split(',').collect() };
     let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
@@ -218,7 +227,7 @@ fn of_flags(flags: AuthorizationFlags, naming: Profile) -> anyhow::Result<Vec<Pa
                     failure_policy: FailurePolicy::NoOpinion,
                     conditions: Conditions::default(),
                 };
-                let remote = Remote::read(path, None, naming)?;
+                let remote = Remote::read(path, None, naming)?.through(egress);
                 Part::Whole(mode, Module::Webhook(Arc::new(Webhook::new(Arc::new(remote), settings))))
             }
             (Mode::AlwaysAllow, ..) => Part::Whole(mode, Module::AlwaysAllow),
@@ -276,6 +285,7 @@ fn of_file(
     settings: &[AuthorizerSettings],
     abac: impl Fn() -> anyhow::Result<Module>,
     naming: Profile,
+    egress: &Egress,
 ) -> anyhow::Result<Vec<Part>> {
     let modes = Mode::ALL.map(Mode::name);
     config::validate(settings, &modes, api::objects::validation::names::subdomain, file_fault)
@@ -295,7 +305,8 @@ fn of_file(
                     failure_policy: webhook.failure_policy(),
                     conditions: Conditions::new(&webhook.conditions).map_err(|why| anyhow!(why))?,
                 };
-                let remote = Remote::read(Path::new(webhook.file()), Some(webhook.timeout()), naming)?;
+                let remote =
+                    Remote::read(Path::new(webhook.file()), Some(webhook.timeout()), naming)?.through(egress);
                 Part::Whole(mode, Module::Webhook(Arc::new(Webhook::new(Arc::new(remote), settings))))
             }
             (Mode::AlwaysAllow, _) => Part::Whole(mode, Module::AlwaysAllow),

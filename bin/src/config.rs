@@ -16,7 +16,7 @@ use api::types::features::Features;
 use api::types::schema::registry::Registry;
 use api::types::version::Releases;
 use api::wire::metrics::allowed::Allowed;
-use api::wire::outgoing::Identities;
+use api::wire::outgoing::{Egress, Identities, Networks};
 use api::wire::server::{ServingCertificate, TlsSettings};
 use api::writes::admission;
 use api::writes::context::OwnService;
@@ -111,8 +111,8 @@ pub struct Config {
     pub shows_hidden_metrics: bool,
     /// Labels of metrics that have some values alone.
     pub allowed_labels: Arc<Allowed>,
-    /// Where traces go, if there are any.
-    pub traces: Option<TracingConfig>,
+    /// Where traces go, if there are any, and how the collector is reached.
+    pub traces: Option<(TracingConfig, Egress)>,
     /// The flags as they were given, for people who ask the server.
     pub flags: Vec<(String, String)>,
     /// How many requests run at once.
@@ -174,7 +174,8 @@ impl Config {
         check_profile(&flags.data_dir, flags.naming)?;
         crate::flaws::check(&flags)?;
         let secure_port = port(flags.secure_port)?;
-        let admission = admission_of(&flags)?;
+        let networks = flags.secrecy.networks(flags.naming)?;
+        let admission = admission_of(&flags, &networks)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
@@ -192,10 +193,10 @@ impl Config {
         let types = Registry::new(flags.naming);
         let enablement =
             Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
-        flags.secrecy.check_egress(flags.naming)?;
         let encryption = flags.secrecy.encryption(flags.naming)?;
         let traces = flags.secrecy.tracing_config_file.as_deref();
         let traces = traces.map(|path| TracingConfig::read(path, flags.naming)).transpose()?;
+        let traces = traces.map(|config| (config, networks.control_plane.clone()));
         let allowed_labels = Arc::new(flags.metrics.allowed()?);
         let releases = Releases::parse(&flags.emulated_version, &flags.min_compatibility_version)
             .map_err(|why| anyhow!(why))?;
@@ -210,16 +211,22 @@ impl Config {
         }
         let tls = flags.tls.settings().map_err(|why| anyhow!(why))?;
         let edge = flags.edge.settings().map_err(|why| anyhow!(why))?;
-        let audit = AuditConfig::from_flags(flags.naming, &flags.audit, &flags.audit_webhook)?;
-        let authorization = AuthorizationConfig::from_flags(flags.authorization, flags.naming)?;
+        let audit = AuditConfig::from_flags(
+            flags.naming,
+            &flags.audit,
+            &flags.audit_webhook,
+            &networks.control_plane,
+        )?;
+        let authorization =
+            AuthorizationConfig::from_flags(flags.authorization, flags.naming, &networks.control_plane)?;
         let allows_all = authorization.allows_all();
         let authentication =
-            AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all)?;
-        let etcd = EtcdConfig::from_flags(&flags.etcd)?;
-        let extensions = ExtensionConfig::from_flags(flags.extension, &authentication)?;
+            AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all, &networks)?;
+        let etcd = EtcdConfig::from_flags(&flags.etcd)?.map(|etcd| etcd.through(&networks.etcd));
+        let extensions = ExtensionConfig::from_flags(flags.extension, &authentication, &networks)?;
         let peers =
             PeerConfig::from_flags(&flags.peers, &features, extensions.settings.certificate.is_some())?;
-        let nodes = NodeConfig::from_flags(flags.nodes)?;
+        let nodes = NodeConfig::from_flags(flags.nodes, &networks)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");
         }
@@ -311,11 +318,19 @@ fn extra_names(given: &[String]) -> anyhow::Result<Vec<Name>> {
 }
 
 /// Files that the configuration of admission names, relative to its own directory.
-struct Beside<'d>(&'d Path, Profile);
+struct Beside<'d> {
+    directory: &'d Path,
+    naming: Profile,
+    networks: Networks,
+}
 
 impl admission::Files for Beside<'_> {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        fs::read(self.0.join(path)).map_err(|error| error.to_string())
+        fs::read(self.directory.join(path)).map_err(|error| error.to_string())
+    }
+
+    fn networks(&self) -> Networks {
+        self.networks.clone()
     }
 
     fn system_authorities(&self) -> Vec<u8> {
@@ -327,14 +342,14 @@ impl admission::Files for Beside<'_> {
     }
 
     fn reviewer(&self, path: &str, pause: Duration) -> Result<Arc<dyn Reviewer>, String> {
-        let path = if path.is_empty() { PathBuf::new() } else { self.0.join(path) };
-        let remote = webhooks::Remote::read(&path, None, self.1);
+        let path = if path.is_empty() { PathBuf::new() } else { self.directory.join(path) };
+        let remote = webhooks::Remote::read(&path, None, self.naming);
         let remote = remote.map_err(|error| format!("{error:#}"))?;
         Ok(Arc::new(remote.of_agent("Go-http-client/1.1").pausing(pause)))
     }
 }
 
-fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
+fn admission_of(flags: &Flags, networks: &Networks) -> anyhow::Result<admission::Settings> {
     let names =
         |given: &[String]| -> Vec<String> { given.iter().filter(|name| !name.is_empty()).cloned().collect() };
     let (mut enable, mut disable) =
@@ -366,7 +381,7 @@ fn admission_of(flags: &Flags) -> anyhow::Result<admission::Settings> {
     let config = text.as_deref();
     let wishes = admission::Wishes { enable: &enable, disable: &disable, config, scheme: &scheme };
     let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
-    let files = Beside(directory, flags.naming);
+    let files = Beside { directory, naming: flags.naming, networks: networks.clone() };
     let settings = admission::Settings::parse(&wishes, &files).map_err(|why| anyhow!(why))?;
     Ok(settings.reaching_endpoints(flags.enable_aggregator_routing).tolerating([
         flags.default_not_ready_toleration_seconds,

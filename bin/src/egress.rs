@@ -1,29 +1,36 @@
 //! The file of `--egress-selector-config-file`: through which proxy connections to other servers go.
 //!
-//! Connections are made directly here. A file that says so, for all its destinations, is taken; one that wants a proxy is
-//! refused by name. Whatever else is wrong is said in the words of kube-apiserver.
+//! What is wrong with it is said in the words of kube-apiserver. Certificates are read at the start.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
 use api::wire::codec::yaml;
+use api::wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transport, Tunnel};
 
+use crate::authorities::system_authorities;
 use crate::issuers::opening;
 
 /// Destinations that a file may name.
-const NAMES: [&str; 3] = ["cluster", "controlplane", "etcd"];
+const NAMES: [&str; 3] = ["cluster", "controlplane", ETCD];
+const ETCD: &str = "etcd";
 
 /// Ways that a file may name.
-const WAYS: [&str; 3] = [DIRECT, "HTTPConnect", "GRPC"];
+const WAYS: [&str; 3] = [DIRECT, HTTP_CONNECT, GRPC];
 const DIRECT: &str = "Direct";
+const HTTP_CONNECT: &str = "HTTPConnect";
+const GRPC: &str = "GRPC";
 
-/// Reads and checks the file.
+/// Versions of the file; what is said in them is the same.
+const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
+
+/// Reads the file, and the certificates that it names.
 ///
 /// # Errors
-/// What is wrong with it, or that it wants a proxy.
-pub fn check(path: &Path, naming: &Naming) -> anyhow::Result<()> {
+/// What is wrong with it.
+pub fn read(path: &Path, naming: &Naming) -> anyhow::Result<Networks> {
     let bytes = std::fs::read(path).map_err(|error| {
         anyhow!(
             "failed to read egress selector config: unable to read egress selector configuration from {} [{}]",
@@ -34,12 +41,13 @@ pub fn check(path: &Path, naming: &Naming) -> anyhow::Result<()> {
     parse(&bytes, naming)
 }
 
-fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<()> {
+fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<Networks> {
     let unreadable = |why: String| anyhow!("failed to read egress selector config: {why}");
     let document = yaml::parse(bytes).map_err(|error| unreadable(error.to_string()))?.value;
     let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
     let group = naming.group("apiserver", true);
-    if kind != "EgressSelectorConfiguration" || version != format!("{group}/v1beta1") {
+    let is_known = VERSIONS.iter().any(|known| version == format!("{group}/{known}"));
+    if kind != "EgressSelectorConfiguration" || !is_known {
         return Err(unreadable(format!(
             "no kind {} is registered for version {} in scheme {:?}",
             auth::go::quote(kind),
@@ -48,27 +56,52 @@ fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<()> {
         )));
     }
     let selections = document.get("egressSelections").and_then(Value::as_array).unwrap_or_default();
-    let (mut wrong, mut seen) = (Vec::new(), Vec::new());
+    let wrong = flaws(selections);
+    if !wrong.is_empty() {
+        let all = if wrong.len() == 1 { wrong.concat() } else { format!("[{}]", wrong.join(", ")) };
+        bail!("failed to validate egress selector configuration: {all}");
+    }
+    let mut networks = Networks::default();
     for selection in selections {
-        let way = selection.str_at(&["connection", "proxyProtocol"]);
-        let transport = selection.at(&["connection", "transport"]).filter(|value| !value.is_null());
-        if !WAYS.contains(&way) {
-            wrong.push(format!(
-                "service.connection.protocol: Unsupported value: {}: supported values: {}",
-                auth::go::quote(way),
-                quoted(&WAYS)
-            ));
-        } else if way == DIRECT && transport.is_some() {
-            wrong.push(
-                "service.connection.transport: Invalid value: \"direct\": config must be absent for direct connect"
-                    .to_owned(),
-            );
-        } else if way != DIRECT && transport.is_none() {
-            wrong.push(format!(
-                "service.connection.transport: Required value: transport must be set for {way}"
-            ));
+        let name = selection.str_at(&["name"]).to_lowercase();
+        let egress = egress(member(selection, "connection")).map_err(|why| {
+            anyhow!(
+                "failed to setup egress selector: failed to create dialer for egressSelection {name:?}: {why}"
+            )
+        })?;
+        match name.as_str() {
+            "cluster" => networks.cluster = egress,
+            "controlplane" => networks.control_plane = egress,
+            _ => networks.etcd = egress,
         }
     }
+    Ok(networks)
+}
+
+/// What is wrong with the selections.
+fn flaws(selections: &[Value]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for selection in selections {
+        let connection = member(selection, "connection");
+        let transport = connection.get("transport").filter(|value| !value.is_null());
+        match (connection.str_at(&["proxyProtocol"]), transport) {
+            (DIRECT, None) => {}
+            (DIRECT, Some(_)) => wrong.push(
+                "service.connection.transport: Invalid value: \"direct\": config must be absent for direct connect"
+                    .to_owned(),
+            ),
+            (way @ (HTTP_CONNECT | GRPC), None) => wrong.push(format!(
+                "service.connection.transport: Required value: transport must be set for {way}"
+            )),
+            (way @ (HTTP_CONNECT | GRPC), Some(transport)) => flaws_of_transport(way, transport, &mut wrong),
+            (other, _) => wrong.push(format!(
+                "service.connection.protocol: Unsupported value: {}: supported values: {}",
+                auth::go::quote(other),
+                quoted(&WAYS)
+            )),
+        }
+    }
+    let mut seen = Vec::new();
     for (at, selection) in selections.iter().enumerate() {
         let name = selection.str_at(&["name"]).to_lowercase();
         let shown = auth::go::quote(&name);
@@ -80,20 +113,113 @@ fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<()> {
         }
         seen.push(name);
     }
-    if !wrong.is_empty() {
-        let all = if wrong.len() == 1 { wrong.concat() } else { format!("[{}]", wrong.join(", ")) };
-        bail!("failed to validate egress selector configuration: {all}");
+    wrong
+}
+
+fn flaws_of_transport(way: &str, transport: &Value, wrong: &mut Vec<String>) {
+    let given = |name: &str| transport.get(name).filter(|value| !value.is_null());
+    match (way, given("tcp"), given("uds")) {
+        (GRPC, _, None) => {
+            wrong.push("service.connection.uds: Required value: UDS must be set with GRPC".to_owned());
+        }
+        (HTTP_CONNECT, Some(tcp), Some(_)) => wrong.push(format!(
+            "service.connection.tcp: Invalid value: {{\"URL\":{:?},\"TLSConfig\":null}}: TCP and UDS cannot both be set",
+            tcp.str_at(&["url"])
+        )),
+        (HTTP_CONNECT, None, None) => {
+            wrong.push("service.connection.tcp: Required value: One of TCP or UDS must be set".to_owned());
+        }
+        (HTTP_CONNECT, Some(tcp), None) => {
+            let (url, tls) = (tcp.str_at(&["url"]), tcp.get("tlsConfig").filter(|tls| !tls.is_null()));
+            match (url.split_once("://"), tls) {
+                (Some(("http", _)), None) => {}
+                (Some(("http", _)), Some(_)) => wrong.push(
+                    "service.connection.tlsConfig: Invalid value: \"nil\": TLSConfig config should not be present when \
+                     using HTTP"
+                        .to_owned(),
+                ),
+                (Some(("https", _)), None) => wrong.push(
+                    "service.connection.tlsConfig: Required value: TLSConfig must be present when using HTTPS"
+                        .to_owned(),
+                ),
+                (Some(("https", _)), Some(tls)) => flaws_of_tls(tls, wrong),
+                _ => wrong.push(format!(
+                    "service.connection.url: Invalid value: {}: supported connection protocols are http:// and \
+                     https://",
+                    auth::go::quote(url)
+                )),
+            }
+        }
+        (_, _, Some(uds)) if uds.str_at(&["udsName"]).is_empty() => wrong.push(
+            "service.connection.udsName: Invalid value: \"nil\": UDSName should be present for UDS connections"
+                .to_owned(),
+        ),
+        _ => {}
     }
-    if let Some(other) =
-        selections.iter().find(|selection| selection.str_at(&["connection", "proxyProtocol"]) != DIRECT)
-    {
-        bail!(
-            "--egress-selector-config-file: connections to {} are made directly, not by {}",
-            other.str_at(&["name"]),
-            other.str_at(&["connection", "proxyProtocol"])
-        );
-    }
-    Ok(())
+}
+
+fn flaws_of_tls(tls: &Value, wrong: &mut Vec<String>) {
+    let mut check = |name: &str, absent: &str, missing: &str| {
+        let path = tls.str_at(&[name]);
+        let why = match path {
+            "" if absent.is_empty() => return,
+            "" => absent,
+            path if Path::new(path).exists() => return,
+            _ => missing,
+        };
+        let shown = if path.is_empty() { "nil" } else { path };
+        wrong.push(format!(
+            "service.connection.tlsConfig.{name}: Invalid value: {}: {why}",
+            auth::go::quote(shown)
+        ));
+    };
+    check("caBundle", "", "TLS config ca bundle does not exist");
+    check("clientCert", "Using TLS requires clientCert", "TLS client cert does not exist");
+    check("clientKey", "Using TLS requires requires clientKey", "TLS client key does not exist");
+}
+
+/// How connections are made that a selection is for; it has no flaws.
+fn egress(connection: &Value) -> Result<Egress, String> {
+    let protocol = match connection.str_at(&["proxyProtocol"]) {
+        HTTP_CONNECT => Protocol::HttpConnect,
+        GRPC => Protocol::Grpc,
+        _ => return Ok(Egress::default()),
+    };
+    let transport = member(connection, "transport");
+    let socket = transport.str_at(&["uds", "udsName"]);
+    let transport = match socket {
+        "" => {
+            let tcp = member(transport, "tcp");
+            let held = |name: &str| {
+                let path = tcp.str_at(&["tlsConfig", name]);
+                std::fs::read(path).map_err(|error| {
+                    format!("failed to read cert file {path}, got {}", opening(Path::new(path), &error))
+                })
+            };
+            let mut identity = Identity::default();
+            let mut authorities = Vec::new();
+            if tcp.get("tlsConfig").is_some_and(|tls| !tls.is_null()) {
+                identity.certificate = Some((held("clientCert")?, held("clientKey")?));
+                authorities = match tcp.str_at(&["tlsConfig", "caBundle"]) {
+                    "" => system_authorities(),
+                    _ => held("caBundle")?,
+                };
+            }
+            let credentials = Credentials {
+                authorities: &authorities,
+                identity: Some(&identity),
+                ..Credentials::default()
+            };
+            Transport::of_url(tcp.str_at(&["url"]), &credentials)?
+        }
+        socket => Transport::Unix(PathBuf::from(socket)),
+    };
+    Ok(Egress::by_tunnel(Tunnel::new(transport, protocol)))
+}
+
+/// A member, or nothing.
+fn member<'v>(value: &'v Value, name: &str) -> &'v Value {
+    value.get(name).unwrap_or(&Value::Null)
 }
 
 fn quoted(names: &[&str]) -> String {
@@ -103,35 +229,101 @@ fn quoted(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::scratch::Scratch;
 
     #[test]
-    fn direct_connections_are_taken_and_proxies_refused() {
+    fn each_network_is_reached_directly_or_through_a_proxy_that_is_described_whole() {
         let head =
             "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\negressSelections: ";
+        let dir = Scratch::new();
+        let there = dir.join("there");
+        std::fs::write(&there, "no certificate").unwrap();
+        let there = there.display();
+        let flaw = |why: &str| format!("failed to validate egress selector configuration: {why}");
+        let tcp = |name: &str, tcp: &str| {
+            format!(
+                "[{{name: {name}, connection: {{proxyProtocol: HTTPConnect, transport: {{tcp: {tcp}}}}}}}]"
+            )
+        };
         for (text, want) in [
-            ("[]", ""),
-            ("[{name: cluster, connection: {proxyProtocol: Direct}}]", ""),
+            ("[]".to_owned(), String::new()),
+            ("[{name: cluster, connection: {proxyProtocol: Direct}}]".to_owned(), String::new()),
+            (tcp("Cluster", "{url: 'http://a:1'}"), String::new()),
             (
-                "[{name: cluster, connection: {proxyProtocol: Direct, transport: {}}}]",
-                "failed to validate egress selector configuration: service.connection.transport: Invalid value: \"direct\": \
-                 config must be absent for direct connect",
+                "[{name: etcd, connection: {proxyProtocol: GRPC, transport: {uds: {udsName: /a}}}}]".to_owned(),
+                String::new(),
             ),
             (
-                "[{name: other, connection: {proxyProtocol: Direct}}]",
-                "failed to validate egress selector configuration: service.connection: Unsupported value: \"other\": \
-                 supported values: \"cluster\", \"controlplane\", \"etcd\"",
+                "[{name: cluster, connection: {proxyProtocol: Direct, transport: {}}}]".to_owned(),
+                flaw(
+                    "service.connection.transport: Invalid value: \"direct\": config must be absent for direct connect",
+                ),
             ),
             (
-                "[{name: etcd, connection: {proxyProtocol: Direct}}, {name: ETCD, connection: {proxyProtocol: Direct}}]",
-                "failed to validate egress selector configuration: service.connection[1]: Duplicate value: \"etcd\"",
+                "[{name: other, connection: {proxyProtocol: Direct}}]".to_owned(),
+                flaw(
+                    "service.connection: Unsupported value: \"other\": supported values: \"cluster\", \"controlplane\", \
+                     \"etcd\"",
+                ),
             ),
             (
-                "[{name: etcd, connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: /a}}}}]",
-                "--egress-selector-config-file: connections to etcd are made directly, not by HTTPConnect",
+                "[{name: etcd, connection: {proxyProtocol: Direct}}, {name: ETCD, connection: {proxyProtocol: Direct}}]"
+                    .to_owned(),
+                flaw("service.connection[1]: Duplicate value: \"etcd\""),
+            ),
+            (
+                "[{name: cluster, connection: {proxyProtocol: GRPC, transport: {tcp: {url: 'http://a'}}}}]".to_owned(),
+                flaw("service.connection.uds: Required value: UDS must be set with GRPC"),
+            ),
+            (
+                "[{name: cluster, connection: {proxyProtocol: GRPC}}]".to_owned(),
+                flaw("service.connection.transport: Required value: transport must be set for GRPC"),
+            ),
+            (
+                "[{name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {}}}]".to_owned(),
+                flaw("service.connection.tcp: Required value: One of TCP or UDS must be set"),
+            ),
+            (
+                "[{name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {uds: {}}}}]".to_owned(),
+                flaw(
+                    "service.connection.udsName: Invalid value: \"nil\": UDSName should be present for UDS connections",
+                ),
+            ),
+            (
+                tcp("cluster", "{url: 'ftp://a'}"),
+                flaw(
+                    "service.connection.url: Invalid value: \"ftp://a\": supported connection protocols are http:// and \
+                     https://",
+                ),
+            ),
+            (
+                tcp("cluster", "{url: 'https://a'}"),
+                flaw("service.connection.tlsConfig: Required value: TLSConfig must be present when using HTTPS"),
+            ),
+            (
+                tcp("cluster", "{url: 'http://a', tlsConfig: {caBundle: /a}}"),
+                flaw(
+                    "service.connection.tlsConfig: Invalid value: \"nil\": TLSConfig config should not be present when \
+                     using HTTP",
+                ),
+            ),
+            (
+                tcp("cluster", &format!("{{url: 'https://a', tlsConfig: {{caBundle: /missing/a, clientCert: '{there}'}}}}")),
+                flaw(
+                    "[service.connection.tlsConfig.caBundle: Invalid value: \"/missing/a\": TLS config ca bundle does not \
+                     exist, service.connection.tlsConfig.clientKey: Invalid value: \"nil\": Using TLS requires requires \
+                     clientKey]",
+                ),
+            ),
+            (
+                tcp("cluster", &format!("{{url: 'https://a', tlsConfig: {{clientCert: '{there}', clientKey: '{there}'}}}}")),
+                "failed to setup egress selector: failed to create dialer for egressSelection \"cluster\": the client key \
+                 is no PEM private key"
+                    .to_owned(),
             ),
         ] {
-            let checked = parse(format!("{head}{text}").as_bytes(), &api::values::naming::KUBERNETES);
-            assert_eq!(checked.err().map(|error| error.to_string()).unwrap_or_default(), want, "{text}");
+            let parsed = parse(format!("{head}{text}").as_bytes(), &api::values::naming::KUBERNETES);
+            assert_eq!(parsed.err().map(|error| error.to_string()).unwrap_or_default(), want, "{text}");
         }
     }
 }

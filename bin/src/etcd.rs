@@ -8,13 +8,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::etcd::{Client, Config as ClientConfig, Endpoint, Tls};
+use ::etcd::{Client, Config as ClientConfig, Dial, Dialing, Endpoint, Tls};
 use anyhow::{Context, anyhow, bail};
 use api::state::allocation::Ports;
 use api::state::replica::{Continuation, Replica};
 use api::state::secrecy::Secrecy;
 use api::values::naming::Naming;
-use api::wire::outgoing::Authorities;
+use api::wire::outgoing::{Authorities, Egress};
 use engine::Engine;
 
 use crate::config::read;
@@ -51,6 +51,20 @@ pub struct EtcdConfig {
     pub check_timeout: Duration,
     /// How values are encrypted, if any are.
     secrecy: Option<Arc<Secrecy>>,
+    /// How members are reached.
+    egress: Egress,
+}
+
+/// Connections to members through a proxy.
+struct Proxied(Egress);
+
+impl Dial for Proxied {
+    fn dial<'d>(&'d self, host: &'d str, port: u16) -> Dialing<'d> {
+        Box::pin(async move {
+            let stream = self.0.connect(host, port).await.map_err(|failure| failure.to_string())?;
+            Ok(Box::new(stream) as Box<dyn ::etcd::Stream>)
+        })
+    }
 }
 
 impl std::fmt::Debug for EtcdConfig {
@@ -123,7 +137,14 @@ impl EtcdConfig {
             compaction_interval: flags.etcd_compaction_interval,
             check_timeout,
             secrecy: None,
+            egress: Egress::default(),
         }))
+    }
+
+    /// The same in the network that is reached so.
+    #[must_use]
+    pub fn through(self, egress: &Egress) -> EtcdConfig {
+        EtcdConfig { egress: egress.clone(), ..self }
     }
 
     /// The same, of which the store is moved away.
@@ -141,7 +162,9 @@ impl EtcdConfig {
     /// A client of it; nothing is connected yet.
     pub fn client(&self) -> Client {
         let (endpoints, tls) = (self.endpoints.clone(), self.tls.clone());
-        Client::new(ClientConfig { endpoints, tls, deadline: CALL_DEADLINE })
+        let dial =
+            (!self.egress.is_direct()).then(|| Arc::new(Proxied(self.egress.clone())) as Arc<dyn Dial>);
+        Client::dialing(ClientConfig { endpoints, tls, deadline: CALL_DEADLINE }, dial)
     }
 
     /// Start of all keys.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use api::state::extension::Settings;
+use api::wire::outgoing::Networks;
 use api::wire::server::ServingCertificate;
 
 use crate::authentication::AuthenticationConfig;
@@ -26,13 +27,17 @@ impl ExtensionConfig {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn from_flags(flags: ExtensionFlags, authentication: &AuthenticationConfig) -> anyhow::Result<Self> {
+    pub fn from_flags(
+        flags: ExtensionFlags,
+        authentication: &AuthenticationConfig,
+        networks: &Networks,
+    ) -> anyhow::Result<Self> {
         let certificate = match (flags.proxy_client_cert_file, flags.proxy_client_key_file) {
             // As kube-apiserver: one file alone is no certificate.
             (None, _) | (_, None) => None,
             (Some(chain), Some(key)) => Some((chain, key)),
         };
-        Self::read(certificate, authentication)
+        Self::read(certificate, authentication, networks)
     }
 
     /// Reads the files.
@@ -42,10 +47,12 @@ impl ExtensionConfig {
     pub fn read(
         certificate: Option<(PathBuf, PathBuf)>,
         authentication: &AuthenticationConfig,
+        networks: &Networks,
     ) -> anyhow::Result<Self> {
         let mut settings = Settings {
             certificate: None,
             system: system_authorities(),
+            networks: networks.clone(),
             authentication: told(authentication),
         };
         if let Some((chain, key)) = &certificate {

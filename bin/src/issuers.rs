@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
 use api::wire::metrics::reloads::Reloads;
-use api::wire::outgoing::{self, Credentials, Endpoint, Tls};
+use api::wire::outgoing::{self, Credentials, Egress, Endpoint, Networks, Tls};
 use auth::authn::jws::Algorithm;
 use auth::authn::jwt::file::{self, AnonymousSettings, Contents};
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings};
@@ -38,6 +38,7 @@ pub struct IssuersConfig {
     /// Issuers of service account tokens.
     own: Vec<String>,
     naming: Profile,
+    networks: Networks,
 }
 
 impl IssuersConfig {
@@ -51,6 +52,7 @@ impl IssuersConfig {
         path: Option<PathBuf>,
         own: &[String],
         naming: Profile,
+        networks: &Networks,
     ) -> anyhow::Result<(Self, Option<Anonymous>)> {
         if path.is_some() && oidc.is_used() {
             bail!("authentication-config file and oidc-* flags are mutually exclusive");
@@ -80,14 +82,10 @@ impl IssuersConfig {
             }
             None => Settings::default(),
         };
-        for jwt in &settings.jwt {
-            let network = &jwt.issuer.egress_selector_type;
-            if !network.is_empty() {
-                bail!("oidc: egress lookup required with egress selector type {network:?}");
-            }
-        }
-        let (own, file) = (own.to_vec(), path);
-        let config = IssuersConfig { settings, algorithms, file, anonymous: said_of_anonymous, own, naming };
+        let (own, file, networks) = (own.to_vec(), path, networks.clone());
+        let anonymous_before = said_of_anonymous;
+        let config =
+            IssuersConfig { settings, algorithms, file, anonymous: anonymous_before, own, naming, networks };
         Ok((config, anonymous))
     }
 
@@ -103,7 +101,7 @@ impl IssuersConfig {
         if contents.anonymous != self.anonymous {
             bail!("anonymous: Forbidden: changed from initial configuration file");
         }
-        made(&contents.settings, &self.algorithms)
+        made(&contents.settings, &self.algorithms, &self.networks)
     }
 
     /// The authenticator of these issuers. Their keys are read once [`follow`] runs.
@@ -111,7 +109,7 @@ impl IssuersConfig {
     /// # Errors
     /// Unusable certificates.
     pub fn build(&self, domains: &NameDomains) -> anyhow::Result<Issuers> {
-        Ok(Issuers::new(made(&self.settings, &self.algorithms)?, domains.clone()))
+        Ok(Issuers::new(made(&self.settings, &self.algorithms, &self.networks)?, domains.clone()))
     }
 }
 
@@ -207,9 +205,18 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
     })
 }
 
-fn made(settings: &Settings, algorithms: &[Algorithm]) -> anyhow::Result<Vec<Arc<Issuer>>> {
+fn made(
+    settings: &Settings,
+    algorithms: &[Algorithm],
+    networks: &Networks,
+) -> anyhow::Result<Vec<Arc<Issuer>>> {
     let issuer = |jwt: &JwtSettings| {
-        let documents = Documents::new(jwt.issuer.certificate_authority.as_bytes())?;
+        let egress = match jwt.issuer.egress_selector_type.as_str() {
+            "cluster" => networks.cluster.clone(),
+            "controlplane" => networks.control_plane.clone(),
+            _ => Egress::default(),
+        };
+        let documents = Documents::new(jwt.issuer.certificate_authority.as_bytes(), egress)?;
         let issuer =
             Issuer::new(jwt, algorithms.to_vec(), Arc::new(documents)).map_err(|why| anyhow!(why))?;
         Ok(Arc::new(issuer))
@@ -223,11 +230,14 @@ const DOCUMENT_TIMEOUT: Duration = Duration::from_secs(30);
 const DOCUMENT_BYTES_MAX: usize = 1 << 20;
 
 /// Reads an issuer's documents over HTTPS. Redirects are answers as any other: an issuer says itself where its keys are.
-struct Documents(Tls);
+struct Documents {
+    tls: Tls,
+    egress: Egress,
+}
 
 impl Documents {
     /// Believes the authorities of a PEM bundle, or those of the system if it is empty.
-    fn new(authorities: &[u8]) -> anyhow::Result<Documents> {
+    fn new(authorities: &[u8], egress: Egress) -> anyhow::Result<Documents> {
         let system;
         let authorities = match authorities {
             [] => {
@@ -237,7 +247,8 @@ impl Documents {
             authorities => authorities,
         };
         let credentials = Credentials { authorities, ..Credentials::default() };
-        Tls::new(&credentials).map(Documents).map_err(anyhow::Error::msg)
+        let tls = Tls::new(&credentials).map_err(anyhow::Error::msg)?;
+        Ok(Documents { tls, egress })
     }
 
     /// A request for a document, and where it goes.
@@ -250,7 +261,7 @@ impl Documents {
         }
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let port = uri.port_u16().unwrap_or(443);
-        let endpoint = Endpoint::at_port(host, port, path, Some(&self.0))?;
+        let endpoint = Endpoint::at_port(host, port, path, Some(&self.tls))?.through(&self.egress);
         let mut headers = HeaderMap::new();
         if let Some(token) = token {
             let mut bearer = HeaderValue::try_from(format!("Bearer {token}"))

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 use api::state::connect::{Nodes, Settings};
 use api::wire::metrics::Metrics;
+use api::wire::outgoing::Networks;
 
 use crate::config::read;
 use crate::expiry;
@@ -30,7 +31,7 @@ impl NodeConfig {
     ///
     /// # Errors
     /// A file cannot be read.
-    pub fn from_flags(flags: NodeFlags) -> anyhow::Result<NodeConfig> {
+    pub fn from_flags(flags: NodeFlags, networks: &Networks) -> anyhow::Result<NodeConfig> {
         let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
         // As kube-apiserver: one file alone is no certificate.
         let certificate = given(flags.kubelet_client_certificate).zip(given(flags.kubelet_client_key));
@@ -41,6 +42,7 @@ impl NodeConfig {
             certificate: pair,
             authorities: bundle,
             timeout: flags.kubelet_timeout,
+            egress: networks.cluster.clone(),
         };
         let nodes = Nodes::new(settings).map_err(|why| anyhow!("--kubelet-*: {why}"))?;
         Ok(NodeConfig { nodes, certificate, authorities })

@@ -87,7 +87,11 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
         }
         is_changed |= own.changed().is_some();
         if is_changed {
-            match extension::ExtensionConfig::read(config.extensions.certificate.clone(), &authentication) {
+            match extension::ExtensionConfig::read(
+                config.extensions.certificate.clone(),
+                &authentication,
+                &config.extensions.settings.networks,
+            ) {
                 Ok(read) => {
                     if let Some((chain, _)) = &read.settings.certificate {
                         expiry::watch(followed.api.metrics(), "proxy-client", chain);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
-use api::wire::outgoing::{self, Failure, Identities};
+use api::wire::outgoing::{self, Egress, Failure, Identities};
 use auth::authn::jwt::{FetchError, Fetched};
 use auth::authn::webhook::{Reviewer, WebhookTokens};
 use bytes::Bytes;
@@ -36,6 +36,7 @@ pub struct WebhookConfig {
     file: PathBuf,
     version: String,
     lifetime: Duration,
+    egress: Egress,
 }
 
 impl WebhookConfig {
@@ -47,6 +48,7 @@ impl WebhookConfig {
         file: Option<PathBuf>,
         version: &str,
         lifetime: Duration,
+        egress: &Egress,
     ) -> anyhow::Result<Option<Self>> {
         let Some(file) = file else { return Ok(None) };
         access(&file)?;
@@ -56,7 +58,7 @@ impl WebhookConfig {
                 auth::go::quote(version)
             );
         }
-        Ok(Some(WebhookConfig { file, version: version.to_owned(), lifetime }))
+        Ok(Some(WebhookConfig { file, version: version.to_owned(), lifetime, egress: egress.clone() }))
     }
 
     /// The authenticator; `own_audiences` are those of this server.
@@ -66,7 +68,7 @@ impl WebhookConfig {
     pub fn build(&self, own_audiences: Vec<String>, naming: Profile) -> anyhow::Result<WebhookTokens> {
         let group = naming.group("authentication", true);
         let version = format!("{group}/{}", self.version);
-        let remote = Remote::read(&self.file, None, naming)?;
+        let remote = Remote::read(&self.file, None, naming)?.through(&self.egress);
         Ok(WebhookTokens::new(Arc::new(Once::new(remote)), version, self.lifetime, own_audiences))
     }
 }
@@ -75,6 +77,7 @@ impl WebhookConfig {
 #[derive(Clone)]
 pub struct Remote {
     source: Arc<Source>,
+    egress: Egress,
     agent: String,
     timeout: Duration,
     pause: Duration,
@@ -97,10 +100,16 @@ impl Remote {
         let source = Source::new(settings, url)?;
         Ok(Remote {
             source: Arc::new(source),
+            egress: Egress::default(),
             agent: naming.system("apiserver"),
             timeout,
             pause: FIRST_DELAY,
         })
+    }
+
+    /// The same in the network that is reached so.
+    pub fn through(self, egress: &Egress) -> Remote {
+        Remote { egress: egress.clone(), ..self }
     }
 
     /// The same under another name of this server.
@@ -250,12 +259,13 @@ impl Remote {
         retries: impl Fn(&Failure) -> bool,
         is_given_up: impl Fn() -> bool,
     ) -> Result<outgoing::Answer, Failure> {
-        let Remote { source, agent, timeout, .. } = self;
+        let Remote { source, egress, agent, timeout, .. } = self;
         let mut attempt = 1;
         loop {
             let endpoint = source.endpoint().await;
             let endpoint =
                 endpoint.map_err(|error| Failure::Other(format!("getting credentials: {error:#}")))?;
+            let endpoint = endpoint.through(egress);
             let failure = match outgoing::post(&endpoint, agent, body.clone(), *timeout).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,

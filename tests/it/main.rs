@@ -20,6 +20,7 @@ mod definitions;
 mod delete_options;
 mod deletes;
 mod docs;
+mod egress;
 mod encodings;
 mod encryption;
 mod etcd;

@@ -15,7 +15,7 @@ use http::{Method, Request, StatusCode, Uri, Version};
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
 
-use crate::endpoint::{Endpoint, Tls};
+use crate::endpoint::{Dial, Endpoint, Tls};
 use crate::error::{Code, Error};
 use crate::frame::{self, Decoder, MESSAGE_BYTES_MAX};
 use crate::pool::{Connection, Pool};
@@ -68,7 +68,12 @@ struct Terms {
 impl Client {
     /// A client; nothing is connected yet.
     pub fn new(config: Config) -> Client {
-        let pool = Pool::new(config.endpoints, config.tls);
+        Client::dialing(config, None)
+    }
+
+    /// The same whose connections `dial` makes, if it is given.
+    pub fn dialing(config: Config, dial: Option<Arc<dyn Dial>>) -> Client {
+        let pool = Pool::new(config.endpoints, config.tls, dial);
         Client(Arc::new(Inner { pool, deadline: config.deadline, cluster: AtomicU64::new(0) }))
     }
 

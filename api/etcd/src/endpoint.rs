@@ -2,13 +2,14 @@
 //!
 //! An endpoint is `http://host:port` or `https://host:port`. Its host is resolved at each connection, so that a member may move.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustls::ClientConfig;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 /// The port of an endpoint that names none.
@@ -73,18 +74,34 @@ impl Endpoint {
         }
     }
 
-    pub(crate) async fn connect(&self, wait: Duration) -> Result<TcpStream, String> {
-        let connecting = TcpStream::connect((self.host.as_str(), self.port));
-        let stream = tokio::time::timeout(wait, connecting).await;
-        let stream = stream.map_err(|_| "no connection in time".to_owned())?;
+    /// A connection without TLS; `dial` makes it, if it is given.
+    pub(crate) async fn connect(&self, dial: Option<&dyn Dial>) -> Result<Box<dyn Stream>, String> {
+        if let Some(dial) = dial {
+            return dial.dial(&self.host, self.port).await;
+        }
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await;
         let stream = stream.map_err(|error| error.to_string())?;
         stream.set_nodelay(true).map_err(|error| error.to_string())?;
-        Ok(stream)
+        Ok(Box::new(stream))
     }
 
     pub(crate) fn server_name(&self) -> Result<ServerName<'static>, String> {
         ServerName::try_from(self.host.clone()).map_err(|error| error.to_string())
     }
+}
+
+/// The bytes of a connection.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// A connection that is being made, or why there is none.
+pub type Dialing<'d> = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, String>> + Send + 'd>>;
+
+/// Makes connections in another way than directly.
+pub trait Dial: Send + Sync {
+    /// A connection to a port of a host.
+    fn dial<'d>(&'d self, host: &'d str, port: u16) -> Dialing<'d>;
 }
 
 /// How members with TLS are known, and how the client shows itself to them.

@@ -19,7 +19,7 @@ pub mod snapshot;
 mod watch;
 
 pub use client::{Client, Config};
-pub use endpoint::{Endpoint, EndpointError, Tls};
+pub use endpoint::{Dial, Dialing, Endpoint, EndpointError, Stream, Tls};
 pub use error::{Code, Error};
 pub use frame::MESSAGE_BYTES_MAX;
 pub use watch::{Watch, WatchEnd};

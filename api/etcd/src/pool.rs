@@ -8,6 +8,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::endpoint::{Endpoint, Tls};
+use crate::endpoint::{Dial, Endpoint, Tls};
 use crate::error::{Error, with_causes};
 
 /// Longest wait for one connection, its handshakes included.
@@ -52,6 +53,7 @@ impl Connection {
 pub(crate) struct Pool {
     endpoints: Vec<Endpoint>,
     tls: Option<Tls>,
+    dial: Option<Arc<dyn Dial>>,
     ids: AtomicU64,
     state: tokio::sync::Mutex<State>,
 }
@@ -63,9 +65,9 @@ struct State {
 }
 
 impl Pool {
-    pub(crate) fn new(endpoints: Vec<Endpoint>, tls: Option<Tls>) -> Pool {
+    pub(crate) fn new(endpoints: Vec<Endpoint>, tls: Option<Tls>, dial: Option<Arc<dyn Dial>>) -> Pool {
         let state = tokio::sync::Mutex::new(State { at: 0, connection: None });
-        Pool { endpoints, tls, ids: AtomicU64::new(1), state }
+        Pool { endpoints, tls, dial, ids: AtomicU64::new(1), state }
     }
 
     /// How many endpoints there are.
@@ -110,7 +112,7 @@ impl Pool {
 
     async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, String> {
         let connecting = async {
-            let stream = endpoint.connect(CONNECT_WAIT).await?;
+            let stream = endpoint.connect(self.dial.as_deref()).await?;
             let (sender, alive) = match (endpoint.tls, &self.tls) {
                 (false, _) => handshake(stream).await?,
                 (true, Some(tls)) => {

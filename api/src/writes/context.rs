@@ -222,7 +222,8 @@ impl Context {
         let types = Arc::new(Types::new(types));
         let reaches_endpoints = parts.admission.reaches_endpoints();
         let services = Arc::new(Services::new(engine.clone(), &registry, naming, reaches_endpoints));
-        let converter = Converter::new(services.clone(), naming).believing(parts.extensions.system.clone());
+        let converter = Converter::new(services.clone(), naming)
+            .calling(parts.extensions.system.clone(), parts.extensions.networks.clone());
         let converter = Arc::new(converter);
         let lookup = admission::Lookup {
             converter: converter.clone(),

@@ -21,6 +21,7 @@ use anyhow::anyhow;
 use api::state::audit::{Auditor, Policy, Sink};
 use api::values::json::Object;
 use api::wire::metrics::Metrics;
+use api::wire::outgoing::Egress;
 
 use self::log::LogConfig;
 use self::settings::Mode;
@@ -45,10 +46,11 @@ impl AuditConfig {
         naming: Profile,
         flags: &AuditFlags,
         webhook: &AuditWebhookFlags,
+        egress: &Egress,
     ) -> anyhow::Result<Option<AuditConfig>> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         let log = given(&flags.audit_log_path).map(|path| LogConfig::from_flags(path, flags)).transpose()?;
-        let webhook = WebhookConfig::from_flags(webhook, naming)?;
+        let webhook = WebhookConfig::from_flags(webhook, naming, egress)?;
         let Some(path) = given(&flags.audit_policy_file) else { return Ok(None) };
         let shown = path.display();
         let text = std::fs::read(&path).map_err(|error| {
@@ -163,7 +165,8 @@ mod tests {
         let arguments = arguments.replace("DIR", &dir.display().to_string());
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
         let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
-        AuditConfig::from_flags(&api::values::naming::KUBERNETES, &flags.audit, &flags.audit_webhook)
+        let egress = Egress::default();
+        AuditConfig::from_flags(&api::values::naming::KUBERNETES, &flags.audit, &flags.audit_webhook, &egress)
             .map_err(|error| error.to_string())
     }
 

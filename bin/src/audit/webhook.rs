@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use api::state::audit::{Encoder, Format, Sink};
 use api::values::json::Object;
-use api::wire::outgoing::Failure;
+use api::wire::outgoing::{Egress, Failure};
 use bytes::Bytes;
 use tokio::runtime::Handle;
 
@@ -67,13 +67,17 @@ impl WebhookConfig {
     ///
     /// # Errors
     /// One of them is wrong, or the file is.
-    pub fn from_flags(flags: &AuditWebhookFlags, naming: Profile) -> anyhow::Result<Option<WebhookConfig>> {
+    pub fn from_flags(
+        flags: &AuditWebhookFlags,
+        naming: Profile,
+        egress: &Egress,
+    ) -> anyhow::Result<Option<WebhookConfig>> {
         let file = flags.audit_webhook_config_file.as_ref().filter(|file| !file.as_os_str().is_empty());
         let Some(file) = file else { return Ok(None) };
         let given = given(flags);
         let (mode, truncation) = (given.mode()?, given.truncation()?);
         given.check_version()?;
-        let remote = Remote::read(file, None, naming).context("initializing audit webhook")?;
+        let remote = Remote::read(file, None, naming).context("initializing audit webhook")?.through(egress);
         let backoff = flags.audit_webhook_initial_backoff;
         Ok(Some(WebhookConfig { remote, mode, backoff, truncation }))
     }

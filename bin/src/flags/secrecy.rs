@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::bail;
 use api::values::naming::Naming;
+use api::wire::outgoing::Networks;
 use clap::Args;
 
 use super::forms;
@@ -13,7 +14,7 @@ use crate::encryption::EncryptionConfig;
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
 pub struct SecrecyFlags {
-    /// Through which proxies other servers are reached (EgressSelectorConfiguration); only direct connections are made.
+    /// Through which proxies other servers are reached (EgressSelectorConfiguration).
     #[arg(long, value_name = "FILE")]
     pub egress_selector_config_file: Option<PathBuf>,
 
@@ -32,12 +33,13 @@ pub struct SecrecyFlags {
 }
 
 impl SecrecyFlags {
-    /// That connections to other servers are wanted as they are made: directly.
+    /// How other servers are reached.
     ///
     /// # Errors
-    /// The file is missing or wrong, or wants proxies.
-    pub fn check_egress(&self, naming: &'static Naming) -> anyhow::Result<()> {
-        self.egress_selector_config_file.as_deref().map_or(Ok(()), |path| egress::check(path, naming))
+    /// The file, or one that it names, is missing or wrong.
+    pub fn networks(&self, naming: &'static Naming) -> anyhow::Result<Networks> {
+        let path = self.egress_selector_config_file.as_deref();
+        path.map_or_else(|| Ok(Networks::default()), |path| egress::read(path, naming))
     }
 
     /// How stored values are encrypted, if they are.

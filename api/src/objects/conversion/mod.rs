@@ -35,7 +35,7 @@ use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::set_meta;
 use crate::values::status::{Reason, Status};
-use crate::wire::outgoing::{self, Identities};
+use crate::wire::outgoing::{self, Identities, Networks};
 
 /// Most records that are converted at once.
 pub const RECORDS_AT_ONCE: usize = 500;
@@ -65,9 +65,10 @@ impl Converter {
         Converter { services, naming, agent, identities: Identities::default() }
     }
 
-    /// The same that verifies webhooks whose authorities are not named against those that the system believes, as PEM.
-    pub fn believing(self, system: Vec<u8>) -> Converter {
-        Converter { identities: self.identities.believing(system), ..self }
+    /// The same that reaches webhooks in these networks, and verifies those whose authorities are not named against those
+    /// that the system believes, as PEM.
+    pub fn calling(self, system: Vec<u8>, networks: Networks) -> Converter {
+        Converter { identities: self.identities.believing(system).reaching(networks), ..self }
     }
 
     /// Brings records of a resource into its form, each in its place. Those that have it cost a look at their attributes.

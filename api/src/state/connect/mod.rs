@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::wire::outgoing::{Credentials, Identity, Tls};
+use crate::wire::outgoing::{Credentials, Egress, Identity, Tls};
 
 /// Port of a node's agent that does not say its own.
 pub const AGENT_PORT: u16 = 10250;
@@ -51,6 +51,8 @@ pub struct Settings {
     pub authorities: Option<Vec<u8>>,
     /// Until the connection to an agent is made.
     pub timeout: Duration,
+    /// How nodes, pods and services are reached.
+    pub egress: Egress,
 }
 
 impl Default for Settings {
@@ -61,6 +63,7 @@ impl Default for Settings {
             certificate: None,
             authorities: None,
             timeout: Duration::from_secs(5),
+            egress: Egress::default(),
         }
     }
 }
@@ -70,6 +73,7 @@ impl Default for Settings {
 pub struct Nodes {
     address_types: Vec<String>,
     timeout: Duration,
+    egress: Egress,
     /// How agents are called from now on; all copies share it.
     agents: Arc<ArcSwap<Agents>>,
     /// Pods and services are reached by address, which no certificate can be expected to name.
@@ -104,10 +108,10 @@ impl Nodes {
     /// # Errors
     /// They cannot be read.
     pub fn new(settings: Settings) -> Result<Nodes, String> {
-        let Settings { address_types, certificate, authorities, timeout } = settings;
+        let Settings { address_types, certificate, authorities, timeout, egress } = settings;
         let agents = Agents::new(certificate, authorities.as_deref())?;
         let service = Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
-        Ok(Nodes { address_types, timeout, agents: Arc::new(ArcSwap::from_pointee(agents)), service })
+        Ok(Nodes { address_types, timeout, egress, agents: Arc::new(ArcSwap::from_pointee(agents)), service })
     }
 
     /// Calls agents with other certificates from the next connection on.

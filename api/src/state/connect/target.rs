@@ -84,7 +84,8 @@ impl Nodes {
         let agents = self.agents.load();
         let tls = if is_verified { &agents.verified } else { &agents.unverified };
         let endpoint = Endpoint::at_port(&agent.host, agent.port, target, Some(tls));
-        Ok(endpoint.map_err(|why| Status::new(Reason::Unknown, why))?.dialed_within(self.timeout))
+        let endpoint = endpoint.map_err(|why| Status::new(Reason::Unknown, why))?;
+        Ok(endpoint.through(&self.egress).dialed_within(self.timeout))
     }
 
     /// A path of a node: its agent, or another port.
@@ -193,7 +194,9 @@ impl Nodes {
                 port.parse().map_err(|_| unreachable(format!("dial tcp: lookup tcp/{port}: unknown port")))?
             }
         };
-        Endpoint::at_port(host, number, target, name.is_https.then_some(&self.service)).map_err(unreachable)
+        let tls = name.is_https.then_some(&self.service);
+        let endpoint = Endpoint::at_port(host, number, target, tls).map_err(unreachable)?;
+        Ok(endpoint.through(&self.egress))
     }
 }
 

@@ -26,7 +26,7 @@ use crate::objects::services::Services;
 use crate::types::discovery::{Foreign, Swagger};
 use crate::types::schema::scalars::bytes;
 use crate::values::json::Value;
-use crate::wire::outgoing::{Credentials, Endpoint, Identity, Service};
+use crate::wire::outgoing::{Credentials, Endpoint, Identity, Networks, Service};
 
 /// What an operator sets.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +35,8 @@ pub struct Settings {
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
     /// PEM of the authorities that the system believes, for servers whose own are not named.
     pub system: Vec<u8>,
+    /// How servers are reached.
+    pub networks: Networks,
     /// What extension servers read to know who asks, as members of a ConfigMap.
     pub authentication: BTreeMap<String, String>,
 }
@@ -246,7 +248,8 @@ fn endpoint(spec: &Value, service: &Service, settings: &Settings) -> Result<Endp
         is_unverified: spec.get("insecureSkipTLSVerify").and_then(Value::as_bool) == Some(true),
         ..Credentials::default()
     };
-    Endpoint::with(url.parse().map_err(|error| format!("{error}"))?, &credentials)
+    let endpoint = Endpoint::with(url.parse().map_err(|error| format!("{error}"))?, &credentials)?;
+    Ok(endpoint.through(&settings.networks.cluster))
 }
 
 /// What a key of extra values may contain as part of a header's name.

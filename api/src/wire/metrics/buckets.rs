@@ -69,6 +69,9 @@ pub const REQUESTS_US: &[Bound] = &bounds(
     ],
 );
 
+/// Times until connections through the proxy of a network are made, in microseconds.
+pub const TUNNELS_US: &[Bound] = &bounds(MICROS, ["0.005", "0.025", "0.1", "0.5", "2.5", "12.5"]);
+
 /// Durations of calls of a signer of tokens, in microseconds.
 pub const SIGNER_US: &[Bound] = &bounds(
     MICROS,

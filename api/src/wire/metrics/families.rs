@@ -5,7 +5,7 @@
 
 use super::buckets::{
     ADMISSION_US, CALLS_US, COMPARISONS_US, CONDITIONS_US, EVENTS_BYTES, IDENTITY_US, LIFETIMES_S,
-    POLICIES_US, REQUESTS_US, SIGNER_US, STAGES_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
+    POLICIES_US, REQUESTS_US, SIGNER_US, STAGES_US, TUNNELS_US, VALIDATIONS_US, WATCH_LISTS_US, WEBHOOKS_US,
 };
 use super::family::{Counter, Counters, Definition, Family, Gauges, Histograms};
 use super::page::Stability;
@@ -22,6 +22,7 @@ const VALIDATED: &[&str] = &["enforcement_action", "error_type", "policy", "poli
 const MUTATED: &[&str] = &["error_type", "policy", "policy_binding"];
 const CONDITION: &[&str] = &["kind", "name", "operation", "type"];
 const CALL: &[&str] = &["host", "verb"];
+const TUNNEL: &[&str] = &["protocol", "transport"];
 
 /// A struct of families with its empty value and a walk over all of them. A line of it is
 /// `field: Type = how to make it(stability, name, labels, bounds if any), help;`.
@@ -232,6 +233,14 @@ families! {
         durations: Histograms =
             of_durations(Alpha, "rest_client_request_duration_seconds", CALL, CALLS_US),
             "Time that calls of other servers take.";
+        tunnels_begun: Counters = new(Alpha, "apiserver_egress_dialer_dial_start_total", TUNNEL),
+            "Connections begun through the proxy of a network.";
+        tunnel_durations: Histograms =
+            of_durations(Alpha, "apiserver_egress_dialer_dial_duration_seconds", TUNNEL, TUNNELS_US),
+            "Time until connections through the proxy of a network are made.";
+        tunnel_failures: Counters = new(Alpha, "apiserver_egress_dialer_dial_failure_count",
+            &["protocol", "transport", "stage"]),
+            "Connections through the proxy of a network that failed, by where they did.";
     }
 }
 

@@ -84,7 +84,7 @@ fn endpoint(
         identity,
         ..Credentials::default()
     };
-    Endpoint::with(url, &credentials)
+    Ok(Endpoint::with(url, &credentials)?.through(identities.egress(service.is_some())))
 }
 
 impl Service {

@@ -16,6 +16,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::counting::counted_without;
+use super::egress::AnyStream;
 use super::endpoint::Security;
 use super::error::Ends;
 use super::pool::{Live, SHARED_MAX};
@@ -99,24 +100,15 @@ pub(super) async fn connect_for_many(endpoint: &Endpoint, method: &Method) -> Re
 
 /// The bytes of a connection.
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(AnyStream),
+    Tls(Box<TlsStream<AnyStream>>),
 }
 
 /// Reaches a server; `protocols` are those of HTTP that the TLS handshake offers (RFC 7301), the best one first.
 async fn reach(endpoint: &Endpoint, protocols: &[&[u8]]) -> Result<(Stream, Ends), Failure> {
     let (host, port) = endpoint.address();
-    let dial = async {
-        match endpoint.proxy() {
-            Some(proxy) => proxy.dial(host, port).await,
-            None => dial(host, port).await,
-        }
-    };
-    let dialed = tokio::time::timeout(endpoint.dial_timeout(), dial).await;
-    let stream = dialed.unwrap_or_else(|_| Err(Failure::dial_timeout(host, port)))?;
-    let _ = stream.set_nodelay(true);
-    keepalive::probe(&stream);
-    let ends = stream.local_addr().ok().zip(stream.peer_addr().ok());
+    let dialed = tokio::time::timeout(endpoint.dial_timeout(), endpoint.egress().reach(host, port)).await;
+    let (stream, ends) = dialed.unwrap_or_else(|_| Err(Failure::dial_timeout(host, port)))?;
     let Security::Tls { config, name } = endpoint.security() else {
         return Ok((Stream::Plain(stream), ends));
     };
@@ -151,7 +143,7 @@ where
 }
 
 /// Speaks HTTP/2 on a connection.
-async fn begin_http2(stream: Box<TlsStream<TcpStream>>, ends: Ends) -> Result<Live, Failure> {
+async fn begin_http2(stream: Box<TlsStream<AnyStream>>, ends: Ends) -> Result<Live, Failure> {
     let mut http = http2::Builder::new(TokioExecutor::new());
     http.timer(TokioTimer::new())
         .max_header_list_size(READ_BYTES_MAX as u32)
@@ -173,7 +165,11 @@ pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
     let mut first = None;
     for address in addresses {
         match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => {
+                let _ = stream.set_nodelay(true);
+                keepalive::probe(&stream);
+                return Ok(stream);
+            }
             Err(error) => {
                 first.get_or_insert_with(|| Failure::connect(&address.to_string(), &error));
             }

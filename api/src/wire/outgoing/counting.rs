@@ -38,3 +38,29 @@ pub(super) fn counted(endpoint: &Endpoint, method: &Method, code: Option<StatusC
     metrics.outgoing.requests.count(&[&code, &host, method.as_str()]);
     metrics.outgoing.durations.time(&[&host, method.as_str()], began.elapsed());
 }
+
+/// Where a connection through the proxy of a network failed.
+#[derive(Clone, Copy)]
+pub(super) enum Stage {
+    /// The proxy was not reached.
+    Connect,
+    /// It did not reach the other server.
+    Proxy,
+}
+
+/// Counts a connection that was begun then through the proxy of a network, by its protocol and transport.
+pub(super) fn tunnelled(labels: [&str; 2], outcome: Result<(), Stage>, began: Instant) {
+    let Some(metrics) = COUNTED.get() else { return };
+    let [protocol, transport] = labels;
+    metrics.outgoing.tunnels_begun.count(&labels);
+    match outcome {
+        Ok(()) => metrics.outgoing.tunnel_durations.time(&labels, began.elapsed()),
+        Err(stage) => {
+            let stage = match stage {
+                Stage::Connect => "connect",
+                Stage::Proxy => "proxy",
+            };
+            metrics.outgoing.tunnel_failures.count(&[protocol, transport, stage]);
+        }
+    }
+}

@@ -9,8 +9,8 @@ use http::{HeaderMap, Uri};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
+use super::egress::Egress;
 use super::pool::Pool;
-use super::proxy::Proxy;
 use super::{Credentials, Failure, Tls, credentials};
 
 /// Until a TCP connection is made, where the caller has no other bound: that of the reference server's HTTP client.
@@ -26,8 +26,8 @@ pub struct Endpoint {
     security: Security,
     /// The headers that say who asks.
     identity: HeaderMap,
-    /// The proxy that the connection goes through.
-    proxy: Option<Proxy>,
+    /// How the connection is made.
+    egress: Egress,
     /// Until the TCP connection is made.
     dial_timeout: Duration,
     /// Connections that are kept; all copies of the endpoint share them.
@@ -63,13 +63,13 @@ impl Endpoint {
         }
         let name = server_name(credentials.server_name.unwrap_or(&host))?;
         let Tls(config) = Tls::new(credentials)?;
-        let proxy = credentials.proxy.map(Proxy::read).transpose()?;
+        let egress = credentials.proxy.map(Egress::by_url).transpose()?.unwrap_or_default();
         Ok(Endpoint {
             url,
             address: (host, port),
             security: Security::Tls { config, name },
             identity: credentials::headers(credentials)?,
-            proxy,
+            egress,
             dial_timeout: DIAL_TIMEOUT,
             pool: Arc::default(),
         })
@@ -109,7 +109,7 @@ impl Endpoint {
             address: (host.to_owned(), port),
             security,
             identity: HeaderMap::new(),
-            proxy: None,
+            egress: Egress::default(),
             dial_timeout: DIAL_TIMEOUT,
             pool: Arc::default(),
         })
@@ -119,6 +119,12 @@ impl Endpoint {
     #[must_use]
     pub fn dialed_within(self, dial_timeout: Duration) -> Endpoint {
         Endpoint { dial_timeout, ..self }
+    }
+
+    /// The same server, in the network that is reached so, unless its credentials name a proxy.
+    #[must_use]
+    pub fn through(self, egress: &Egress) -> Endpoint {
+        if self.egress.is_direct() { Endpoint { egress: egress.clone(), ..self } } else { self }
     }
 
     /// Why there is no call, in the words of a call that failed.
@@ -155,8 +161,8 @@ impl Endpoint {
         &self.identity
     }
 
-    pub(super) fn proxy(&self) -> Option<&Proxy> {
-        self.proxy.as_ref()
+    pub(super) fn egress(&self) -> &Egress {
+        &self.egress
     }
 
     pub(super) fn dial_timeout(&self) -> Duration {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::Identity;
+use super::{Egress, Identity, Networks};
 
 /// The port that need not be named.
 const PORT_DEFAULT: u16 = 443;
@@ -16,18 +16,30 @@ pub struct Identities {
     current: String,
     /// PEM of the authorities that are believed where the object that names a server has none.
     system: Vec<u8>,
+    networks: Networks,
 }
 
 impl Identities {
     /// Identities by server, each as it is or why it cannot be used; and the name of that of all other servers.
     pub fn new(of_server: HashMap<String, Result<Identity, String>>, current: &str) -> Identities {
-        Identities { of_server, current: current.to_owned(), system: Vec::new() }
+        Identities { of_server, current: current.to_owned(), ..Identities::default() }
     }
 
     /// The same, with the PEM of the authorities that the system believes.
     #[must_use]
     pub fn believing(self, system: Vec<u8>) -> Identities {
         Identities { system, ..self }
+    }
+
+    /// The same for servers in these networks.
+    #[must_use]
+    pub fn reaching(self, networks: Networks) -> Identities {
+        Identities { networks, ..self }
+    }
+
+    /// How a server is reached: a service of the cluster, or one that a URL names.
+    pub(super) fn egress(&self, is_service: bool) -> &Egress {
+        if is_service { &self.networks.cluster } else { &self.networks.control_plane }
     }
 
     /// PEM of the authorities that are believed where no other is named.

@@ -6,7 +6,7 @@
 //!                                                                       └─ open_kept: an answer as it comes
 //! ```
 //!
-//! `endpoint` says where a server is, `credentials` how it is known and who asks, `authorities` verifies it, `connect` makes connections, `exchange`
+//! `endpoint` says where a server is, `egress` how it is reached, `credentials` how it is known and who asks, `authorities` verifies it, `connect` makes connections, `exchange`
 //! sends requests on them, `pool` keeps those of posts and of `open_kept` for the next one. Nothing here knows what is asked.
 
 mod answer;
@@ -15,14 +15,17 @@ mod client;
 mod connect;
 mod counting;
 mod credentials;
+mod egress;
 mod endpoint;
 mod error;
 mod exchange;
 mod failed;
 mod identities;
+mod konnectivity;
 mod pool;
 mod proxy;
 mod redirect;
+mod tunnel;
 mod typed;
 
 pub use answer::Review;
@@ -30,8 +33,10 @@ pub use authorities::Authorities;
 pub use client::{Client, Service};
 pub use counting::count_in;
 pub use credentials::{Credentials, Identity, Tls};
+pub use egress::{AnyStream, Egress, Networks};
 pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, Lease, Opened, get, get_at_most, open, open_kept, post};
 pub use identities::Identities;
+pub use tunnel::{Protocol, Transport, Tunnel};
 pub use typed::Response;

@@ -6,11 +6,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::Uri;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::Failure;
 use super::connect::dial;
+use super::egress::authority;
 
 /// Most bytes of the head of a proxy's answer.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -47,33 +48,64 @@ impl Proxy {
     /// A connection to another server through the proxy.
     pub(super) async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, Failure> {
         let mut stream = dial(&self.host, self.port).await?;
-        let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
+        let target = authority(host, port);
         let authorization = self.authorization.as_ref();
         let authorization =
             authorization.map(|said| format!("Proxy-Authorization: {said}\r\n")).unwrap_or_default();
-        let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{authorization}\r\n");
-        let broken = |error: std::io::Error| Failure::Other(format!("proxyconnect tcp: {error}"));
-        stream.write_all(head.as_bytes()).await.map_err(broken)?;
-        let mut answer = Vec::new();
-        // Byte by byte, because what follows the head is the other server's.
-        while !answer.ends_with(b"\r\n\r\n") {
-            if answer.len() == HEAD_BYTES_MAX {
-                return Err(Failure::Other("proxyconnect tcp: the answer is too long".to_owned()));
-            }
-            answer.push(stream.read_u8().await.map_err(broken)?);
+        match ask(&mut stream, &target, &target, &authorization).await {
+            Ok(()) => Ok(stream),
+            Err(Refusal::Code(_, why)) if !why.is_empty() => Err(Failure::Other(why)),
+            Err(Refusal::Code(..)) => Err(Failure::Other(format!("proxyconnect tcp: {MALFORMED}"))),
+            Err(Refusal::Broken(why)) => Err(Failure::Other(format!("proxyconnect tcp: {why}"))),
         }
-        let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
-        let line = String::from_utf8_lossy(line);
-        let mut words = line.splitn(3, ' ');
-        match (words.next(), words.next(), words.next()) {
-            (Some("HTTP/1.1" | "HTTP/1.0"), Some(code), _) if code.len() == 3 && code.starts_with('2') => {
-                Ok(stream)
-            }
-            (Some(version), Some(_), Some(why)) if version.starts_with("HTTP/") && !why.is_empty() => {
-                Err(Failure::Other(why.to_owned()))
-            }
-            _ => Err(Failure::Other("proxyconnect tcp: malformed HTTP response".to_owned())),
+    }
+}
+
+/// Why a proxy makes no tunnel.
+pub(super) enum Refusal {
+    /// It answered with another code than 2xx, and these words.
+    Code(u16, String),
+    /// There was no answer, or none that is understood.
+    Broken(String),
+}
+
+const MALFORMED: &str = "malformed HTTP response";
+
+/// Asks for a tunnel to `target` (`host:port`). `headers` are further ones, each with its end of line.
+pub(super) async fn ask(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    target: &str,
+    host: &str,
+    headers: &str,
+) -> Result<(), Refusal> {
+    let head = format!("CONNECT {target} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
+    let broken = |error: std::io::Error| {
+        Refusal::Broken(match error.kind() {
+            std::io::ErrorKind::UnexpectedEof => "unexpected EOF".to_owned(),
+            _ => error.to_string(),
+        })
+    };
+    stream.write_all(head.as_bytes()).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
+    let mut answer = Vec::new();
+    // Byte by byte, because what follows the head is the other server's.
+    while !answer.ends_with(b"\r\n\r\n") {
+        if answer.len() == HEAD_BYTES_MAX {
+            return Err(Refusal::Broken("the answer is too long".to_owned()));
         }
+        answer.push(stream.read_u8().await.map_err(broken)?);
+    }
+    let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line);
+    let mut words = line.splitn(3, ' ');
+    let (version, code, why) = (words.next(), words.next(), words.next());
+    let code = code.filter(|code| code.len() == 3).and_then(|code| code.parse::<u16>().ok());
+    match (version, code) {
+        (Some("HTTP/1.1" | "HTTP/1.0"), Some(200..=299)) => Ok(()),
+        (Some(version), Some(code)) if version.starts_with("HTTP/") => {
+            Err(Refusal::Code(code, why.unwrap_or_default().to_owned()))
+        }
+        _ => Err(Refusal::Broken(MALFORMED.to_owned())),
     }
 }
 
@@ -119,7 +151,7 @@ mod tests {
             ("HTTP/1.0 200 \r\n\r\nrest", Ok("rest")),
             ("HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", Err("Proxy Authentication Required")),
             ("SSH-2.0-x\r\n\r\n", Err("proxyconnect tcp: malformed HTTP response")),
-            ("HTTP/1.1 200", Err("proxyconnect tcp: unexpected end of file")),
+            ("HTTP/1.1 200", Err("proxyconnect tcp: unexpected EOF")),
         ] {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let url = format!("http://a:b@{}", listener.local_addr().unwrap());

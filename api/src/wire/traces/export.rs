@@ -14,10 +14,10 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::{Span, otlp};
+use crate::wire::outgoing::Egress;
 
 /// Most spans that wait: those of some hundred requests, half a megabyte.
 pub const QUEUED_MAX: usize = 2048;
@@ -40,10 +40,18 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// The method of the collector.
 const METHOD: &str = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/// Sends what comes out of `spans` to the collector at `endpoint` (`host:port`), as spans of `service`, until the queue is
+/// Where spans are sent to.
+pub struct Collector {
+    /// Its `host:port`.
+    pub endpoint: String,
+    /// How it is reached.
+    pub egress: Egress,
+}
+
+/// Sends what comes out of `spans` to the collector, as spans of `service`, until the queue is
 /// closed and empty; `ends` closes it.
 pub async fn run(
-    endpoint: String,
+    collector: Collector,
     service: String,
     mut spans: mpsc::Receiver<Span>,
     ends: impl Future<Output = ()>,
@@ -78,7 +86,7 @@ pub async fn run(
         }
         let batch = std::mem::take(&mut batch);
         let body = otlp::request(&service, &batch);
-        let sent = tokio::time::timeout(CALL_TIMEOUT, send(&endpoint, &mut sender, body)).await;
+        let sent = tokio::time::timeout(CALL_TIMEOUT, send(&collector, &mut sender, body)).await;
         let failure = match sent {
             Ok(Ok(())) => continue,
             Ok(Err(failure)) => failure,
@@ -87,6 +95,7 @@ pub async fn run(
         sender = None;
         if warned.is_none_or(|at| at.elapsed() > WARNING_INTERVAL) {
             warned = Some(Instant::now());
+            let endpoint = &*collector.endpoint;
             tracing::warn!(endpoint, spans = batch.len(), %failure, "spans are lost");
         }
     }
@@ -94,17 +103,17 @@ pub async fn run(
 
 type Sender = SendRequest<Full<Bytes>>;
 
-async fn send(endpoint: &str, kept: &mut Option<Sender>, body: Vec<u8>) -> Result<(), String> {
+async fn send(collector: &Collector, kept: &mut Option<Sender>, body: Vec<u8>) -> Result<(), String> {
     let sender = match kept.take().filter(|sender| !sender.is_closed()) {
         Some(sender) => kept.insert(sender),
-        None => kept.insert(connect(endpoint).await?),
+        None => kept.insert(connect(collector).await?),
     };
     // A message of gRPC: not compressed, its length, itself.
     let mut message = BytesMut::with_capacity(body.len() + 5);
     message.put_u8(0);
     message.put_u32(u32::try_from(body.len()).map_err(|error| error.to_string())?);
     message.put_slice(&body);
-    let request = Request::post(format!("http://{endpoint}{METHOD}"))
+    let request = Request::post(format!("http://{}{METHOD}", collector.endpoint))
         .header(CONTENT_TYPE, HeaderValue::from_static("application/grpc"))
         .header(TE, HeaderValue::from_static("trailers"))
         .body(Full::new(message.freeze()))
@@ -126,8 +135,11 @@ async fn send(endpoint: &str, kept: &mut Option<Sender>, body: Vec<u8>) -> Resul
     }
 }
 
-async fn connect(endpoint: &str) -> Result<Sender, String> {
-    let stream = TcpStream::connect(endpoint).await.map_err(|error| error.to_string())?;
+async fn connect(collector: &Collector) -> Result<Sender, String> {
+    let (host, port) = collector.endpoint.rsplit_once(':').unwrap_or((&collector.endpoint, ""));
+    let port = port.parse().map_err(|_| format!("{} has no port", collector.endpoint))?;
+    let stream = collector.egress.connect(host.trim_matches(['[', ']']), port).await;
+    let stream = stream.map_err(|failure| failure.to_string())?;
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(|error| error.to_string())?;
     // Ends with the sender, or with the collector.
@@ -145,6 +157,10 @@ mod tests {
 
     use super::*;
     use crate::wire::traces::Tracer;
+
+    fn at(endpoint: String) -> Collector {
+        Collector { endpoint, egress: Egress::default() }
+    }
 
     /// Answers calls with this status, and tells of each which path and how many bytes it had.
     async fn collector(status: &'static str) -> (String, mpsc::Receiver<(String, usize)>) {
@@ -175,7 +191,7 @@ mod tests {
     async fn batches_reach_the_collector_and_the_end_of_the_queue_is_waited_for() {
         let (endpoint, mut calls) = collector("0").await;
         let (queue, spans) = mpsc::channel(QUEUED_MAX);
-        let exporter = tokio::spawn(run(endpoint, "s".to_owned(), spans, std::future::pending()));
+        let exporter = tokio::spawn(run(at(endpoint), "s".to_owned(), spans, std::future::pending()));
         for _ in 0..BATCH_MAX + 1 {
             let trace = Tracer::new(1_000_000, queue.clone()).begin(None).unwrap();
             assert_eq!(trace.end("get".to_owned(), Vec::new(), false), 0);
@@ -192,7 +208,7 @@ mod tests {
     async fn a_collector_that_refuses_or_is_gone_costs_its_spans_alone() {
         let gone = "127.0.0.1:1".to_owned();
         for endpoint in [collector("8").await.0, gone] {
-            let why = send(&endpoint, &mut None, vec![1]).await.unwrap_err();
+            let why = send(&at(endpoint), &mut None, vec![1]).await.unwrap_err();
             assert!(why.contains("status 8") || why.contains("refused"), "{why}");
         }
     }

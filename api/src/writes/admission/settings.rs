@@ -14,7 +14,7 @@ use super::plugin::Plugin;
 use crate::values::field::go_quote;
 use crate::values::json::{Object, Value};
 use crate::wire::codec::yaml;
-use crate::wire::outgoing::Identities;
+use crate::wire::outgoing::{Identities, Networks};
 
 /// Makes a plugin at the start of the server, once its configuration was read.
 pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;
@@ -30,6 +30,11 @@ pub trait Files {
     /// PEM of the authorities that the system believes.
     fn system_authorities(&self) -> Vec<u8> {
         Vec::new()
+    }
+
+    /// How other servers are reached.
+    fn networks(&self) -> Networks {
+        Networks::default()
     }
 
     /// Who this server is to others, as the users of a kubeconfig file say.

@@ -11,12 +11,14 @@ const SCHEME: &str = "in scheme \"k8s.io/apiserver/pkg/admission/plugin/webhook/
 
 const MEMBERS: [&str; 3] = ["apiVersion", "kind", "kubeConfigFile"];
 
-/// Reads the configuration and the file that it names.
+/// Reads the configuration and the file that it names: who this server is to webhooks, and how it reaches and knows them.
 ///
 /// # Errors
 /// What is wrong with one of them.
 pub(super) fn read(config: Option<&Value>, files: &dyn Files) -> Result<Identities, String> {
-    let Some(config) = config else { return Ok(Identities::default()) };
+    let known =
+        |identities: Identities| identities.believing(files.system_authorities()).reaching(files.networks());
+    let Some(config) = config else { return Ok(known(Identities::default())) };
     let (kind, version) = (config.str_at(&["kind"]), config.str_at(&["apiVersion"]));
     if !matches!(kind, "WebhookAdmissionConfiguration" | "WebhookAdmission") {
         let [kind, version] = [kind, version].map(go_quote);
@@ -33,7 +35,7 @@ pub(super) fn read(config: Option<&Value>, files: &dyn Files) -> Result<Identiti
         let detail = "must be an absolute file path";
         return Err(FieldError::invalid("kubeConfigFile", &file.into(), detail).to_string());
     }
-    files.identities(file)
+    files.identities(file).map(known)
 }
 
 #[cfg(test)]

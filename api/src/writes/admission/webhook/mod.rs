@@ -92,7 +92,7 @@ struct Webhooks {
 /// # Errors
 /// What is wrong with it.
 pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
-    let identities = Arc::new(credentials::read(config, files)?.believing(files.system_authorities()));
+    let identities = Arc::new(credentials::read(config, files)?);
     Ok(Arc::new(move |lookup| Arc::new(MutatingWebhooks::new(lookup, identities.clone()))))
 }
 
@@ -101,7 +101,7 @@ pub fn configure_mutating(config: Option<&Value>, files: &dyn Files) -> Result<M
 /// # Errors
 /// What is wrong with it.
 pub fn configure_validating(config: Option<&Value>, files: &dyn Files) -> Result<Make, String> {
-    let identities = Arc::new(credentials::read(config, files)?.believing(files.system_authorities()));
+    let identities = Arc::new(credentials::read(config, files)?);
     Ok(Arc::new(move |lookup| Arc::new(ValidatingWebhooks::new(lookup, identities.clone()))))
 }
 
