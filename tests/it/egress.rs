@@ -1,4 +1,4 @@
-//! Connections to other servers through a proxy of their network (docs/operations.md#proxies-into-networks): each protocol and
+//! Connections to other servers through a proxy of their network (docs/api/egress.md): each protocol and
 //! transport, what goes through it, and proxies that refuse.
 
 use std::collections::HashMap;
@@ -110,9 +110,7 @@ impl Proxy {
                 "clientKey": self.file("client.key"),
             }}}),
         };
-        let selection = |network: &&str| {
-            json!({"name": network, "connection": {"proxyProtocol": protocol, "transport": transport}})
-        };
+        let selection = |network: &&str| json!({"name": network, "connection": {"proxyProtocol": protocol, "transport": transport}});
         let selections: Vec<_> = networks.iter().map(selection).collect();
         json!({"apiVersion": "apiserver.k8s.io/v1beta1", "kind": "EgressSelectorConfiguration",
             "egressSelections": selections})
@@ -138,9 +136,11 @@ fn acceptor(dir: &TempDir) -> TlsAcceptor {
         (params.signed_by(&key, &issuer).unwrap(), key)
     };
     let (client, client_key) = signed("apiserver");
-    for (name, pem) in
-        [("ca.crt", authority.pem()), ("client.crt", client.pem()), ("client.key", client_key.serialize_pem())]
-    {
+    for (name, pem) in [
+        ("ca.crt", authority.pem()),
+        ("client.crt", client.pem()),
+        ("client.key", client_key.serialize_pem()),
+    ] {
         std::fs::write(dir.path().join(name), pem).unwrap();
     }
     let mut roots = rustls::RootCertStore::empty();
@@ -377,7 +377,11 @@ async fn nodes_pods_and_services_are_reached_through_the_proxy_of_the_cluster() 
         node(client, "n", agent_port).await;
         pod(client, "p", "n", &["c"]).await;
         let reply = client.get(&format!("{PODS}/p/log")).await;
-        assert_eq!((reply.status, reply.text()), (200, "/containerLogs/default/p/c\n".to_owned()), "{kind:?}");
+        assert_eq!(
+            (reply.status, reply.text()),
+            (200, "/containerLogs/default/p/c\n".to_owned()),
+            "{kind:?}"
+        );
         assert_eq!(proxy.seen(), [format!("127.0.0.1:{agent_port}")], "{kind:?}");
 
         // An address that only the proxy reaches.

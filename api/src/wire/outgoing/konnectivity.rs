@@ -1,5 +1,5 @@
 //! A connection through a konnectivity server: the packets of its `ProxyService`, over gRPC
-//! (docs/operations.md#proxies-into-networks).
+//! (docs/api/egress.md).
 //!
 //! ```text
 //! DIAL_REQ ─► DIAL_RSP ─► DATA … DATA in both directions ─► CLOSE_REQ ─► CLOSE_RSP

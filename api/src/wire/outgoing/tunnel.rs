@@ -1,4 +1,4 @@
-//! The proxy of a network: what is sent to it, and what it is asked for (docs/operations.md#proxies-into-networks).
+//! The proxy of a network: what is sent to it, and what it is asked for (docs/api/egress.md).
 //!
 //! ```text
 //! connection to the proxy: TCP, TLS, Unix socket ─┬─ CONNECT (RFC 9110, section 9.3.6) ─► the bytes of the other server
