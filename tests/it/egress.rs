@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 
 use crate::agent::{Agent, Keys};
+use crate::etcd::cluster::Etcd;
 use crate::hook::Hook;
 use crate::nodes::{PODS, message, node, pod};
 
@@ -459,4 +460,23 @@ async fn webhooks_that_a_url_names_are_reached_through_the_proxy_of_the_control_
     hook.end().await;
     let refused = client.post(maps, &json!({"metadata": {"name": "o"}})).await;
     assert_eq!(refused.status, 500, "{}", refused.text());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn members_of_etcd_are_reached_through_the_proxy_of_their_network() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let proxy = Proxy::start(Kind::ConnectByUnix).await;
+    let mut options = etcd.options(&["--egress-selector-config-file=$dir/egress.yaml"]);
+    options.files.push(("egress.yaml", proxy.configuration(&["etcd"])));
+    let server = Server::start(options).await;
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let made = server.client().post(maps, &json!({"metadata": {"name": "m"}})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    assert_eq!(server.client().get(&format!("{maps}/m")).await.status, 200);
+    let seen = proxy.seen();
+    let urls = etcd.urls();
+    assert!(
+        !seen.is_empty() && seen.iter().all(|target| urls == format!("http://{target}")),
+        "{seen:?} {urls}"
+    );
 }

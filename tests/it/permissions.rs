@@ -189,3 +189,56 @@ async fn each_kind_of_user_may_what_the_page_says() {
     let (new, gone) = (odd(&got, &want), odd(&want, &got));
     assert!(got == want, "new or other:\n{}\ngone or other:\n{}", new.join("\n"), gone.join("\n"));
 }
+
+/// Whatever is asked of whatever discovery names, by a user who may nothing and by one who may everything but is not exempt from
+/// flow control, as the members of `system:masters` are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_of_any_user_makes_the_server_panic() {
+    let server = Server::start(Options::default()).await;
+    let client = server.client();
+    let binding = json!({"metadata": {"name": "all"}, "subjects": [{"kind": "User", "name": "all"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}});
+    let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+    assert_eq!(client.post(bindings, &binding).await.status, 201);
+    let anonymous = client.anonymous();
+    let as_all = [("Impersonate-User", "all")];
+    for route in routes(client).await {
+        let versions = client.get(&format!("/apis/{}", route.group)).await.json();
+        let base = match versions["preferredVersion"]["groupVersion"].as_str() {
+            Some(version) if !route.group.is_empty() => format!("/apis/{version}"),
+            _ => "/api/v1".to_owned(),
+        };
+        let (resource, sub) = route.resource.split_once('/').unwrap_or((&route.resource, ""));
+        let mut collections = vec![format!("{base}/{resource}")];
+        if route.is_namespaced {
+            collections.push(format!("{base}/namespaces/default/{resource}"));
+        }
+        let mut asked = Vec::new();
+        for collection in collections {
+            let item = format!("{collection}/x");
+            if sub.is_empty() {
+                for query in
+                    ["", "?watch=1&sendInitialEvents=true&resourceVersion=x", "?limit=1&labelSelector=a"]
+                {
+                    asked.push(("GET", format!("{collection}{query}")));
+                }
+                asked.push(("HEAD", collection.clone()));
+                asked.push(("POST", format!("{collection}?dryRun=All")));
+                asked.push(("DELETE", format!("{collection}?dryRun=All&labelSelector=a")));
+            }
+            let item = if sub.is_empty() { item } else { format!("{item}/{sub}") };
+            for method in ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"] {
+                asked.push((method, format!("{item}?dryRun=All")));
+            }
+        }
+        for (method, path) in asked {
+            let json = [("Content-Type", "application/json"), as_all[0]];
+            for (who, client, headers) in [("anonymous", &anonymous, &json[..1]), ("all", client, &json[..])]
+            {
+                let reply = client.send(method, &path, headers, b"{}").await;
+                let text = reply.text();
+                assert!(!text.contains("caused apiserver to panic"), "{who}: {method} {path}: {text}");
+            }
+        }
+    }
+}

@@ -360,7 +360,9 @@ impl<'c> Exchange<'c> {
                 || self.query.first("resourceVersion").is_none()
         };
         let registry = self.types.registry();
-        let Some(resource) = registry.resource(&info.group, &info.version, &info.resource) else {
+        let resource = registry.resource(&info.group, &info.version, &info.resource);
+        // Reviews and the like are answered from nothing that is stored.
+        let Some(resource) = resource.filter(|resource| resource.storage.is_some()) else {
             return Work::Other;
         };
         if !info.name.is_empty() || info.verb == Verb::Watch && !begins_with_all() {
