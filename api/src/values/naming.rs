@@ -109,6 +109,18 @@ impl Naming {
         format!("{}/{name}", self.domain)
     }
 
+    /// The stable name of a node label that had a beta one, and the release that brought it.
+    pub fn stable_node_label(&self, label: &str) -> Option<(&'static str, String)> {
+        let domain = self.domain;
+        let (beta_domain, name) = label.split_once('/')?;
+        match (beta_domain.strip_suffix(domain)?, name) {
+            ("beta.", "arch" | "os") => Some(("v1.14", format!("{domain}/{name}"))),
+            ("beta.", "instance-type") => Some(("v1.17", format!("node.{domain}/{name}"))),
+            ("failure-domain.beta.", "region" | "zone") => Some(("v1.17", format!("topology.{domain}/{name}"))),
+            _ => None,
+        }
+    }
+
     /// A system namespace or component name: `cluster-system`.
     pub fn system(&self, name: &str) -> String {
         format!("{}{name}", self.system_prefix)

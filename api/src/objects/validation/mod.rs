@@ -306,8 +306,18 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
     }
 }
 
+/// Whether two members are equal; the order in which structs hold their members does not count.
 fn is_same(a: Option<&Value>, b: Option<&Value>) -> bool {
-    a.filter(|value| !value.is_null()) == b.filter(|value| !value.is_null())
+    match (a.filter(|value| !value.is_null()), b.filter(|value| !value.is_null())) {
+        (Some(a), Some(b)) => a.is_same_in_any_order(b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
+
+/// Whether two structs have the same members, in whatever order.
+fn is_same_struct(a: View, b: View) -> bool {
+    let holds = |a: View, b: View| a.members().all(|(name, value)| is_same(Some(value), b.get(name)));
+    holds(a, b) && holds(b, a)
 }
 
 /// The value at a dotted path.

@@ -116,16 +116,7 @@ fn is_whole_after_rounding(amount: Quantity) -> bool {
 
 /// Why a label of nodes should not be used.
 fn node_label_deprecation(label: &str, naming: &Naming) -> Option<String> {
-    let domain = naming.domain;
-    let (old_domain, name) = label.split_once('/')?;
-    let (since, instead) = match (old_domain.strip_suffix(domain)?, name) {
-        ("beta.", "arch") => ("v1.14", format!("{domain}/arch")),
-        ("beta.", "os") => ("v1.14", format!("{domain}/os")),
-        ("beta.", "instance-type") => ("v1.17", format!("node.{domain}/instance-type")),
-        ("failure-domain.beta.", "region") => ("v1.17", format!("topology.{domain}/region")),
-        ("failure-domain.beta.", "zone") => ("v1.17", format!("topology.{domain}/zone")),
-        _ => return None,
-    };
+    let (since, instead) = naming.stable_node_label(label)?;
     Some(format!("deprecated since {since}; use \"{instead}\" instead"))
 }
 

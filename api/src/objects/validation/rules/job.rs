@@ -479,7 +479,7 @@ fn same_but_directives(new: Option<&Value>, old: Option<&Value>) -> bool {
         }
         affinity.filter(|affinity| affinity.as_object().is_some_and(|members| !members.is_empty()))
     };
-    strip(new) == strip(old) && others(new) == others(old)
+    is_same(Some(&strip(new)), Some(&strip(old))) && is_same(others(new).as_ref(), others(old).as_ref())
 }
 
 pub(super) fn cron_job(validator: &mut Validator, path: &Path, job: View) {

@@ -4,7 +4,7 @@
 use hashbrown::HashMap;
 
 use super::super::path::Path;
-use super::super::{Validator, is_same};
+use super::super::{Validator, is_same, is_same_struct};
 use super::View;
 use crate::values::qos::qos_class;
 
@@ -43,7 +43,7 @@ pub(super) fn ephemeral_containers(validator: &mut Validator, new: View, old: Vi
                 let detail = format!("existing ephemeral containers {quoted} may not be removed\n");
                 validator.forbidden(path, detail);
             }
-            Some(now) if now.object() != before.object() => {
+            Some(now) if !is_same_struct(*now, before) => {
                 let detail = format!("existing ephemeral containers {quoted} may not be changed");
                 validator.forbidden_change(path, &detail, "spec.ephemeralContainers[0]", [before, *now]);
             }
@@ -107,7 +107,7 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
         }
         let restarts =
             now.structs("resizePolicy").any(|policy| policy.text("restartPolicy") == "RestartContainer");
-        if now.object() != before.object() && now.text("restartPolicy") != "Always" && restarts {
+        if !is_same_struct(now, before) && now.text("restartPolicy") != "Always" && restarts {
             let detail =
                 "non-sidecar init containers with a resize policy of RestartContainer cannot be resized";
             validator.forbidden(place, detail);
@@ -148,7 +148,8 @@ fn is_resize(now: View, before: View) -> bool {
         container.remove("resources");
         container
     };
-    but_resources(now) == but_resources(before) && is_same_but_for_amounts(now, before)
+    let (rest, former) = (but_resources(now), but_resources(before));
+    is_same_struct(View::of(&rest), View::of(&former)) && is_same_but_for_amounts(now, before)
 }
 
 /// Whether two resource requirements differ only in amounts of resizable resources.
@@ -159,6 +160,10 @@ fn is_same_but_for_amounts(now: View, before: View) -> bool {
         amounts.retain(|name, _| !RESIZED.contains(&name));
         amounts
     };
-    ["requests", "limits"].iter().all(|member| rest(now, member) == rest(before, member))
+    let is_kept = |member: &&str| {
+        let (rest, former) = (rest(now, member), rest(before, member));
+        is_same_struct(View::of(&rest), View::of(&former))
+    };
+    ["requests", "limits"].iter().all(is_kept)
         && is_same(now.get("claims"), before.get("claims"))
 }

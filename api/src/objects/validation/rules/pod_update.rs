@@ -5,7 +5,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::super::path::Path;
-use super::super::{Validator, is_same};
+use super::super::{Validator, is_same_struct};
 use super::View;
 use crate::values::json::{Object, Value};
 
@@ -214,10 +214,4 @@ fn restore(object: &mut Object, old: View, name: &str) {
             object.remove(name);
         }
     }
-}
-
-/// Whether two structs have the same members.
-fn is_same_struct(new: View, old: View) -> bool {
-    let holds = |a: View, b: View| a.members().all(|(name, value)| is_same(Some(value), b.get(name)));
-    holds(new, old) && holds(old, new)
 }

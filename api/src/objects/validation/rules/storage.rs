@@ -1,7 +1,7 @@
 //! Rules for persistent volumes and persistent volume claims.
 
 use super::super::path::Path;
-use super::super::{Validator, is_same, names};
+use super::super::{Validator, is_same, is_same_struct, names};
 use super::View;
 use super::forms::POSITIVE;
 use super::view::quantity;
@@ -146,25 +146,26 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
 
 /// Where the data lies does not change.
 pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
+    const EXPAND: &str = "controllerExpandSecretRef";
     let (new, old) = (new.child("spec"), old.child("spec"));
     let source = |spec: View| -> Object {
         let members = spec.members().filter(|(name, _)| !NO_SOURCE.contains(name));
         members.map(|(name, value)| (name.to_owned().into(), value.clone())).collect()
     };
-    let expand = |spec: View<'_>| spec.child("csi").get("controllerExpandSecretRef").cloned();
-    let (now, mut before) = (source(new), source(old));
+    let (mut now, before) = (source(new), source(old));
     // A secret for growing can be named later.
-    if let (None, Some(later)) = (expand(old), expand(new))
-        && let Some(csi) = before.get_mut("csi").and_then(Value::as_object_mut)
+    if old.has("csi")
+        && !old.child("csi").has(EXPAND)
+        && let Some(csi) = now.get_mut("csi").and_then(Value::as_object_mut)
     {
-        csi.insert("controllerExpandSecretRef", later);
+        csi.remove(EXPAND);
     }
-    if now != before {
+    if !is_same_struct(View::of(&now), View::of(&before)) {
         let detail = "spec.persistentvolumesource is immutable after creation";
         validator.forbidden_source_change("spec.persistentvolumesource", detail, &before, &now);
     }
     mode_kept(validator, new, old);
-    if old.has("nodeAffinity") && !is_same(new.get("nodeAffinity"), old.get("nodeAffinity")) {
+    if old.has("nodeAffinity") && !is_same_place(validator, new, old) {
         let value = new.get("nodeAffinity").cloned().unwrap_or_default();
         let detail = "field is immutable, except for updating from beta label to GA";
         validator.invalid("nodeAffinity", value, detail);
@@ -173,6 +174,41 @@ pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
         let detail = "update from non-nil value to nil is forbidden";
         validator.forbidden("spec.volumeAttributesClassName", detail);
     }
+}
+
+/// Whether two volumes are for the same nodes; a beta label may have become its stable one.
+fn is_same_place(validator: &Validator, new: View, old: View) -> bool {
+    let naming = validator.naming;
+    let is_renamed = |before: &str, now: &str| {
+        naming.stable_node_label(before).is_some_and(|(_, stable)| stable == now)
+    };
+    let mut now = new.child("nodeAffinity").to_value();
+    let former = old.child("nodeAffinity").child("required");
+    let terms = elements(at_mut(&mut now, "required"), "nodeSelectorTerms");
+    for (term, former) in terms.iter_mut().zip(former.structs("nodeSelectorTerms")) {
+        for list in ["matchExpressions", "matchFields"] {
+            for (requirement, former) in elements(Some(&mut *term), list).iter_mut().zip(former.structs(list)) {
+                let before = former.text("key");
+                if let Some(key) = at_mut(requirement, "key")
+                    && key.as_str().is_some_and(|key| is_renamed(before, key))
+                {
+                    *key = before.into();
+                }
+            }
+        }
+    }
+    is_same(Some(&now), old.get("nodeAffinity"))
+}
+
+/// The member of a struct.
+fn at_mut<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Value> {
+    value.as_object_mut()?.get_mut(name)
+}
+
+/// The elements of a list in a struct.
+fn elements<'v>(owner: Option<&'v mut Value>, list: &str) -> &'v mut [Value] {
+    let items = owner.and_then(|owner| at_mut(owner, list)).and_then(Value::as_array_mut);
+    items.map_or(&mut [], Vec::as_mut_slice)
 }
 
 /// Whether a volume is a device or files stays; the reference server names no parent here.
@@ -232,7 +268,7 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     let bound = status.text("phase") == "Bound";
     let (new, old) = (new_claim.child("spec"), old_claim.child("spec"));
     let [now, before] = compared(new, old, bound);
-    if now != before {
+    if !is_same_struct(View::of(&now), View::of(&before)) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                       bound claims";
         validator.forbidden_change("spec", detail, "spec", [View::of(&before), View::of(&now)]);
