@@ -18,6 +18,8 @@ use crate::values::object;
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 const MANAGER_MAX: usize = 128;
 const SUBRESOURCE_MAX: usize = 256;
+/// Most controllers beside the first that are reported: each failure prints all references.
+const CONTROLLERS_SAID_MAX: usize = 8;
 
 /// Most failures collected for one object. A body of a million empty containers has three million failures; no client
 /// reads them, and their messages would take more memory than the object.
@@ -155,17 +157,25 @@ pub(super) fn annotations(path: &Path, annotations: Option<&Value>, errors: &mut
     }
 }
 
+/// Version of an `apiVersion`; none if it has more parts than a group and a version.
+fn version_of(api_version: &str) -> &str {
+    match api_version.split_once('/') {
+        None => api_version,
+        Some((_, version)) if version.contains('/') => "",
+        Some((_, version)) => version,
+    }
+}
+
 fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<FieldError>) {
     let references_list = references.and_then(Value::as_array).unwrap_or_default();
-    let mut controller: Option<&str> = None;
-    let mut said = false;
+    let mut controller: Option<[&str; 2]> = None;
+    let mut said = 0;
     for reference in references_list {
         if is_enough(errors) {
             break;
         }
         let text = |name: &str| reference.str_at(&[name]);
-        let version = text("apiVersion").rsplit_once('/').map_or(text("apiVersion"), |(_, version)| version);
-        if version.is_empty() {
+        if version_of(text("apiVersion")).is_empty() {
             let value = text("apiVersion").into();
             errors.push(FieldError::invalid(path.child("apiVersion"), &value, "version must not be empty"));
         }
@@ -179,16 +189,16 @@ fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<Fi
             errors.push(FieldError::invalid(path, reference, detail));
         }
         if reference.get("controller").and_then(Value::as_bool) == Some(true) {
-            // Said once: it prints the whole list.
-            if let (Some(first), Some(all), false) = (controller, references, said) {
-                said = true;
+            let [kind, name] = [text("kind"), text("name")];
+            let [first_kind, first_name] = *controller.get_or_insert([kind, name]);
+            if let (Some(all), 1..=CONTROLLERS_SAID_MAX) = (references, said) {
                 let detail = format!(
-                    "Only one reference can have Controller set to true. Found \"true\" in references for {first} and {}",
-                    text("name")
+                    "Only one reference can have Controller set to true. Found \"true\" in references for \
+                     {first_kind}/{first_name} and {kind}/{name}"
                 );
                 errors.push(FieldError::invalid(path, all, detail));
             }
-            controller = Some(text("name"));
+            said += 1;
         }
     }
 }
@@ -324,6 +334,13 @@ mod tests {
             ),
             (
                 Scope::Cluster,
+                r#"{"name":"a","ownerReferences":[{"apiVersion":"a/b/c","kind":"P","name":"n","uid":"u"}]}"#,
+                vec![
+                    r#"metadata.ownerReferences.apiVersion: Invalid value: "a/b/c": version must not be empty"#,
+                ],
+            ),
+            (
+                Scope::Cluster,
                 r#"{"name":"a","managedFields":[{"operation":"X","fieldsType":"Y"}]}"#,
                 vec![
                     r#"metadata.managedFields[0].operation: Invalid value: "X": must be `Apply` or `Update`"#,
@@ -341,6 +358,26 @@ mod tests {
         let big = format!(r#"{{"name":"a","annotations":{{"a":"{}"}}}}"#, "x".repeat(ANNOTATION_BYTES_MAX));
         validate_metadata_create(NameRule::Label, Scope::Cluster, &object(&big), &mut errors);
         assert_eq!(texts(errors), ["metadata.annotations: Too long: may not be more than 262144 bytes"]);
+    }
+
+    #[test]
+    fn every_controller_is_one_too_many_beside_the_first() {
+        let owners = object(
+            r#"{"ownerReferences":[
+                {"apiVersion":"v1","kind":"Pod","name":"p","uid":"1","controller":true},
+                {"apiVersion":"v1","kind":"Pod","name":"q","uid":"2","controller":true},
+                {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"3","controller":true}]}"#,
+        );
+        let mut errors = Vec::new();
+        validate_common(&Path::ROOT.child("metadata"), &owners, &mut errors);
+        let said: Vec<_> = errors.iter().map(|error| (&*error.path, &*error.detail)).collect();
+        let detail = |other: &str| {
+            format!(
+                "Only one reference can have Controller set to true. Found \"true\" in references for Pod/p and {other}"
+            )
+        };
+        let [second, third] = [detail("Pod/q"), detail("ReplicaSet/r")];
+        assert_eq!(said, [("metadata.ownerReferences", &*second), ("metadata.ownerReferences", &*third)]);
     }
 
     #[test]
