@@ -344,8 +344,7 @@ impl<'p> Loader<'p> {
             columns: options::members(option, "columns").iter().map(options::column).collect(),
             selectable: options::member(option, "selectable")
                 .map(|list| options::members(&list, "fields").iter().map(options::selectable).collect()),
-            name: ["Subdomain", "Label", "Label1035", "PathSegment"]
-                [options::choice(option, "name") as usize],
+            name: ["Subdomain", "Label", "PathSegment"][options::choice(option, "name") as usize],
             put_creates: flag("put_creates"),
             conditional_update: flag("conditional_update"),
             orphans_by_default: flag("orphans_by_default"),

@@ -170,7 +170,7 @@ fn variant(message: &DynamicMessage, name: &str) -> String {
 pub fn check(option: &DynamicMessage) -> Check {
     let form = |name| Some(variant(option, name)).filter(|form| form != "Any").unwrap_or_default();
     Check {
-        presence: ["Published", "Taken", "Needed", "NotZero"][choice(option, "presence") as usize],
+        presence: ["Published", "Taken", "Needed", "NotZero", "AsEmpty"][choice(option, "presence") as usize],
         required_detail: text(option, "required_detail"),
         form: form("form"),
         keys: form("keys"),

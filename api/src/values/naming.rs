@@ -116,7 +116,9 @@ impl Naming {
         match (beta_domain.strip_suffix(domain)?, name) {
             ("beta.", "arch" | "os") => Some(("v1.14", format!("{domain}/{name}"))),
             ("beta.", "instance-type") => Some(("v1.17", format!("node.{domain}/{name}"))),
-            ("failure-domain.beta.", "region" | "zone") => Some(("v1.17", format!("topology.{domain}/{name}"))),
+            ("failure-domain.beta.", "region" | "zone") => {
+                Some(("v1.17", format!("topology.{domain}/{name}")))
+            }
             _ => None,
         }
     }

@@ -20,7 +20,7 @@ pub(crate) const POSITIVE: &str = "must be greater than zero";
 /// Sentence about addresses.
 pub(crate) const ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 /// Sentence about networks.
-pub(crate) const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
+const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
 const FILE_MODE_MAX: i64 = 0o777;
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
@@ -77,14 +77,25 @@ fn quantity(form: Form, path: &Path, text: &str, value: &Value, errors: &mut Vec
     }
 }
 
-/// Checks one text.
-pub(super) fn text(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
-    if text.is_empty() && !matches!(form, Form::SubdomainGiven | Form::QualifiedGiven) {
-        return;
+/// Checks an element of a list, which is there even if it is empty.
+pub(super) fn element(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {
+    match value {
+        Value::String(text) if text.is_empty() => given(form, path, text, errors),
+        value => self::value(form, path, value, errors),
     }
+}
+
+/// Checks one text; an empty one only if its form says so.
+pub(super) fn text(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
+    if !text.is_empty() || matches!(form, Form::SubdomainGiven | Form::QualifiedGiven) {
+        given(form, path, text, errors);
+    }
+}
+
+/// Checks one text, be it empty or not.
+pub(super) fn given(form: Form, path: &Path, text: &str, errors: &mut Vec<FieldError>) {
     let faults = match form {
         Form::Label => names::label(text),
-        Form::Label1035 => names::label_1035(text),
         Form::Subdomain | Form::SubdomainGiven => names::subdomain(text),
         Form::PathSegment => names::path_segment(text),
         Form::Qualified | Form::QualifiedGiven => names::qualified(text),
@@ -283,6 +294,22 @@ mod tests {
             for text in others.split(' ') {
                 assert!(!said(form, text).is_empty(), "{form:?} {text}");
             }
+        }
+    }
+
+    #[test]
+    fn empty_texts_are_checked_in_lists() {
+        for (form, faults) in [
+            (Form::Ip, 1),
+            (Form::Cidr, 1),
+            (Form::SearchDomain, 1),
+            (Form::Subdomain, 1),
+            (Form::LabelValue, 0),
+        ] {
+            let (mut alone, mut listed) = (Vec::new(), Vec::new());
+            value(form, &Path::ROOT, &"".into(), &mut alone);
+            element(form, &Path::ROOT.index(0), &"".into(), &mut listed);
+            assert_eq!((alone.len(), listed.len()), (0, faults), "{form:?}");
         }
     }
 

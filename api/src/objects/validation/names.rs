@@ -156,7 +156,6 @@ pub(crate) fn by_rule(rule: NameRule, name: &str) -> Faults {
     match rule {
         NameRule::Subdomain => subdomain(name),
         NameRule::Label => label(name),
-        NameRule::Label1035 => label_1035(name),
         NameRule::PathSegment => path_segment(name),
     }
 }

@@ -93,7 +93,12 @@ fn refuse_absent(validator: &mut Validator, field: &Field, path: &Path) {
 
 fn refuse_missing(validator: &mut Validator, field: &Field, path: &Path) {
     let detail = field.check.map_or("", |check| check.required_detail);
-    validator.errors.push(FieldError::required(path, detail));
+    match field.check.and_then(|check| check.form) {
+        Some(form) if field.presence() == Presence::AsEmpty => {
+            forms::given(form, path, "", &mut validator.errors);
+        }
+        _ => validator.errors.push(FieldError::required(path, detail)),
+    }
 }
 
 /// Checks a member that is there.
@@ -194,7 +199,12 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
                     forms::value(form, &path.key(key), value, errors);
                 }
             }
-            value => each(value, path, |value, path| forms::value(form, path, value, errors)),
+            Value::Array(items) => {
+                for (at, item) in items.iter().enumerate() {
+                    forms::element(form, &path.index(at), item, errors);
+                }
+            }
+            value => forms::value(form, path, value, errors),
         }
     }
     if check.bytes_max > 0 {

@@ -476,8 +476,7 @@ fn rules_agree_with_the_reference() {
 fn compare_rules(report: &mut Report, place: &str, ours: &Resource, theirs: &Value, rest: &Value) {
     let table = &ours.table;
     let name_rule = match text(theirs, "name_rule") {
-        "dns1123_label" => NameRule::Label,
-        rule if rule.contains("dns1035_label when gate") => NameRule::Label1035,
+        rule if rule.starts_with("dns1123_label") => NameRule::Label,
         rule if rule.starts_with("dns1123_subdomain") => NameRule::Subdomain,
         "\"{spec.names.plural}.{spec.group}\"" => NameRule::Subdomain,
         // Whatever a kind's own rule is, it is stricter.

@@ -74,7 +74,7 @@ impl Field {
         match self.presence() {
             Presence::Published => self.required,
             Presence::Taken => false,
-            Presence::Needed | Presence::NotZero => true,
+            Presence::Needed | Presence::NotZero | Presence::AsEmpty => true,
         }
     }
 }

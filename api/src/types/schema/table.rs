@@ -238,15 +238,15 @@ pub enum Presence {
     Needed,
     /// It must be, and zero is not given.
     NotZero,
+    /// An absent text is checked as an empty one.
+    AsEmpty,
 }
 
-/// What a value looks like (`schema/options.proto`, `Form`). Empty texts are not looked at, unless stated.
+/// What a value looks like (`schema/options.proto`, `Form`). Empty texts are not looked at, unless stated, except in lists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Form {
     /// RFC 1123 label.
     Label,
-    /// RFC 1035 label.
-    Label1035,
     /// RFC 1123 subdomain.
     Subdomain,
     /// What can stand between two slashes of a URL.
@@ -535,8 +535,6 @@ pub enum NameRule {
     Subdomain,
     /// RFC 1123 label, at most 63.
     Label,
-    /// RFC 1035 label, at most 63.
-    Label1035,
     /// Any path segment.
     PathSegment,
 }

@@ -222,10 +222,7 @@ pub(super) fn service_networks(validator: &mut Validator, path: &Path, spec: Vie
         return validator.invalid(list, spec.to_value(), "may only hold up to 2 values");
     }
     for (at, text) in networks.clone().enumerate() {
-        forms::text(Form::Cidr, &list.index(at), text, &mut validator.errors);
-        if text.is_empty() {
-            validator.invalid(list.index(at), text, forms::NETWORK);
-        }
+        forms::given(Form::Cidr, &list.index(at), text, &mut validator.errors);
     }
     let parsed: Vec<_> = networks.filter_map(forms::network).collect();
     if let [(one, _), (other, _)] = parsed[..]

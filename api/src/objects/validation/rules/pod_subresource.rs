@@ -164,6 +164,5 @@ fn is_same_but_for_amounts(now: View, before: View) -> bool {
         let (rest, former) = (rest(now, member), rest(before, member));
         is_same_struct(View::of(&rest), View::of(&former))
     };
-    ["requests", "limits"].iter().all(is_kept)
-        && is_same(now.get("claims"), before.get("claims"))
+    ["requests", "limits"].iter().all(is_kept) && is_same(now.get("claims"), before.get("claims"))
 }

@@ -14,6 +14,8 @@ use crate::values::json::{Object, Value};
 /// Longest time a client stays with one endpoint.
 const AFFINITY_SECONDS_MAX: i64 = 86_400;
 const LOAD_BALANCER: &str = "may only be used when `type` is 'LoadBalancer'";
+/// Port on which nodes' agents listen.
+const NODE_AGENT_PORT: i64 = 10_250;
 /// One address for each family.
 const ADDRESSES_MAX: usize = 2;
 
@@ -43,6 +45,9 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     if spec.items("ports").is_empty() && !headless && kind != "ExternalName" {
         validator.required(root.child("ports"), "");
     }
+    if kind == "LoadBalancer" {
+        node_agent_unexposed(validator, &root.child("ports"), spec);
+    }
     match kind {
         "ExternalName" => external_name(validator, &root, spec),
         "LoadBalancer" | "NodePort" if headless => {
@@ -65,6 +70,17 @@ pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     }
     balancing(validator, &root, spec);
     traffic(validator, &root, spec);
+}
+
+/// The port of the node agent is not opened to clients of a load balancer.
+fn node_agent_unexposed(validator: &mut Validator, path: &Path, spec: View) {
+    for (at, port) in spec.structs("ports").enumerate() {
+        if port.int("port") == Some(NODE_AGENT_PORT) && !validator.has_enough() {
+            let detail =
+                format!("may not expose port {NODE_AGENT_PORT} externally since it is used by kubelet");
+            validator.invalid(path.index(at), NODE_AGENT_PORT, detail);
+        }
+    }
 }
 
 fn external_name(validator: &mut Validator, path: &Path, spec: View) {
@@ -267,7 +283,7 @@ fn balancing(validator: &mut Validator, path: &Path, spec: View) {
             if validator.has_enough() {
                 return;
             }
-            forms::text(Form::CidrPadded, &place.index(at), range, &mut validator.errors);
+            forms::given(Form::CidrPadded, &place.index(at), range, &mut validator.errors);
         }
     } else {
         let name = format!("service.beta.{}/load-balancer-source-ranges", validator.naming.domain);
@@ -279,8 +295,9 @@ fn balancing(validator: &mut Validator, path: &Path, spec: View) {
             if !is_balanced {
                 validator.forbidden(place, DETAIL);
             }
-            for range in annotations.text(&name).split(',').filter(|range| !range.trim().is_empty()) {
-                forms::text(Form::CidrPadded, &place, range, &mut validator.errors);
+            let ranges = annotations.text(&name);
+            for range in ranges.split(',').filter(|_| !ranges.trim().is_empty()) {
+                forms::given(Form::CidrPadded, &place, range, &mut validator.errors);
             }
         }
     }

@@ -179,15 +179,15 @@ pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
 /// Whether two volumes are for the same nodes; a beta label may have become its stable one.
 fn is_same_place(validator: &Validator, new: View, old: View) -> bool {
     let naming = validator.naming;
-    let is_renamed = |before: &str, now: &str| {
-        naming.stable_node_label(before).is_some_and(|(_, stable)| stable == now)
-    };
+    let is_renamed =
+        |before: &str, now: &str| naming.stable_node_label(before).is_some_and(|(_, stable)| stable == now);
     let mut now = new.child("nodeAffinity").to_value();
     let former = old.child("nodeAffinity").child("required");
     let terms = elements(at_mut(&mut now, "required"), "nodeSelectorTerms");
     for (term, former) in terms.iter_mut().zip(former.structs("nodeSelectorTerms")) {
         for list in ["matchExpressions", "matchFields"] {
-            for (requirement, former) in elements(Some(&mut *term), list).iter_mut().zip(former.structs(list)) {
+            for (requirement, former) in elements(Some(&mut *term), list).iter_mut().zip(former.structs(list))
+            {
                 let before = former.text("key");
                 if let Some(key) = at_mut(requirement, "key")
                     && key.as_str().is_some_and(|key| is_renamed(before, key))

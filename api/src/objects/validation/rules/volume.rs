@@ -334,6 +334,13 @@ pub(super) fn glusterfs(validator: &mut Validator, path: &Path, source: View) {
     }
 }
 
+/// The namespace of a secret is left out or named.
+pub(super) fn azure_file(validator: &mut Validator, path: &Path, source: View) {
+    if source.has("secretNamespace") && source.text("secretNamespace").is_empty() {
+        validator.required(path.child("secretNamespace"), "");
+    }
+}
+
 /// The address of a disk fits its kind.
 pub(super) fn azure_disk(validator: &mut Validator, path: &Path, source: View) {
     const MANAGED: &str =
