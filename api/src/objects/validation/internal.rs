@@ -11,6 +11,7 @@
 //! otherwise. Structs of the common metadata are the same type inside and outside, and are printed as they are stored.
 //! Values that already are in internal form, and values of another kind than the path has, stay as they are.
 
+use super::View;
 use crate::types::schema::handle::Ref;
 use crate::types::schema::table::{Field, Kind, Message};
 use crate::values::json::{Object, Value};
@@ -236,6 +237,11 @@ pub(super) fn at(message: &Message, path: &str, value: Value) -> Value {
         },
         other => other,
     }
+}
+
+/// A member of an object as errors print it; an absent one is its zero value.
+pub(super) fn member(message: &Message, object: View, name: &str) -> Value {
+    message.field(name).map_or(Value::Null, |field| of_kind(&field.kind, object.get(name), field.pointer))
 }
 
 /// The kind of the value at a path; a path that starts inside the specification is found there, and so are members of it

@@ -247,7 +247,18 @@ pub fn update_through(
     new: &Object,
     old: &Object,
 ) -> Judgement {
-    let mut validator = validator(resource, naming, new, Some(old));
+    update_in("", subresource, resource, naming, [new, old])
+}
+
+/// [`update_through`] of an object that is asked for in `group`, where its type is served in several.
+pub fn update_in(
+    group: &str,
+    subresource: &str,
+    resource: &ResourceTable,
+    naming: &Naming,
+    [new, old]: [&Object; 2],
+) -> Judgement {
+    let mut validator = Validator { group, ..validator(resource, naming, new, Some(old)) };
     let is_whole = subresource.is_empty() && resource.behavior.metadata_again;
     update_of_metadata(&mut validator, is_whole, metadata_of(new), metadata_of(old));
     if resource.message.custom {

@@ -12,6 +12,7 @@ pub(super) mod definition;
 mod devices;
 mod endpoints;
 mod environment;
+mod event;
 mod extension;
 mod flow;
 mod job;

@@ -190,6 +190,43 @@ fn string_data_of_secrets_goes_over_data() {
 }
 
 #[test]
+fn the_newer_group_changes_only_the_series_of_events() {
+    let table = resource("", "events");
+    let event = |members: &str| {
+        let members = format!(
+            r#""involvedObject":{{"kind":"Pod","namespace":"n"}},"eventTime":"2020-01-01T00:00:00.000000Z","reportingComponent":"c","reportingInstance":"i","action":"A","type":"Normal",{members}"#
+        );
+        object(table, &named(table, &members))
+    };
+    let old = event(r#""reason":"R""#);
+    let said =
+        |group: &str, new: &Object| texts(update_in(group, "", table, &KUBERNETES, [new, &old]).errors);
+    for (members, wanted) in [
+        (r#""reason":"R","series":{"count":2,"lastObservedTime":"2020-01-01T00:00:00.000000Z"}"#, vec![]),
+        (
+            r#""reason":"R","series":{"count":1}"#,
+            vec![
+                r#"series.count: Invalid value: "": should be at least 2"#,
+                "series.lastObservedTime: Required value",
+            ],
+        ),
+        (
+            r#""reason":"S","count":3,"source":{"host":"h"}"#,
+            vec![
+                r#"reason: Invalid value: "S": field is immutable"#,
+                r#"source: Invalid value: {"Component":"","Host":"h"}: field is immutable"#,
+                "count: Invalid value: 3: field is immutable",
+                r#"reason: Invalid value: "S": field is immutable"#,
+            ],
+        ),
+    ] {
+        let new = event(members);
+        assert_eq!(said("events.k8s.io", &new), wanted, "{members}");
+        assert_eq!(said("", &new), Vec::<String>::new(), "{members}");
+    }
+}
+
+#[test]
 fn sizes_have_limits() {
     for (plural, members, want) in [
         (

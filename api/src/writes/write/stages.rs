@@ -350,7 +350,8 @@ pub(super) fn validate<C: Caller>(
         None => validation::create_in(&intent.resource.group, table, naming, new),
         Some(old) => {
             let subresource = intent.endpoint.subresource();
-            let judgement = validation::update_through(subresource, table, naming, new, old);
+            let group = &intent.resource.group;
+            let judgement = validation::update_in(group, subresource, table, naming, [new, old]);
             if let Some(warnings) = caller.warnings() {
                 warnings.extend(judgement.warnings);
             }
