@@ -228,19 +228,27 @@ fn the_newer_group_changes_only_the_series_of_events() {
 
 #[test]
 fn sizes_have_limits() {
-    for (plural, members, want) in [
+    for (stem, plural, members, want) in [
         (
+            "",
             "configmaps",
             format!(r#""data":{{"a":"{}"}}"#, "x".repeat(1024 * 1024 + 1)),
             "[]: Too long: may not be more than 1048576 bytes",
         ),
         (
+            "certificates",
+            "clustertrustbundles",
+            format!(r#""spec":{{"trustBundle":"{}"}}"#, "x".repeat(1024 * 1024 + 1)),
+            "spec.trustBundle: Too long: may not be more than 1048576 bytes",
+        ),
+        (
+            "",
             "secrets",
             format!(r#""stringData":{{"a":"{}"}}"#, "x".repeat(1024 * 1024 + 1)),
             "data: Too long: may not be more than 1048576 bytes",
         ),
     ] {
-        let table = resource("", plural);
+        let table = resource(stem, plural);
         assert_eq!(texts(create(table, &KUBERNETES, &object(table, &named(table, &members)))), [want]);
     }
 }

@@ -9,9 +9,12 @@ use super::super::{Validator, names};
 use super::View;
 use super::common::{Seen, each_condition, signer};
 use crate::types::schema::scalars::bytes;
+use crate::values::field::FieldError;
 use crate::values::json::Value;
 
 const SECONDS_MIN: i64 = 600;
+/// Most bytes of a trust bundle.
+const TRUST_BUNDLE_BYTES_MAX: usize = 1024 * 1024;
 
 pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
     let text = spec.text("request");
@@ -20,7 +23,8 @@ pub(super) fn request(validator: &mut Validator, path: &Path, spec: View) {
     if validator.old.is_none()
         && let Err(why) = Request::from_pem(&content)
     {
-        validator.invalid(path.child("request"), text, why.to_string());
+        let value = spec.get("request").cloned().unwrap_or_default();
+        validator.invalid(path.child("request"), value, why.to_string());
     }
     let name = spec.text("signerName");
     if name == format!("{}/legacy-unknown", validator.naming.domain) {
@@ -72,6 +76,11 @@ pub(super) fn trust_bundle(validator: &mut Validator, path: &Path, bundle: View)
     // What an older release took stays valid.
     if validator.old.is_some_and(|old| old.child("spec").text("trustBundle") == text) {
         return;
+    }
+    if text.len() > TRUST_BUNDLE_BYTES_MAX {
+        return validator
+            .errors
+            .push(FieldError::too_long(root.child("trustBundle"), TRUST_BUNDLE_BYTES_MAX));
     }
     for problem in trust_anchors::problems(text) {
         validator.invalid(root.child("trustBundle"), "<value omitted>", problem);

@@ -8,18 +8,42 @@ use crate::types::schema::scalars::bytes;
 const GROUP_PRIORITY_MAX: i64 = 20_000;
 const VERSION_PRIORITY_MAX: i64 = 1000;
 
+/// The name follows from the group version, and so does the base of a generated one. The rules for metadata refuse names
+/// that are absent or no segments of paths.
+fn named(validator: &mut Validator, path: &Path, service: View) {
+    let spec = service.child("spec");
+    let wanted = format!("{}.{}", spec.text("version"), spec.text("group"));
+    for member in ["generateName", "name"] {
+        let name = service.child("metadata").text(member);
+        if !name.is_empty() && name != wanted && names::path_segment(name).is_empty() {
+            let quoted = crate::values::field::go_quote(&wanted);
+            let detail = format!("must be `spec.version+\".\"+spec.group`: {quoted}");
+            validator.invalid(path.child(member), name, detail);
+        }
+    }
+}
+
+/// The status of each condition is one of three.
+pub(super) fn status(validator: &mut Validator, path: &Path, status: View) {
+    const STATES: [&str; 3] = ["True", "False", "Unknown"];
+    let list = path.child("conditions");
+    for (at, condition) in status.structs("conditions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let state = condition.text("status");
+        if !STATES.contains(&state) {
+            let place = list.index(at);
+            validator.not_supported(place.child("status"), state, &STATES);
+        }
+    }
+}
+
 /// Another server behind this one, or a group version of this one.
 pub(super) fn api_service(validator: &mut Validator, path: &Path, service: View) {
     let spec = service.child("spec");
     let root = path.child("spec");
-    let name = service.child("metadata").text("name");
-    let wanted = format!("{}.{}", spec.text("version"), spec.text("group"));
-    if name != wanted {
-        let metadata = path.child("metadata");
-        let detail =
-            format!("must be `spec.version+\".\"+spec.group`: {}", crate::values::field::go_quote(&wanted));
-        validator.invalid(metadata.child("name"), name, detail);
-    }
+    named(validator, &path.child("metadata"), service);
     let (group, version) = (spec.text("group"), spec.text("version"));
     if group.is_empty() && version != "v1" {
         let detail = "only v1 may have an empty group and it better be legacy kube";

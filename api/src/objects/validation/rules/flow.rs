@@ -199,6 +199,8 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
             }
             if !spec.has("limited") {
                 validator.required(limited, "must not be empty when type is Limited");
+            } else if !spec.child("limited").has("limitResponse") {
+                response(validator, &limited.child("limitResponse"), View::from(None));
             }
         }
         other => validator.not_supported(path.child("type"), other, &["Exempt", "Limited"]),
@@ -328,7 +330,7 @@ pub(super) fn response(validator: &mut Validator, path: &Path, response: View) {
             let detail = "must not be empty if limited.limitResponse.type is Limited";
             validator.required(place, detail);
         }
-        "Reject" | "Queue" | "" => {}
+        "Reject" | "Queue" => {}
         other => validator.not_supported(path.child("type"), other, &["Queue", "Reject"]),
     }
 }

@@ -264,7 +264,7 @@ fn exit_codes(validator: &mut Validator, path: &Path, codes: View, containers: &
     }
     let list = path.child("values");
     let values = codes.items("values");
-    let shown = || Value::Array(values.to_vec());
+    let shown = || codes.get("values").cloned().unwrap_or_default();
     if values.is_empty() {
         validator.invalid(list, shown(), "at least one value is required");
     } else if values.len() > EXIT_CODES_MAX {

@@ -19,7 +19,7 @@ pub(super) fn ingress(validator: &mut Validator, path: &Path, ingress: View) {
     let rules = spec.structs("rules");
     if rules.len() == 0 && !spec.has("defaultBackend") {
         let detail = "either `defaultBackend` or `rules` must be specified";
-        validator.invalid(root, Value::Array(Vec::new()), detail);
+        validator.invalid(root, spec.get("rules").cloned().unwrap_or_default(), detail);
     }
     let list = root.child("rules");
     for (at, rule) in rules.enumerate() {

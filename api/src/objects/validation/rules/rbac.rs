@@ -39,6 +39,16 @@ pub(super) fn aggregation(validator: &mut Validator, path: &Path, aggregation: V
         let detail = "at least one clusterRoleSelector required if aggregationRule is non-nil";
         validator.required(path.child("clusterRoleSelectors"), detail);
     }
+    let list = path.child("clusterRoleSelectors");
+    for at in 0..aggregation.items("clusterRoleSelectors").len() {
+        if validator.has_enough() {
+            return;
+        }
+        // What is wrong within it is said, and that it selects nothing.
+        if !validator.errors.is_empty() && validator.has_errors_in(&list.index(at)) {
+            validator.invalid(list.index(at), Value::Null, "invalid label selector.");
+        }
+    }
 }
 
 /// The role that a binding gives.

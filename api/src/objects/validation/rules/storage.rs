@@ -5,6 +5,7 @@ use super::super::{Validator, is_same, is_same_struct, names};
 use super::View;
 use super::forms::POSITIVE;
 use super::view::quantity;
+use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 
 /// Members of a volume's specification that are no source.
@@ -245,7 +246,8 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, spec: View) {
         (false, true) => "must match dataSourceRef",
         (false, false) => return,
     };
-    validator.invalid(path, String::from(path.child("dataSource")), detail);
+    // The reference server prints a path, which has no members.
+    validator.errors.push(FieldError::invalid(path, &Object::new().into(), detail));
 }
 
 fn data_source(validator: &mut Validator, path: &Path, source: View) {
