@@ -308,14 +308,46 @@ fn restore_system_metadata(new: &mut Object, old: &Object) {
     if meta(new, "uid").is_empty() {
         set_meta(new, "uid", old_meta("uid"));
     }
-    for name in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if let Some(value) = old_meta(name) {
-            set_meta(new, name, Some(value));
-        }
+    if let Some(time) = old_meta("deletionTimestamp") {
+        set_meta(new, "deletionTimestamp", Some(time));
+    }
+    const GRACE: &str = "deletionGracePeriodSeconds";
+    let is_given = object::at(new, "metadata.deletionGracePeriodSeconds").is_some_and(|own| !own.is_null());
+    if let (Some(seconds), false) = (old_meta(GRACE), is_given) {
+        set_meta(new, GRACE, Some(seconds));
     }
 }
 
 /// Orders a string map as it is written: by key.
 pub fn sort_members(members: &mut Object) {
     members.members_mut().sort_by(|(a, _), (b, _)| a.cmp(b));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn a_deletion_stays_and_its_grace_period_is_filled_in() {
+        const OLD: &str = r#""deletionTimestamp":"2024-01-01T00:00:00Z","deletionGracePeriodSeconds":0"#;
+        let metadata = |members: &str| testing::object(&format!(r#"{{"metadata":{{"uid":"u",{members}}}}}"#));
+        for (given, want) in [
+            (r#""name":"a""#, format!(r#""name":"a",{OLD}"#)),
+            (
+                r#""name":"a","deletionTimestamp":null,"deletionGracePeriodSeconds":null"#,
+                format!(r#""name":"a",{OLD}"#),
+            ),
+            // Validation refuses a change.
+            (
+                r#""deletionTimestamp":"2025-01-01T00:00:00Z","deletionGracePeriodSeconds":5"#,
+                OLD.replace("Seconds\":0", "Seconds\":5"),
+            ),
+        ] {
+            let mut new = metadata(given);
+            restore_system_metadata(&mut new, &metadata(OLD));
+            let wanted = metadata(&want);
+            assert!(Value::from(new.clone()).is_same_in_any_order(&wanted.into()), "{given}: {new:?}");
+        }
+    }
 }
