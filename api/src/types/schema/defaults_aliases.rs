@@ -26,6 +26,28 @@ pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
     }
 }
 
+/// Annotations that told the init containers of a pod, and their statuses, before there were fields for them, are dropped
+/// from pods and templates.
+pub(super) fn pod_template(template: &mut Node, naming: &'static Naming) {
+    let is_former = |key: &str| {
+        key.split_once('/').is_some_and(|(domain, name)| {
+            matches!(domain.strip_suffix(naming.domain), Some("pod.alpha." | "pod.beta."))
+                && matches!(name, "init-containers" | "init-container-statuses")
+        })
+    };
+    let metadata = template.object.get("metadata");
+    let annotations = metadata.and_then(|metadata| metadata.get("annotations")).and_then(Value::as_object);
+    if !annotations.is_some_and(|annotations| annotations.iter().any(|(key, _)| is_former(key))) {
+        return;
+    }
+    let metadata = template.object.object_entry("metadata");
+    let annotations = metadata.object_entry("annotations");
+    annotations.retain(|key, _| !is_former(key));
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+}
+
 /// `podIP` is the first of `podIPs`.
 pub(super) fn pod_status(status: &mut Node, _: &'static Naming) {
     let text = |item: &Value| item.str_at(&["ip"]).to_owned();

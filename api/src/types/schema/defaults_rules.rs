@@ -199,7 +199,8 @@ fn persistent_volume(volume: &mut Node, _: &'static Naming) {
     }
 }
 
-fn pod(pod: &mut Node, _: &'static Naming) {
+fn pod(pod: &mut Node, naming: &'static Naming) {
+    aliases::pod_template(pod, naming);
     let Some(mut spec) = pod.child_or_new("spec") else { return };
     let host_network = spec.object.get("hostNetwork").and_then(Value::as_bool) == Some(true);
     for list in ["containers", "initContainers"] {

@@ -102,6 +102,16 @@ fn members_that_say_the_same_twice_agree() {
             r#""volumeClaimTemplates":[{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"a"}"#,
         ),
         (
+            "core.v1.Pod",
+            r#"{"metadata":{"annotations":{"a":"b","pod.alpha.kubernetes.io/init-containers":"[]","pod.beta.kubernetes.io/init-container-statuses":"[]"}}}"#,
+            r#"{"metadata":{"annotations":{"a":"b"}},"#,
+        ),
+        (
+            "apps.v1.Deployment",
+            r#"{"spec":{"template":{"metadata":{"labels":{"x":"y"},"annotations":{"pod.beta.kubernetes.io/init-containers":"[]"}}}}}"#,
+            r#""template":{"metadata":{"labels":{"x":"y"}},"#,
+        ),
+        (
             "apps.v1.DaemonSet",
             r#"{"metadata":{"annotations":{"a":"b","z":"y"}}}"#,
             r#""annotations":{"a":"b","deprecated.daemonset.template.generation":"0","z":"y"}"#,
