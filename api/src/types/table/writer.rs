@@ -268,10 +268,10 @@ impl CompiledColumn {
 fn finished_conditions(phase: &str) -> &'static str {
     match phase {
         "Succeeded" => {
-            r#","conditions":[{"type":"Completed","status":"True","reason":"Succeeded","message":"The pod ran to its end."}]"#
+            r#","conditions":[{"type":"Completed","status":"True","reason":"Succeeded","message":"The pod has completed successfully."}]"#
         }
         "Failed" => {
-            r#","conditions":[{"type":"Completed","status":"True","reason":"Failed","message":"The pod ended in failure."}]"#
+            r#","conditions":[{"type":"Completed","status":"True","reason":"Failed","message":"The pod failed."}]"#
         }
         _ => "",
     }
