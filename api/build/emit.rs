@@ -405,10 +405,13 @@ impl Emitter<'_> {
         }
         writeln!(
             out,
-            "]),format:Slot::new(),rules:None,form:None,selectable_explicit:{},name_rule:NameRule::{},put_creates:{},unconditional_update:{},\
+            "]),format:Slot::new(),rules:None,form:None,selectable_refusal:{},name_rule:NameRule::{},put_creates:{},unconditional_update:{},\
              orphans_by_default:{},graceful_delete:{},delete_returns_object:{},generation_on:{},immutable:{},\
              deprecated:B({:?}),status:",
-            r.selectable.is_some(),
+            r.selectable.as_ref().map_or_else(
+                || "None".to_owned(),
+                |_| format!("Some({})", self.text(&r.selectable_refusal))
+            ),
             r.name,
             r.put_creates,
             !r.conditional_update,

@@ -342,6 +342,10 @@ impl<'p> Loader<'p> {
             subresources,
             storage,
             columns: options::members(option, "columns").iter().map(options::column).collect(),
+            selectable_refusal: options::member(option, "selectable")
+                .map(|list| options::text(&list, "refusal"))
+                .filter(|refusal| !refusal.is_empty())
+                .unwrap_or_else(|| "field label not supported: ".to_owned()),
             selectable: options::member(option, "selectable")
                 .map(|list| options::members(&list, "fields").iter().map(options::selectable).collect()),
             name: ["Subdomain", "Label", "PathSegment"][options::choice(option, "name") as usize],

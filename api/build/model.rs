@@ -148,6 +148,8 @@ pub struct Resource {
     pub columns: Vec<Column>,
     /// `None` where the kind has no own list.
     pub selectable: Option<Vec<Selectable>>,
+    /// Message for labels outside that list.
+    pub selectable_refusal: String,
     /// As the table's enum calls it.
     pub name: &'static str,
     pub put_creates: bool,

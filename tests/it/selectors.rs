@@ -155,7 +155,11 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
         let accepted = accepted.map(|label| (label, format!("200 {kind}List")));
         let rejected = row["rejected"].as_array().into_iter().flatten().map(|label| label.as_str().unwrap());
         let refusal = |label: &str| {
-            if row["explicit"] == true {
+            if kind == "Job" {
+                format!("400 BadRequest: field label \"{label}\" not supported for Job")
+            } else if kind == "ResourceSlice" {
+                format!("400 BadRequest: field label not supported for {group}/{version}, Kind={kind}: {label}")
+            } else if row["explicit"] == true {
                 format!("400 BadRequest: field label not supported: {label}")
             } else {
                 format!(

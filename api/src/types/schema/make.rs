@@ -569,7 +569,7 @@ pub(crate) fn table(plural: Text, kind: Text, message: Ref<Message>) -> Resource
         storage: None,
         columns: (&[]).into(),
         selectable: (&[]).into(),
-        selectable_explicit: true,
+        selectable_refusal: Some("field label not supported: ".into()),
         name_rule: NameRule::Subdomain,
         put_creates: false,
         unconditional_update: false,

@@ -400,9 +400,9 @@ pub struct ResourceTable {
     pub columns: Slice<Column>,
     /// Fields beyond `metadata.name` and `metadata.namespace` that a field selector may name.
     pub selectable: Slice<Selectable>,
-    /// Whether the kind has an own list of field labels (decides the wording of the error,
-    /// docs/api/selectors.md#selectable-fields).
-    pub selectable_explicit: bool,
+    /// Message for other labels (docs/api/selectors.md#field-selectors), in which `%q` stands for the label, which otherwise
+    /// follows; `None` for kinds without a list of their own.
+    pub selectable_refusal: Option<Text>,
     /// What the name must look like.
     pub name_rule: NameRule,
     /// PUT of an absent object creates it.
@@ -503,7 +503,7 @@ pub struct StatusRules {
 /// One column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Header.
+    /// Header; a column without one has cells, and no definition.
     pub name: Text,
     /// `string`, `integer`, `boolean`, `date`.
     pub kind: Text,

@@ -206,20 +206,25 @@ fn source(label: &str, resource: &ResourceTable, stored: &ResourceTable) -> Resu
         return Ok(Source::Name);
     }
     // Kinds without a list of their own accept the namespace even if cluster-scoped; it is always empty there.
-    if label == NAMESPACE && (!resource.selectable_explicit || resource.scope == Scope::Namespaced) {
+    if label == NAMESPACE && (resource.selectable_refusal.is_none() || resource.scope == Scope::Namespaced) {
         return Ok(Source::Namespace);
     }
     match resource.selectable.iter().find(|field| field.label == label) {
         Some(field) => {
             Ok(slots(stored).position(|slot| slot.path == field.path).map_or(Source::Empty, Source::Slot))
         }
-        None if resource.selectable_explicit => {
-            Err(Status::bad_request(format!("field label not supported: {label}")))
+        None => Err(Status::bad_request(refusal(label, resource.selectable_refusal.as_deref()))),
+    }
+}
+
+/// The message for a label that the resource does not have.
+fn refusal(label: &str, own: Option<&str>) -> String {
+    match own.map(|own| own.split_once("%q").ok_or(own)) {
+        Some(Ok((before, after))) => format!("{before}{}{after}", go_quote(label)),
+        Some(Err(before)) => format!("{before}{label}"),
+        None => {
+            format!("{} is not a known field selector: only \"{NAME}\", \"{NAMESPACE}\"", go_quote(label))
         }
-        None => Err(Status::bad_request(format!(
-            "{} is not a known field selector: only \"{NAME}\", \"{NAMESPACE}\"",
-            go_quote(label)
-        ))),
     }
 }
 

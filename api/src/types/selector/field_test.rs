@@ -7,9 +7,10 @@ use super::*;
 use crate::testing::Random;
 use crate::types::schema::make;
 
-fn resource(scope: Scope, selectable_explicit: bool, selectable: &[Selectable]) -> ResourceTable {
-    let selectable = selectable.to_vec().into();
-    ResourceTable { scope, selectable_explicit, selectable, ..make::nothing("things", "Thing") }
+fn resource(scope: Scope, has_own_list: bool, selectable: &[Selectable]) -> ResourceTable {
+    let table = make::nothing("things", "Thing");
+    let selectable_refusal = table.selectable_refusal.clone().filter(|_| has_own_list);
+    ResourceTable { scope, selectable_refusal, selectable: selectable.to_vec().into(), ..table }
 }
 
 fn at(label: &'static str, path: &'static str) -> Selectable {
@@ -234,8 +235,17 @@ fn built_in_resources_accept_the_documented_labels() {
             );
         }
         let error = FieldSelector::parse("no.such=x", resource, resource).unwrap_err().message;
-        let own_list = !["deployments", "storageclasses"].contains(&plural);
-        assert_eq!(error.starts_with("field label not supported"), own_list, "{plural}: {error}");
+        let wanted = match plural {
+            "deployments" | "storageclasses" => {
+                r#""no.such" is not a known field selector: only "metadata.name", "metadata.namespace""#
+            }
+            "jobs" => r#"field label "no.such" not supported for Job"#,
+            "resourceslices" => {
+                "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: no.such"
+            }
+            _ => "field label not supported: no.such",
+        };
+        assert_eq!(error, wanted, "{plural}");
     }
     for plural in ["nodes", "namespaces"] {
         let resource = &registry.resource("", "v1", plural).unwrap().table;

@@ -243,13 +243,11 @@ impl TableFormat {
             cell.add_reads(&mut format.reads);
             let mut reads = Reads::default();
             cell.add_reads(&mut reads);
-            format.define(
-                &column.name,
-                &column.kind,
-                &column.format,
-                describe::description(&column.name),
-                column.priority.into(),
-            );
+            if !column.name.is_empty() {
+                let description = describe::description(&column.name);
+                let priority = column.priority.into();
+                format.define(&column.name, &column.kind, &column.format, description, priority);
+            }
             let (kind, source) = (ColumnKind::of(&column.kind), Source::Cell(cell));
             format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
         }
