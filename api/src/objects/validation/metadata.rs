@@ -19,7 +19,7 @@ const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 const MANAGER_MAX: usize = 128;
 const SUBRESOURCE_MAX: usize = 256;
 /// Most controllers beside the first that are reported: each failure prints all references.
-const CONTROLLERS_SAID_MAX: usize = 8;
+const CONTROLLERS_SAID_MAX: usize = 4;
 
 /// Most failures collected for one object. A body of a million empty containers has three million failures; no client
 /// reads them, and their messages would take more memory than the object.

@@ -6,6 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, is_same, names};
 use super::View;
 use super::common::Seen;
+use super::resources::is_extended;
 use super::status::conditions;
 use crate::values::field::FieldError;
 use crate::values::json::Value;
@@ -15,6 +16,9 @@ const LIST_MAX: usize = 32;
 const ALTERNATIVES_MAX: usize = 8;
 const DEVICES_MAX: usize = 128;
 const ATTRIBUTES_MAX: usize = 32;
+/// Most bytes of the name of a pool, and of a text or version among the attributes.
+const POOL_NAME_MAX: usize = 253;
+const ATTRIBUTE_MAX: usize = 64;
 /// Most users of one claim.
 const USERS_MAX: usize = 256;
 
@@ -218,6 +222,16 @@ pub(super) fn constraint(validator: &mut Validator, path: &Path, constraint: Vie
     }
 }
 
+/// The resource whose requests a class answers.
+pub(super) fn class(validator: &mut Validator, path: &Path, spec: View) {
+    if let Some(name) = spec.get("extendedResourceName").and_then(Value::as_str)
+        && !is_extended(validator.naming, name)
+    {
+        let detail = "must be a valid extended resource name";
+        validator.invalid(path.child("extendedResourceName"), name, detail);
+    }
+}
+
 /// A device selector has an expression.
 pub(super) fn selector(validator: &mut Validator, path: &Path, selector: View) {
     if !selector.has("cel") {
@@ -251,6 +265,13 @@ pub(super) fn slice(validator: &mut Validator, path: &Path, spec: View) {
             None => {}
         }
     }
+    let selector = spec.child("nodeSelector");
+    if selector.is_there() && selector.items("nodeSelectorTerms").len() != 1 {
+        let place = path.child("nodeSelector");
+        let terms = selector.get("nodeSelectorTerms").cloned().unwrap_or_default();
+        let detail = "must have exactly one node selector term";
+        validator.invalid(place.child("nodeSelectorTerms"), terms, detail);
+    }
     const NAMES: &str = "`nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection`";
     match places.len() {
         0 => validator.required(path, &format!("exactly one of {NAMES} is required")),
@@ -280,22 +301,80 @@ pub(super) fn slice(validator: &mut Validator, path: &Path, spec: View) {
             validator.invalid(place, i64::try_from(count).unwrap_or(i64::MAX), detail);
         }
     }
-    let pool = spec.child("pool");
-    let place = path.child("pool");
+    pool(validator, &path.child("pool"), spec.child("pool"));
+}
+
+/// The pool of devices that a slice is part of; the parts of its name are subdomains.
+fn pool(validator: &mut Validator, path: &Path, pool: View) {
+    let name = pool.text("name");
+    if name.len() > POOL_NAME_MAX {
+        validator.errors.push(FieldError::too_long(path.child("name"), POOL_NAME_MAX));
+    }
+    for part in name.split('/').filter(|_| !name.is_empty()) {
+        if validator.has_enough() {
+            return;
+        }
+        validator.refuse(&path.child("name"), part, names::subdomain(part));
+    }
     if pool.int("resourceSliceCount").unwrap_or(0) <= 0 {
         let count = pool.int("resourceSliceCount").unwrap_or(0);
-        validator.invalid(place.child("resourceSliceCount"), count, "must be greater than zero");
+        validator.invalid(path.child("resourceSliceCount"), count, "must be greater than zero");
     }
     if let Some(generation) = pool.int("generation").filter(|generation| *generation < 0) {
-        validator.invalid(place.child("generation"), generation, "must be greater than or equal to zero");
+        validator.invalid(path.child("generation"), generation, "must be greater than or equal to zero");
     }
 }
 
 /// An attribute has one value.
 pub(super) fn attribute(validator: &mut Validator, path: &Path, attribute: View) {
+    for name in ["string", "version"] {
+        let text = attribute.text(name);
+        if name == "version" && attribute.has(name) && !is_semantic_version(text) {
+            let detail = "must be a string compatible with semver.org spec 2.0.0";
+            validator.invalid(path.child(name), text, detail);
+        }
+        if text.len() > ATTRIBUTE_MAX {
+            validator.errors.push(FieldError::too_long(path.child(name), ATTRIBUTE_MAX));
+        }
+    }
     match attribute.members().count() {
         0 => validator.required(path, "exactly one value must be specified"),
         1 => {}
         _ => validator.invalid(path, attribute.to_value(), "exactly one value must be specified"),
+    }
+}
+
+/// Whether a text is a version as semver.org 2.0.0 defines it.
+fn is_semantic_version(text: &str) -> bool {
+    let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
+    let (numbers, stage) =
+        rest.split_once('-').map_or((rest, None), |(numbers, stage)| (numbers, Some(stage)));
+    let is_word = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    let is_digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = |part: &str| is_digits(part) && (part == "0" || !part.starts_with('0'));
+    numbers.split('.').count() == 3
+        && numbers.split('.').all(is_number)
+        && stage.is_none_or(|stage| {
+            stage.split('.').all(|part| if is_digits(part) { is_number(part) } else { is_word(part) })
+        })
+        && build.is_none_or(|build| build.split('.').all(is_word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_semantic_version;
+
+    #[test]
+    fn versions_have_three_numbers_and_may_have_a_stage_and_a_build() {
+        for text in ["1.2.3", "0.0.0", "1.2.3-alpha.1", "1.2.3--x.0a", "1.2.3+05.x-y", "1.2.3-rc.1+build"] {
+            assert!(is_semantic_version(text), "{text}");
+        }
+        for text in
+            ["", "x", "1.2", "1.2.3.4", "01.2.3", "1.2.3-", "1.2.3-01", "1.2.3-a..b", "1.2.3+", "1.2.3+a+b"]
+        {
+            assert!(!is_semantic_version(text), "{text}");
+        }
     }
 }

@@ -54,7 +54,8 @@ pub(super) fn is_native(naming: &Naming, name: &str) -> bool {
     }
 }
 
-fn is_extended(naming: &Naming, name: &str) -> bool {
+/// Names in another domain, which the system does not know.
+pub(super) fn is_extended(naming: &Naming, name: &str) -> bool {
     !is_native(naming, name)
         && !name.starts_with("requests.")
         && names::qualified(&format!("requests.{name}")).is_empty()
