@@ -296,12 +296,11 @@ fn aggregate(spec: &Node, list: &str) -> Object {
 }
 
 fn service(service: &mut Node, _: &'static Naming) {
-    let mut kind = String::new();
     if let Some(mut spec) = service.child_or_new("spec") {
         // The service's own rule comes before its spec's plain values.
         spec.fill("sessionAffinity", || "None".into());
         spec.fill("type", || "ClusterIP".into());
-        kind.push_str(spec.text("type"));
+        let kind = spec.text("type").to_owned();
         match spec.text("sessionAffinity") {
             "None" => {
                 spec.object.remove("sessionAffinityConfig");
@@ -337,7 +336,9 @@ fn service(service: &mut Node, _: &'static Naming) {
             spec.fill("allocateLoadBalancerNodePorts", || Value::Bool(true));
         }
     }
-    if kind == "LoadBalancer"
+    // A spec that is complete decides as well: a write of the status leaves it as it was stored.
+    let kind = service.object.get("spec").and_then(|spec| spec.get("type"));
+    if kind.and_then(Value::as_str) == Some("LoadBalancer")
         && let Some(mut status) = service.child("status")
         && let Some(mut balancer) = status.child("loadBalancer")
     {

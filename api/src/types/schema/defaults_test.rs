@@ -274,6 +274,21 @@ fn rules_that_look_at_other_members() {
     assert!(defaulted("api.resource.v1.DeviceTaint", "{}").contains(r#""timeAdded":"20"#));
 }
 
+/// A write of the status takes the spec over as it was stored.
+#[test]
+fn the_status_is_defaulted_by_a_spec_that_is_complete() {
+    let message = message("core.v1.Service");
+    let text = br#"{"spec":{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}"#;
+    let mut service = decode(message, text).unwrap().object;
+    let spec = service.get_mut("spec").and_then(Value::as_object_mut).unwrap();
+    spec.settle(bytes::Bytes::from_static(br#"{"type":"LoadBalancer"}"#));
+    apply(message, &mut service, &KUBERNETES);
+    let ingress = r#"{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4","ipMode":"VIP"}]}}}"#;
+    let mut out = Vec::new();
+    encode(message, &service, &mut out);
+    assert!(String::from_utf8(out).unwrap().ends_with(ingress));
+}
+
 #[test]
 fn every_assigned_value_is_json_that_fits_its_field() {
     for naming in naming::ALL {
