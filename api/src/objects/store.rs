@@ -13,10 +13,12 @@ use engine::{CommitError, Committed, Entry, Payload, ReadError, Record, Write};
 
 pub use access::{Part, Reach, Store, View, engine_for_path};
 
+use crate::objects::validation::names::path_segment;
 use crate::types::attributes::{self, Attributes, Selection};
 use crate::types::schema::decode::{DecodeError, decode_beside, decode_own, decode_settled};
 use crate::types::schema::encode::encode_stamped;
 use crate::types::schema::registry::Resource;
+use crate::values::field::go_quote;
 use crate::values::json::Object;
 use crate::values::object::{meta, set_meta};
 use crate::values::status::{Reason, Status};
@@ -207,6 +209,22 @@ pub fn key(resource: &Resource, namespace: &str, name: &str) -> Bytes {
     key.into()
 }
 
+/// Checks that a name given by a client can be part of a key.
+///
+/// # Errors
+/// 400 for an empty name, and for one that is no segment of a path.
+pub fn check_key_name(name: &str) -> Result<(), Status> {
+    if name.is_empty() {
+        return Err(Status::bad_request("Name parameter required."));
+    }
+    let faults = path_segment(name);
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let (name, faults) = (go_quote(name), faults.join(";"));
+    Err(Status::bad_request(format!("Name parameter invalid: {name}: {faults}")))
+}
+
 /// The key of an object as errors show it: where the reference server keeps it.
 pub fn shown_key(resource: &Resource, namespace: &str, name: &str) -> String {
     let mut key = String::from("/registry/");
@@ -248,4 +266,25 @@ pub fn identity<'k>(resource: &Resource, key: &'k [u8]) -> (&'k str, &'k str) {
     let rest = key.get(resource.stored().key_prefix.len()..).unwrap_or_default();
     let rest = std::str::from_utf8(rest).unwrap_or_default();
     if resource.namespaced() { rest.split_once('/').unwrap_or(("", rest)) } else { ("", rest) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_cannot_be_part_of_a_key_is_refused() {
+        for (name, want) in [
+            ("a", None),
+            ("a:b.", None),
+            ("", Some("Name parameter required.")),
+            (".", Some("Name parameter invalid: \".\": may not be '.'")),
+            ("a/b", Some("Name parameter invalid: \"a/b\": may not contain '/'")),
+            ("a/%", Some("Name parameter invalid: \"a/%\": may not contain '/';may not contain '%'")),
+        ] {
+            let refused = check_key_name(name).err();
+            assert_eq!(refused.as_ref().map(|status| &*status.message), want, "{name}");
+            assert!(refused.is_none_or(|status| status.code == 400), "{name}");
+        }
+    }
 }

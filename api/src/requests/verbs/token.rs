@@ -153,6 +153,7 @@ impl Bound {
                 return Err(Status::bad_request(format!("cannot bind token to object of type {what}")));
             }
         };
+        store::check_key_name(name)?;
         let get = |plural: &str, name: &str| {
             let resource =
                 call.types.registry().resource("", "v1", plural).ok_or_else(Status::no_such_route)?;
