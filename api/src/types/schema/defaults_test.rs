@@ -278,12 +278,14 @@ fn rules_that_look_at_other_members() {
 #[test]
 fn the_status_is_defaulted_by_a_spec_that_is_complete() {
     let message = message("core.v1.Service");
-    let text = br#"{"spec":{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}"#;
+    let text =
+        br#"{"spec":{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}"#;
     let mut service = decode(message, text).unwrap().object;
     let spec = service.get_mut("spec").and_then(Value::as_object_mut).unwrap();
     spec.settle(bytes::Bytes::from_static(br#"{"type":"LoadBalancer"}"#));
     apply(message, &mut service, &KUBERNETES);
-    let ingress = r#"{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4","ipMode":"VIP"}]}}}"#;
+    let ingress =
+        r#"{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4","ipMode":"VIP"}]}}}"#;
     let mut out = Vec::new();
     encode(message, &service, &mut out);
     assert!(String::from_utf8(out).unwrap().ends_with(ingress));
