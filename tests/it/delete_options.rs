@@ -222,7 +222,12 @@ async fn a_dry_run_of_anything_leaves_nothing() {
             "200 Pod",
         ),
         ("PATCH $core/pods/p/status?", "", r#"{"status":{"phase":"Running"}}"#, "200 Pod"),
-        ("POST $core/pods/p/binding?", "", r#"{"target":{"name":"n"}}"#, "201 Success"),
+        (
+            "POST $core/pods/p/binding?",
+            "",
+            r#"{"metadata":{"name":"p"},"target":{"name":"n"}}"#,
+            "201 Success",
+        ),
         (
             "POST $core/pods/p/eviction?",
             "",

@@ -14,7 +14,7 @@ use http::StatusCode;
 
 use super::delete::success;
 use super::subresource::{decode_own, put_condition};
-use super::write::intent;
+use super::write::{intent, scope_to_request};
 use super::{Call, admit};
 use crate::objects::representation::answer::respond_success;
 use crate::objects::store::{self, Part, Stored};
@@ -48,6 +48,7 @@ pub async fn evict(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     let meta_group = call.api.naming().meta_group();
     let options = WriteOptions::from_query(call.query, "CreateOptions", &meta_group)?;
     let mut eviction = decode_own(call, table, body, &options, &OLDER_VERSIONS)?;
+    scope_to_request(call, &mut eviction)?;
     admit::command(call, Options::Create(&options), &mut eviction).await?;
     let name = call.info.name.clone();
     if meta(&eviction, "name") != name {

@@ -89,14 +89,13 @@ pub fn decode_own(
 async fn bind(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -> Result<Response, Status> {
     let options = WriteOptions::from_query(call.query, "CreateOptions", &call.api.naming().meta_group())?;
     let mut binding = decode_own(call, table, body, &options, &[])?;
+    write::scope_to_request(call, &mut binding)?;
+    admit::mutate(call, Options::Create(&options), &mut binding).await?;
     let name = call.info.name.clone();
-    let given = meta(&binding, "name");
-    if !given.is_empty() && given != name {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({given}) does not match the name on the URL ({name})"
-        )));
+    if meta(&binding, "name") != name {
+        return Err(Status::bad_request("name in URL does not match name in Binding object"));
     }
-    admit::command(call, Options::Create(&options), &mut binding).await?;
+    admit::validate(call, Options::Create(&options), &binding).await?;
     bind_pod(call, &binding, &name, &options).await
 }
 
