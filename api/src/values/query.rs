@@ -118,7 +118,24 @@ impl WriteOptions {
     /// Parses and checks the options of `kind` (`CreateOptions`, `UpdateOptions`, `PatchOptions`); `meta_group` names
     /// the group of the options' kind in errors.
     pub fn from_query(query: &Query, kind: &str, meta_group: &str) -> Result<Self, Status> {
-        let mut errors = Vec::new();
+        Self::checked(query, kind, meta_group, Vec::new())
+    }
+
+    /// The options of a patch; `errors` are those that its media type makes, which come first.
+    pub fn of_patch(
+        query: &Query,
+        meta_group: &str,
+        errors: impl IntoIterator<Item = FieldError>,
+    ) -> Result<Self, Status> {
+        Self::checked(query, "PatchOptions", meta_group, errors.into_iter().collect())
+    }
+
+    fn checked(
+        query: &Query,
+        kind: &str,
+        meta_group: &str,
+        mut errors: Vec<FieldError>,
+    ) -> Result<Self, Status> {
         let field_manager = query.first("fieldManager").unwrap_or_default().to_owned();
         check_field_manager(&field_manager, &mut errors);
         let dry_run = check_dry_run(query.all("dryRun"), &mut errors);
@@ -238,6 +255,13 @@ mod tests {
             let status = WriteOptions::from_query(&Query::parse(raw), "CreateOptions", "meta.g").unwrap_err();
             assert_eq!((status.code.as_u16(), status.message.as_str()), (422, message));
         }
+        let first = FieldError::required("fieldManager", "is required for apply patch");
+        let status = WriteOptions::of_patch(&Query::parse("dryRun=Foo"), "meta.g", [first]).unwrap_err();
+        assert_eq!(
+            status.message,
+            "PatchOptions.meta.g \"\" is invalid: [fieldManager: Required value: is required for apply patch, \
+             dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"]"
+        );
         let options = WriteOptions::from_query(
             &Query::parse("dryRun=All&fieldValidation=Strict&fieldManager=me"),
             "CreateOptions",

@@ -23,7 +23,7 @@ use crate::values::clock;
 use crate::values::field::FieldError;
 use crate::values::json::{self, Object, Value};
 use crate::values::object::{meta, set_meta};
-use crate::values::query::{FieldValidation, WriteOptions, invalid_options};
+use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::{Reason, Status};
 use crate::wire::codec::{cbor, yaml};
 use crate::wire::response::Response;
@@ -89,12 +89,12 @@ fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -
 /// The options of an apply.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     let meta_group = call.api.naming().meta_group();
-    let options = WriteOptions::from_query(call.query, "PatchOptions", &meta_group)?;
-    if options.field_manager.is_empty() {
-        let error = FieldError::required("fieldManager", "is required for apply patch");
-        return Err(invalid_options("PatchOptions", &meta_group, &[error]));
-    }
-    Ok(options)
+    let given = call.query.first("fieldManager").filter(|manager| !manager.is_empty());
+    let errors = match given {
+        Some(_) => None,
+        None => Some(FieldError::required("fieldManager", "is required for apply patch")),
+    };
+    WriteOptions::of_patch(call.query, &meta_group, errors)
 }
 
 /// The body of an apply.

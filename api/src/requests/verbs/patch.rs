@@ -16,7 +16,7 @@ use crate::types::schema::table::Message;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 use crate::values::object::{meta, set_meta};
-use crate::values::query::{FieldValidation, WriteOptions, invalid_options};
+use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::Status;
 use crate::wire::body::{not_registered, package};
 use crate::wire::negotiate::{Formats, content_type};
@@ -44,12 +44,9 @@ pub fn kind_of(
 /// The options of a patch; `force` belongs to apply patches alone.
 pub fn options(call: &Call<'_>) -> Result<WriteOptions, Status> {
     let meta_group = call.api.naming().meta_group();
-    let options = WriteOptions::from_query(call.query, "PatchOptions", &meta_group)?;
-    if options.force.is_some() {
-        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
-        return Err(invalid_options("PatchOptions", &meta_group, &[error]));
-    }
-    Ok(options)
+    let given = call.query.optional_flag("force");
+    let errors = given.map(|_| FieldError::forbidden("force", "may not be specified for non-apply patch"));
+    WriteOptions::of_patch(call.query, &meta_group, errors)
 }
 
 /// PATCH on an item or on a subresource that writes its parent.
