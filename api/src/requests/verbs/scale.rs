@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::Call;
 use super::patch::{Reading, kind_of, options as patch_options, patched};
-use super::write::intent;
+use super::write::{check_identity, intent, scope_to_request};
 use crate::objects::apply::scale::{Replicas, to_parent, to_scale};
 use crate::objects::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
 use crate::objects::custom;
@@ -104,13 +104,13 @@ impl<'t> View<'t> {
         let mut scale = Object::new();
         scale.push("kind", self.kind.into());
         scale.push("apiVersion", self.api_version.as_str().into());
-        for name in ["name", "namespace", "uid", "creationTimestamp"] {
-            let value = meta(parent, name);
+        let revision = revision.to_string();
+        for name in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
+            let value = if name == "resourceVersion" { &revision } else { meta(parent, name) };
             if !value.is_empty() {
                 set_meta(&mut scale, name, Some(value.into()));
             }
         }
-        set_meta(&mut scale, "resourceVersion", Some(revision.to_string().into()));
         // As decoding would have it: what is left out when zero is not there.
         let wanted = scale.object_entry("spec");
         let replicas = parts.wanted.unwrap_or(NOT_SET);
@@ -188,15 +188,10 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
             table.version
         ))
     })?;
-    let scale = decoded.object;
+    let mut scale = decoded.object;
     call.record_command(view.message, &scale);
-    if meta(&scale, "name") != call.info.name {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({}) does not match the name on the URL ({})",
-            meta(&scale, "name"),
-            call.info.name
-        )));
-    }
+    scope_to_request(call, &mut scale)?;
+    check_identity(call, &scale)?;
     write(call, &view, Options::Update(&options), |call, live| {
         let mut new = scale.clone();
         view.track(call, &live, &mut new);
@@ -220,6 +215,8 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     write(call, &view, Options::Patch(&options), |call, current| {
         let revision = meta(&current, "resourceVersion").to_owned();
         let mut scale = patched(call, &reading, message, current.clone())?;
+        scope_to_request(call, &mut scale)?;
+        check_identity(call, &scale)?;
         if meta(&scale, "resourceVersion") == revision {
             set_meta(&mut scale, "resourceVersion", None);
         }
@@ -242,7 +239,8 @@ async fn apply(call: &mut Call<'_>, view: &View<'_>, body: (PatchKind, &[u8])) -
         let objects = (&live, &Object::new(), &config);
         let mut scale =
             super::apply::laid_over(call, &versions, SUBRESOURCE, &Reset::none(), objects, &options)?;
-        super::write::check_identity(call, &scale)?;
+        scope_to_request(call, &mut scale)?;
+        check_identity(call, &scale)?;
         if meta(&scale, "resourceVersion") == revision {
             set_meta(&mut scale, "resourceVersion", None);
         }
