@@ -124,6 +124,31 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let number = client.post(SHAPES, &shape("number", json!({"color": null, "size": 7}))).await;
     assert_eq!((number.status, &number.json()["spec"]), (201, &json!({"size": 7})), "{}", number.text());
 
+    // A merge patch leaves no null in the objects of a new list.
+    let merge = async |body: &str| {
+        let media_type = [("content-type", "application/merge-patch+json")];
+        client.send("PATCH", &format!("{SHAPES}/whole?dryRun=All"), &media_type, body.as_bytes()).await
+    };
+    let pruned =
+        merge(r#"{"spec":{"anything":{"a":[{"b":null,"c":{"d":null}},null],"n":[{"x":null}]}}}"#).await;
+    let anything = &pruned.json()["spec"]["anything"];
+    assert_eq!((&anything["a"], &anything["n"]), (&json!([{"c": {}}, null]), &json!([{}])));
+    for (body, want) in [
+        (
+            r#"{"kind":"Foo"}"#,
+            "422 Invalid: Foo.g.example.com \"whole\" is invalid: kind: Invalid value: \"Foo\": must be Shape",
+        ),
+        (
+            r#"{"apiVersion":"g.example.com/v2"}"#,
+            "422 Invalid: Shape.g.example.com \"whole\" is invalid: apiVersion: Invalid value: \"g.example.com/v2\": must be g.example.com/v1",
+        ),
+    ] {
+        assert_eq!(outcome(&merge(body).await), want);
+    }
+    let untyped = outcome(&merge(r#"{"kind":null}"#).await);
+    assert!(untyped.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: "), "{untyped}");
+    assert!(untyped.contains("Object 'Kind' is missing in '{\"apiVersion\":"), "{untyped}");
+
     // Two managers: each has its element of the list, and neither the other's.
     let part =
         |name: &str, words: &[&str]| json!({"parts": [{"name": name, "port": 1, "words": {"en": words}}]});

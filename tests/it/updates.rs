@@ -90,9 +90,14 @@ async fn updates_are_checked_against_what_is_stored() {
             ("update", "PATCH $lease/leases/l", r#"{"spec":{"holderIdentity":"me"}}"#, "200 Lease"),
             ("patch-requests", "PATCH $core/configmaps/a", r#"{"metadata":{"resourceVersion":"1"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"a\": the object has been modified; …"),
             ("patch-requests", "PATCH $core/configmaps/none", "{}", "404 NotFound: configmaps \"none\" not found"),
+            ("patch-requests", "PATCH $core/configmaps/none", "{", "404 NotFound: configmaps \"none\" not found"),
+            ("patch-requests", "PATCH $core/configmaps/none | Content-Type: application/json-patch+json", "{", "404 NotFound: configmaps \"none\" not found"),
+            ("patch-requests", "PATCH $apps/deployments/none/scale", "[]", "404 NotFound: deployments.apps \"none\" not found"),
             ("patch-requests", "PATCH $core/configmaps/a", r#"{"metadata":{"name":"b"}}"#, "400 BadRequest: the name of the object (b) does not match the name on the URL (a)"),
             ("patch-requests", "PATCH $core/configmaps/a", r#"{"metadata":{"namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),
             ("options", "PATCH $core/configmaps/a?force=true", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"),
+            ("options", "PATCH $core/configmaps/a?force=true&dryRun=Foo", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: [force: Forbidden: may not be specified for non-apply patch, dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"]"),
+            ("options", "PATCH $core/configmaps/a?dryRun=Foo | Content-Type: application/apply-patch+yaml", "{}", "422 Invalid: PatchOptions.meta.k8s.io \"\" is invalid: [fieldManager: Required value: is required for apply patch, dryRun: Unsupported value: [\"Foo\"]: supported values: \"All\"]"),
             // Immutable fields.
             ("update", "PUT $core/configmaps/a", r#"{"metadata":{"name":"a","deletionTimestamp":"2030-01-01T00:00:00Z"}}"#, "422 Invalid: ConfigMap \"a\" is invalid: metadata.deletionTimestamp: Invalid value: …"),
             ("update", "PATCH $core/configmaps/a", r#"{"metadata":{"creationTimestamp":"2030-01-01T00:00:00Z"}}"#, "200 ConfigMap"),
@@ -107,6 +112,80 @@ async fn updates_are_checked_against_what_is_stored() {
     for name in ["creationTimestamp", "uid"] {
         assert_eq!(now["metadata"][name], object["metadata"][name], "what-an-update-keeps {name}");
     }
+}
+
+/// The objects that a JSON or merge patch enters are read sorted by name; a strategic merge is copied in the order of the
+/// type's fields, and tells unknown ones sorted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn results_of_patches_are_refused_for_their_first_fault() {
+    const JSON_PATCH: &str = " | Content-Type: application/json-patch+json";
+    const STRATEGIC: &str = " | Content-Type: application/strategic-merge-patch+json";
+    let fixture = Fixture::new("faults").await;
+    fixture.make("$core/configmaps", &[map("a")]).await;
+    let template =
+        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    let deployment = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}});
+    fixture.make("$apps/deployments", &[deployment]).await;
+    let (maps, deployments) = ("PATCH $core/configmaps/a", "PATCH $apps/deployments/d");
+    let type_meta = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+    let no_type = format!(
+        "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type {type_meta}"
+    );
+    let sorted =
+        r#"strict decoding error: unknown field "aaa", unknown field "metadata.foo", unknown field "zzz""#;
+    let unknown = r#"{"zzz":1,"metadata":{"foo":1},"aaa":2}"#;
+    let added = r#"[{"op":"add","path":"/zzz","value":1},{"op":"add","path":"/metadata/foo","value":1},{"op":"add","path":"/aaa","value":2}]"#;
+    let mut wrong = Vec::new();
+    for (path, media_type, body, end) in [
+        (format!("{maps}?fieldValidation=Strict"), "", unknown, sorted),
+        (format!("{maps}?fieldValidation=Strict"), JSON_PATCH, added, sorted),
+        (format!("{maps}?fieldValidation=Strict"), STRATEGIC, unknown, sorted),
+        (
+            deployments.to_owned(),
+            "",
+            r#"{"spec":{"replicas":"x","paused":"y"}}"#,
+            "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.paused of type bool",
+        ),
+        (
+            maps.to_owned(),
+            "",
+            r#"{"metadata":{"labels":5},"data":{"a":2}}"#,
+            "json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+        ),
+        (maps.to_owned(), "", r#"{"apiVersion":"a/b/c"}"#, ": unexpected GroupVersion string: a/b/c"),
+        (
+            maps.to_owned(),
+            "",
+            r#"{"kind":2}"#,
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string",
+        ),
+        (maps.to_owned(), JSON_PATCH, r#"[{"op":"replace","path":"","value":[]}]"#, no_type.as_str()),
+        (
+            format!("{deployments}?fieldValidation=Strict"),
+            STRATEGIC,
+            r#"{"spec":{"template":{"spec":{"$setElementOrder/containers":[{"name":"c"}],"containers":[{"name":"c","bogus":1}]}}}}"#,
+            r#""map[spec:map[template:map[spec:map[]]]]": strict decoding error: unknown field "spec.template.spec.containers[0].bogus""#,
+        ),
+        (
+            deployments.to_owned(),
+            STRATEGIC,
+            r#"{"spec":{"replicas":1.5}}"#,
+            "cannot convert float64 to int32",
+        ),
+    ] {
+        let got = outcome(&fixture.ask(&format!("{path}{media_type}"), body).await);
+        if !got.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: ") || !got.ends_with(end) {
+            wrong.push(format!("{path}{media_type} {body}: {got}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let whole = fixture.ask(&format!("{deployments}{STRATEGIC}"), r#"{"spec":{"replicas":2.0}}"#).await;
+    assert_eq!((whole.status, &whole.json()["spec"]["replicas"]), (200, &json!(2)));
+    // A null in an object of a list is no member.
+    let containers =
+        r#"{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"k","bogus":null}]}}}}"#;
+    let pruned = fixture.ask(&format!("{deployments}?fieldValidation=Strict"), containers).await;
+    assert_eq!(outcome(&pruned), "200 Deployment");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -224,7 +224,7 @@ impl Expected<'_> {
 }
 
 /// Why a body does not even say of which type it is; `None` if it does, or says nothing.
-fn untyped(value: &Value) -> Option<String> {
+pub fn untyped(value: &Value) -> Option<String> {
     let object = match value {
         Value::Null => return None,
         Value::Object(object) => object,

@@ -262,6 +262,16 @@ one applies $core/configmaps/a
 ! invalid object type: /v1, Kind=Secret
 
 one applies $core/configmaps/a
+  {"apiVersion":"a/b/c","data":{"a":"1"}}
+= 400
+! invalid object type: /, Kind=
+
+one applies $core/configmaps/a
+  {"binaryData":{"a":"!!"}}
+= 500
+! failed to convert new object (/a; /v1, Kind=ConfigMap) to proper version: unable to convert unstructured object to /v1, Kind=ConfigMap: error decoding from json: illegal base64 data at input byte 0
+
+one applies $core/configmaps/a
   {"metadata":{"managedFields":[]},"data":{"a":"1"}}
 = 400
 ! metadata.managedFields must be nil

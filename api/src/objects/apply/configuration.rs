@@ -19,8 +19,8 @@ use super::reset::Reset;
 use super::track::{Changes, Writer, created, put_managed_fields, take_back};
 use super::typed::Type;
 use super::versions::Versions;
-use crate::types::schema::conform::conform_changes;
-use crate::types::schema::decode::DecodeError;
+use crate::objects::patch::restore::restore;
+use crate::types::schema::conform::{conform, conforms_in_place};
 use crate::types::schema::decode_raw::CompactError;
 use crate::types::schema::table::Message;
 use crate::values::field::{FieldSet, NESTING_MAX};
@@ -41,6 +41,17 @@ pub enum ApplyError {
     Conflicts(Conflicts),
 }
 
+/// Why the result of an apply is no object of its type.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// It cannot be written as an object.
+    #[error("{0}")]
+    Object(String),
+    /// It cannot be copied into the built-in type.
+    #[error("{0}")]
+    Version(String),
+}
+
 /// The result of an apply.
 #[derive(Debug)]
 pub struct Applied {
@@ -56,11 +67,18 @@ impl Applied {
     /// which conforms already, are not decoded again.
     ///
     /// # Errors
-    /// As [`conform`](crate::types::schema::conform::conform).
-    pub fn conformed(self, message: &Message, known: &Object) -> Result<Object, DecodeError> {
-        let mut object = conform_changes(message, self.object.into(), known)?.object;
+    /// A value that does not fit its field.
+    pub fn conformed(self, message: &Message, known: &Object) -> Result<Object, ConvertError> {
+        let mut object = self.object;
+        if !conforms_in_place(message, &mut object, known) {
+            let mut value = object.into();
+            if !message.custom {
+                restore(message, &mut value).map_err(ConvertError::Version)?;
+            }
+            object = conform(message, value).map_err(|error| ConvertError::Object(error.to_string()))?.object;
+        }
         if self.is_too_deep {
-            return Err(DecodeError { message: CompactError::Depth.to_string(), path: String::new() });
+            return Err(ConvertError::Object(CompactError::Depth.to_string()));
         }
         put_managed_fields(&mut object, self.managed);
         Ok(object)

@@ -31,7 +31,7 @@ mod track;
 mod typed;
 mod versions;
 
-pub use configuration::{Applied, ApplyError, apply};
+pub use configuration::{Applied, ApplyError, ConvertError, apply};
 pub use conflict::Conflicts;
 pub use made::{MergeError, merge_given};
 pub use managed::{Managed, Manager, Operation, is_same_but_for_times};

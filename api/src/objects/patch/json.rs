@@ -1,9 +1,10 @@
 //! JSON patch (RFC 6902, docs/api/patches.md#json-patch): operations applied in sequence to a tree.
 //!
-//! Where the reference server deviates from the RFC, so does this: negative indices count from the end, `replace` of a
-//! missing member adds it, `add` without a value adds `null`, a path's text before its first `/` is ignored, and a
-//! missing member tests equal to `null`. Every failing operation of a PATCH
-//! has the same answer (422); the texts are for those who apply patches of others.
+//! Where the reference server deviates from the RFC, so does this: an index is any decimal integer, negative ones count
+//! from the end, `replace` of a missing member adds it, `add` without a value adds `null`, a path's text before its first
+//! `/` is ignored, the empty path is known to `replace` and `test` only, a missing member tests equal to `null`, and
+//! `test` compares the texts of scalars (`words`). Objects that an operation enters are sorted by name. Every failing
+//! operation of a PATCH has the same answer (422); the texts are for those who apply patches of others.
 //!
 //! Four things are bounded, because ten thousand operations can cost more than their bytes suggest: their number, the
 //! bytes that `copy` makes, the depth of the result (copying a value into itself doubles it), and the members and
@@ -11,9 +12,9 @@
 
 use std::borrow::Cow;
 
-use hashbrown::HashMap;
+use hashbrown::HashSet;
 
-use super::{Status, Value};
+use super::{Status, Value, words};
 use crate::values::field::go_quote;
 use crate::values::json::{DEPTH_MAX, Object, write};
 use crate::values::status::Reason;
@@ -39,6 +40,7 @@ pub(super) struct Operation {
     kind: Cow<'static, str>,
     path: Option<String>,
     from: Option<String>,
+    /// Of a `test`, as [`words`].
     value: Option<Value>,
 }
 
@@ -90,25 +92,36 @@ pub(super) fn touch(operations: &[Operation], path: &[&str]) -> bool {
     operations.iter().any(|operation| concerns(&operation.path) || concerns(&operation.from))
 }
 
-/// Sorts the objects that the paths of `operations` lead through.
-pub(super) fn sort_entered(operations: &[Operation], result: &mut Value) {
-    for pointer in operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten() {
+/// The paths of operations.
+fn pointers(operations: &[Operation]) -> Vec<String> {
+    operations.iter().flat_map(|operation| [&operation.path, &operation.from]).flatten().cloned().collect()
+}
+
+/// Sorts the objects that `pointers` lead through, each once: the reference server reads them to maps, which have no order
+/// but that of their keys.
+fn sort_entered(pointers: &[String], result: &mut Value) {
+    if let Value::Object(members) = &mut *result {
+        super::sort_members(members);
+    }
+    let mut entered: HashSet<&str> = HashSet::new();
+    for pointer in pointers {
         let mut here = &mut *result;
-        let mut steps = pointer.split('/').skip(1).peekable();
-        while let Some(step) = steps.next() {
-            if let Value::Object(members) = &mut *here {
-                super::sort_members(members);
-            }
-            if steps.peek().is_none() {
-                break;
-            }
-            let step = step.replace("~1", "/").replace("~0", "~");
+        // Where the steps to `here` end.
+        let Some(mut end) = pointer.find('/') else { continue };
+        while let Some(len) = pointer[end + 1..].find('/') {
+            let step = unescape(&pointer[end + 1..][..len]);
             let inner = match here {
                 Value::Object(members) => members.get_mut(&step),
-                Value::Array(items) => step.parse().ok().and_then(|at: usize| items.get_mut(at)),
+                Value::Array(items) => index(&step, items.len()).and_then(|at| items.get_mut(at)),
                 _ => None,
             };
             let Some(inner) = inner else { break };
+            end += 1 + len;
+            if let Value::Object(members) = &mut *inner
+                && entered.insert(&pointer[..end])
+            {
+                super::sort_members(members);
+            }
             here = inner;
         }
     }
@@ -188,7 +201,23 @@ fn read_operation(
             _ => operation.from = Some(text),
         }
     }
+    if matches!(operation.verb, Verb::Test) {
+        operation.value = operation.value.as_ref().map(words::of);
+    }
     Ok(operation)
+}
+
+/// Gives each `test` the words of `text`, which the operations were read from.
+pub(super) fn keep_words(operations: &mut [Operation], text: &[u8]) {
+    let is_test = |operation: &Operation| matches!(operation.verb, Verb::Test);
+    if !operations.iter().any(is_test) {
+        return;
+    }
+    for (operation, value) in operations.iter_mut().zip(words::values(text)) {
+        if is_test(operation) {
+            operation.value = value.map(words::read);
+        }
+    }
 }
 
 impl Verb {
@@ -213,10 +242,13 @@ fn wrong_type(value: &Value, target: &str, strict_reporting: bool) -> Status {
 
 /// The document after all operations, for a PATCH.
 pub(super) fn apply(operations: Vec<Operation>, original: Value) -> Result<Value, Status> {
-    carry_out(operations, original).map_err(|refused| match refused {
+    let pointers = pointers(&operations);
+    let mut result = carry_out(operations, original).map_err(|refused| match refused {
         Refused::Operation(_) | Refused::Test(_) => Status::unprocessable(),
         Refused::EffortExceeded => Status::new(Reason::RequestEntityTooLarge, EFFORT_EXCEEDED),
-    })
+    })?;
+    sort_entered(&pointers, &mut result);
+    Ok(result)
 }
 
 /// What is said of a patch that uses `EFFORT_MAX` up.
@@ -325,7 +357,7 @@ impl Run {
             Verb::Test => {
                 let want = value.unwrap_or_default();
                 let same = if path.is_empty() {
-                    equal(&self.document, &want)
+                    words::equal(&self.document, &want)
                 } else {
                     self.finds(&path, &want).map_err(|why| {
                         let missing = || format!("test operation does not apply: is missing path: {path}");
@@ -349,17 +381,17 @@ impl Run {
         Ok(value)
     }
 
-    /// Whether the value at `path` is `want`.
+    /// Whether the value at `path` is written as `want`.
     fn finds(&mut self, path: &str, want: &Value) -> Outcome<bool> {
         let Target { parent, key, .. } = locate(&mut self.document, path, &mut self.effort)?;
-        Ok(equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
+        Ok(words::equal(find(parent, &key, &mut self.effort)?.unwrap_or(&Value::Null), want))
     }
 
     /// Adds `value`, whose nesting is given, at `path`, or replaces the value there.
     fn put(&mut self, path: &str, value: Value, nesting: usize, replace: bool) -> Outcome<()> {
         if path.is_empty() {
-            // Only a container can be a document.
-            if !matches!(value, Value::Object(_) | Value::Array(_)) {
+            // Only a container can be a document, and only by a replacement.
+            if !replace || !matches!(value, Value::Object(_) | Value::Array(_)) {
                 return Err(Failure::Parent);
             }
             self.document = value;
@@ -497,42 +529,11 @@ fn unescape(step: &str) -> Cow<'_, str> {
     if step.contains('~') { step.replace("~1", "/").replace("~0", "~").into() } else { step.into() }
 }
 
-/// The position that `text` denotes among `count`: decimal without leading zeros; negative counts from the end.
+/// The position that `text`, a decimal integer, denotes among `count`; negative counts from the end.
 fn index(text: &str, count: usize) -> Option<usize> {
-    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
-    let plain =
-        digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits.len() == 1 || !digits.starts_with('0'));
-    let n: usize = if plain { digits.parse().ok()? } else { return None };
-    match negative {
-        false => (n < count).then_some(n),
-        true => count.checked_sub(n).filter(|_| n > 0),
-    }
-}
-
-/// Whether two values are equal by RFC 6902 §4.6: numbers by value, objects regardless of order.
-fn equal(a: &Value, b: &Value) -> bool {
-    match (a, b) {
-        (Value::Int(a), Value::Float(b)) | (Value::Float(b), Value::Int(a)) => same_number(*a, *b),
-        (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| equal(a, b)),
-        (Value::Object(a), Value::Object(b)) => a.len() == b.len() && equal_members(a, b),
-        (a, b) => a == b,
-    }
-}
-
-/// Members mostly have the same order; from the first difference on, the others are found by hash.
-fn equal_members(a: &Object, b: &Object) -> bool {
-    let same_names = a.iter().zip(b.iter()).take_while(|((a, _), (b, _))| a == b).count();
-    let by_name: HashMap<&str, &Value> = b.iter().skip(same_names).collect();
-    a.iter().zip(b.iter()).take(same_names).all(|((_, a), (_, b))| equal(a, b))
-        && a.iter()
-            .skip(same_names)
-            .all(|(name, value)| by_name.get(name).is_some_and(|other| equal(value, other)))
-}
-
-/// Exact comparison: a double equals an integer only if it is that integer.
-fn same_number(a: i64, b: f64) -> bool {
-    // 2^63 is the first double beyond i64; below it the conversion is exact for whole numbers.
-    (-(2f64.powi(63))..2f64.powi(63)).contains(&b) && b.fract() == 0.0 && b as i64 == a
+    let n: i64 = text.parse().ok()?;
+    let distance = usize::try_from(n.unsigned_abs()).ok()?;
+    if n < 0 { count.checked_sub(distance) } else { (distance < count).then_some(distance) }
 }
 
 /// Levels of nested containers in `value`, including itself; 0 for a scalar.

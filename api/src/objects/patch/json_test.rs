@@ -21,7 +21,7 @@ fn the_examples_of_rfc_6902_appendix_a_hold() {
             "A.1",
             r#"{"foo":"bar"}"#,
             r#"[{"op":"add","path":"/baz","value":"qux"}]"#,
-            r#"{"foo":"bar","baz":"qux"}"#,
+            r#"{"baz":"qux","foo":"bar"}"#,
         ),
         (
             "A.2",
@@ -65,13 +65,13 @@ fn the_examples_of_rfc_6902_appendix_a_hold() {
             "A.10",
             r#"{"foo":"bar"}"#,
             r#"[{"op":"add","path":"/child","value":{"grandchild":{}}}]"#,
-            r#"{"foo":"bar","child":{"grandchild":{}}}"#,
+            r#"{"child":{"grandchild":{}},"foo":"bar"}"#,
         ),
         (
             "A.11",
             r#"{"foo":"bar"}"#,
             r#"[{"op":"add","path":"/baz","value":"qux","xyz":123}]"#,
-            r#"{"foo":"bar","baz":"qux"}"#,
+            r#"{"baz":"qux","foo":"bar"}"#,
         ),
         ("A.12", r#"{"foo":"bar"}"#, r#"[{"op":"add","path":"/baz/bat","value":"qux"}]"#, "422"),
         ("A.13", r#"{"foo":"bar"}"#, r#"[{"op":"add","path":"/baz","value":"qux","op":"remove"}]"#, "422"),
@@ -141,10 +141,15 @@ fn the_reference_servers_deviations_are_followed() {
             r#"{"a":["x","y","z",1],"b":{"n":null}}"#,
         ),
         ("json-patch add past the length", r#"[{"op":"add","path":"/a/4","value":1}]"#, "422"),
-        ("json-patch leading zero", r#"[{"op":"remove","path":"/a/01"}]"#, "422"),
+        (
+            "json-patch leading zero",
+            r#"[{"op":"remove","path":"/a/01"}]"#,
+            r#"{"a":["x","z"],"b":{"n":null}}"#,
+        ),
         ("json-patch not a number", r#"[{"op":"remove","path":"/a/x"}]"#, "422"),
-        ("plus sign", r#"[{"op":"remove","path":"/a/+1"}]"#, "422"),
-        ("minus zero", r#"[{"op":"remove","path":"/a/-0"}]"#, "422"),
+        ("plus sign", r#"[{"op":"remove","path":"/a/+1"}]"#, r#"{"a":["x","z"],"b":{"n":null}}"#),
+        ("minus zero", r#"[{"op":"remove","path":"/a/-0"}]"#, r#"{"a":["y","z"],"b":{"n":null}}"#),
+        ("a sign alone", r#"[{"op":"remove","path":"/a/+"}]"#, "422"),
         ("index beyond any integer", r#"[{"op":"remove","path":"/a/99999999999999999999"}]"#, "422"),
         ("json-patch remove of a missing member", r#"[{"op":"remove","path":"/c"}]"#, "422"),
         ("json-patch replace needs the element", r#"[{"op":"replace","path":"/a/3","value":1}]"#, "422"),
@@ -160,8 +165,10 @@ fn the_reference_servers_deviations_are_followed() {
         ),
         ("test of a missing element", r#"[{"op":"test","path":"/a/3","value":null}]"#, "422"),
         ("json-patch replace the document", r#"[{"op":"replace","path":"","value":{"z":1}}]"#, r#"{"z":1}"#),
-        ("json-patch add the document", r#"[{"op":"add","path":"","value":[1]}]"#, "[1]"),
-        ("the document is a container", r#"[{"op":"add","path":"","value":1}]"#, "422"),
+        ("json-patch only replace makes a document", r#"[{"op":"add","path":"","value":[1]}]"#, "422"),
+        ("a copy makes no document", r#"[{"op":"copy","from":"/b","path":""}]"#, "422"),
+        ("nor does a move", r#"[{"op":"move","from":"/b","path":""}]"#, "422"),
+        ("the document is a container", r#"[{"op":"replace","path":"","value":1}]"#, "422"),
         ("the document cannot go", r#"[{"op":"remove","path":""}]"#, "422"),
         (
             "json-patch test the document",
@@ -189,20 +196,27 @@ fn the_reference_servers_deviations_are_followed() {
 }
 
 #[test]
-fn test_compares_by_value() {
+fn test_compares_scalars_by_their_text() {
     let document =
-        r#"{"i":1,"f":1.0,"h":0.5,"big":9007199254740993,"s":"a<b","o":{"a":1,"b":[{}],"c":null}}"#;
+        r#"{"i":1,"f":1.0,"h":0.5,"big":9007199254740993,"s":"a<b","one":"1","o":{"a":1,"b":[{}],"c":null}}"#;
     for (path, value, same) in [
-        ("/i", "1.0", true),
+        ("/i", "1", true),
+        ("/i", "1.0", false),
         ("/f", "1", true),
         ("/i", "1.5", false),
         ("/h", "0.5", true),
+        ("/h", "5e-1", false),
         ("/big", "9007199254740993", true),
         ("/big", "9007199254740992.0", false),
         ("/i", "1e400", false),
         ("/i", "true", false),
+        ("/i", r#""1""#, false),
+        ("/one", r#""1""#, true),
+        ("/one", r#""\u0031""#, false),
         ("/s", r#""a\u003cb""#, true),
-        ("/o", r#"{"c":null,"b":[{}],"a":1}"#, true),
+        ("/s", r#""a<b""#, false),
+        ("/o", r#"{"c":null, "b":[ {} ],"a":1}"#, true),
+        ("/o", r#"{"a":1.0,"b":[{}],"c":null}"#, false),
         ("/o", r#"{"b":[{}],"a":1}"#, false),
         ("/o", r#"{"a":1,"b":[{}],"d":null}"#, false),
         ("/o", r#"{"a":1,"b":[[]],"c":null}"#, false),
@@ -212,6 +226,33 @@ fn test_compares_by_value() {
         // A number that no double holds does not parse at all.
         let failed = ["422", "400"].contains(&got.as_str());
         assert_eq!(!failed, same, "{path} {value}");
+    }
+}
+
+#[test]
+fn operations_given_as_a_tree_test_what_this_server_would_write() {
+    let document = tree(br#"{"s":"a<b","i":1}"#).unwrap();
+    for (value, passes) in [(r#"{"s":"a<b","i":1}"#, true), (r#"{"s":"a","i":1}"#, false)] {
+        let operations = tree(format!(r#"[{{"op":"test","path":"","value":{value}}}]"#).as_bytes()).unwrap();
+        assert_eq!(super::super::apply_operations(operations, document.clone()).is_ok(), passes, "{value}");
+    }
+}
+
+#[test]
+fn objects_that_operations_enter_are_sorted() {
+    let document = r#"{"z":1,"o":{"z":1,"l":[{"z":1,"a":2}],"p":{"z":1,"a":2}},"a":{"z":1,"a":2}}"#;
+    for (operations, want) in [
+        ("[]", r#"{"a":{"z":1,"a":2},"o":{"z":1,"l":[{"z":1,"a":2}],"p":{"z":1,"a":2}},"z":1}"#),
+        (
+            r#"[{"op":"add","path":"/o/l/00/b","value":{"z":1,"a":2}}]"#,
+            r#"{"a":{"z":1,"a":2},"o":{"l":[{"a":2,"b":{"z":1,"a":2},"z":1}],"p":{"z":1,"a":2},"z":1},"z":1}"#,
+        ),
+        (
+            r#"[{"op":"copy","from":"/a/a","path":"/o/p/a"}]"#,
+            r#"{"a":{"a":2,"z":1},"o":{"l":[{"z":1,"a":2}],"p":{"a":2,"z":1},"z":1},"z":1}"#,
+        ),
+    ] {
+        assert_eq!(run(document, operations), want, "{operations}");
     }
 }
 

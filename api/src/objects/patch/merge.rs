@@ -1,5 +1,8 @@
 //! Merge patch (RFC 7386, docs/api/patches.md#merge-patch): objects merge, `null` deletes, everything else replaces.
 //!
+//! Objects that the patch enters are sorted by name. As in the reference server, and beyond the RFC, `null` members go from
+//! the objects in a new list as well, unless the list replaces an object.
+//!
 //! Costs the sum of both sizes. The result is never deeper than the deeper of the two, so the parser's bound on
 //! depth bounds the recursion here as well.
 
@@ -27,35 +30,59 @@ pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Statu
 
 /// The document after the patch.
 pub(super) fn apply(original: Value, patch: Value) -> Value {
-    let Value::Object(patch) = patch else { return patch };
-    let original = match original {
-        Value::Object(members) => members,
-        _ => Object::new(),
-    };
-    let mut members = Members::open(original, patch.len());
-    for (name, change) in patch.into_members() {
-        match change {
-            Value::Null => {
-                members.take(&name);
-            }
-            change @ Value::Object(_) => match members.get_mut(&name) {
-                Some(slot) => *slot = apply(std::mem::take(slot), change),
-                None => members.set(name, apply(Value::Null, change)),
-            },
-            change => members.set(name, change),
+    match patch {
+        Value::Object(_) => merged(original, patch),
+        mut list => {
+            prune(&mut list);
+            list
         }
     }
-    members.close().into()
 }
 
-/// Sorts the objects of `result` that `patch` enters.
-pub(super) fn sort_entered(patch: &Value, result: &mut Value) {
-    let (Value::Object(patch), Value::Object(members)) = (patch, result) else { return };
-    super::sort_members(members);
-    for (name, change) in patch.iter() {
-        if let Some(member) = members.get_mut(name) {
-            sort_entered(change, member);
+/// `current` after a change of it.
+fn merged(current: Value, change: Value) -> Value {
+    match (current, change) {
+        (Value::Object(current), Value::Object(change)) => merge_members(current, change).into(),
+        (Value::Object(_), change) => change,
+        (_, mut change) => {
+            prune(&mut change);
+            change
         }
+    }
+}
+
+fn merge_members(original: Object, patch: Object) -> Object {
+    let mut members = Members::open(original, patch.len());
+    for (name, mut change) in patch.into_members() {
+        if change.is_null() {
+            members.take(&name);
+            continue;
+        }
+        match members.get_mut(&name) {
+            Some(slot) if !slot.is_null() => *slot = merged(std::mem::take(slot), change),
+            _ => {
+                prune(&mut change);
+                members.set(name, change);
+            }
+        }
+    }
+    let mut merged = members.close();
+    super::sort_members(&mut merged);
+    merged
+}
+
+/// Removes the `null` members of all objects in `value`, and sorts the others. Elements of lists stay.
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(members) => {
+            members.retain(|_, member| {
+                prune(member);
+                !member.is_null()
+            });
+            super::sort_members(members);
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        _ => {}
     }
 }
 
@@ -79,12 +106,36 @@ mod tests {
             (r#"{"a":[{"b":"c"}]}"#, r#"{"a":[1]}"#, r#"{"a":[1]}"#),
             (r#"["a","b"]"#, r#"["c","d"]"#, r#"["c","d"]"#),
             (r#"{"a":"b"}"#, r#"["c"]"#, r#"["c"]"#),
-            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"e":null,"a":1}"#),
+            (r#"{"e":null}"#, r#"{"a":1}"#, r#"{"a":1,"e":null}"#),
             (r#"[1,2]"#, r#"{"a":"b","c":null}"#, r#"{"a":"b"}"#),
             (r#"{}"#, r#"{"a":{"bb":{"ccc":null}}}"#, r#"{"a":{"bb":{}}}"#),
         ] {
             let patch = check(parse(patch.as_bytes()).unwrap(), false).unwrap();
             assert_eq!(text(&apply(parse(original.as_bytes()).unwrap(), patch)), want, "{original}");
+        }
+    }
+
+    #[test]
+    fn entered_objects_are_sorted_and_lists_pruned() {
+        for (original, patch, want) in [
+            (
+                r#"{"b":1,"a":{"d":1,"c":2},"e":{"d":1,"c":2}}"#,
+                r#"{"e":{}}"#,
+                r#"{"a":{"d":1,"c":2},"b":1,"e":{"c":2,"d":1}}"#,
+            ),
+            (r#"{}"#, r#"{"b":{"d":1,"c":{"f":1,"e":null}}}"#, r#"{"b":{"c":{"f":1},"d":1}}"#),
+            (
+                r#"{"l":[1]}"#,
+                r#"{"l":[{"b":1,"a":null,"c":{"d":null}},null]}"#,
+                r#"{"l":[{"b":1,"c":{}},null]}"#,
+            ),
+            (r#"{}"#, r#"{"l":[[{"x":null,"b":1,"a":2}]]}"#, r#"{"l":[[{"a":2,"b":1}]]}"#),
+            (r#"{"l":null}"#, r#"{"l":[{"x":null}]}"#, r#"{"l":[{}]}"#),
+            (r#"{"l":{"a":1}}"#, r#"{"l":[{"b":1,"a":null}]}"#, r#"{"l":[{"b":1,"a":null}]}"#),
+            (r#"{}"#, r#"[{"b":1,"a":null}]"#, r#"[{"b":1}]"#),
+        ] {
+            let merged = apply(parse(original.as_bytes()).unwrap(), parse(patch.as_bytes()).unwrap());
+            assert_eq!(text(&merged), want, "{original} {patch}");
         }
     }
 

@@ -11,11 +11,13 @@
 //! `apply`. A [`Patch`] can be cloned and applied again if the object has changed in between.
 
 mod json;
+mod leftover;
 mod lists;
 mod members;
 mod merge;
 pub mod restore;
 mod strategic;
+mod words;
 
 use crate::types::schema::table::Message;
 use crate::values::field::FieldError;
@@ -138,7 +140,11 @@ impl Patch {
         };
         let mut strict: Vec<String> = Vec::new();
         let body = match kind {
-            PatchKind::Json => Body::Json(json::parse(value, strict_reporting, &mut strict)?),
+            PatchKind::Json => {
+                let mut operations = json::parse(value, strict_reporting, &mut strict)?;
+                json::keep_words(&mut operations, text);
+                Body::Json(operations)
+            }
             PatchKind::Merge => Body::Merge(merge::check(value, strict_reporting)?),
             PatchKind::Strategic => Body::Strategic(strategic::check(value)?),
             PatchKind::Apply | PatchKind::ApplyCbor => {
@@ -162,18 +168,9 @@ impl Patch {
         }
     }
 
-    /// Brings the members of the result into the order in which the reference server shows them when it refuses it: it
-    /// reads the objects that the patch enters to maps, which have no order but that of their keys.
-    pub fn sort_entered(&self, result: &mut Value) {
-        match &self.body {
-            Body::Json(operations) => json::sort_entered(operations, result),
-            Body::Merge(patch) => merge::sort_entered(patch, result),
-            Body::Strategic(_) => {}
-        }
-    }
-
     /// Applies the patch to `original`. `message` is the type of the object; `None` for custom resources, for which a
-    /// strategic merge patch is refused.
+    /// strategic merge patch is refused. The objects that a JSON or merge patch enters are sorted by name: the reference
+    /// server reads them to maps, and decodes and shows the result in that order.
     ///
     /// # Errors
     /// 422 where an operation fails, 400, 422 or 500 where a strategic merge fails, 413 where a JSON patch exceeds its
@@ -185,6 +182,21 @@ impl Patch {
             Body::Strategic(patch) => strategic::apply(message, original, patch)?,
         };
         Ok(Patched { value, strict: self.strict })
+    }
+
+    /// What a refusal of the result shows: the patched document, or of a strategic merge the patch as merging left it, in
+    /// Go's format of maps (docs/api/patches.md#patch-requests).
+    ///
+    /// # Errors
+    /// As [`Patch::apply`].
+    pub fn shown(&self, message: &Message, original: Value) -> Result<String, Status> {
+        if let Body::Strategic(patch) = &self.body {
+            return Ok(go_print(&leftover::of(message, &original, patch.clone())));
+        }
+        let patched = self.clone().apply(Some(message), original)?;
+        let mut text = Vec::new();
+        write(&patched.value, &mut text);
+        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
 
@@ -202,17 +214,8 @@ pub fn apply(
     Patch::parse(kind, patch, strict_reporting)?.apply(message, original)
 }
 
-/// The 422 for a result that does not decode: it shows the patched document (for a strategic merge the patch,
-/// as Go prints maps) and the decoder's text (docs/api/patches.md#patch-requests).
-pub fn undecodable(kind: PatchKind, patch: &[u8], patched: &Value, error: &str) -> Status {
-    let shown = match kind {
-        PatchKind::Strategic => parse(patch).map_or_else(|_| String::new(), |value| go_print(&value)),
-        _ => {
-            let mut text = Vec::new();
-            write(patched, &mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        }
-    };
+/// The 422 for a result that does not decode: it shows what [`Patch::shown`] gives, and the decoder's text.
+pub fn undecodable(shown: String, error: &str) -> Status {
     let unnamed = Subject { group: "", kind: "", name: "" };
     Status::invalid(unnamed, &[FieldError::invalid("patch", &shown.into(), error)])
 }
@@ -336,36 +339,53 @@ mod tests {
 
     #[test]
     fn an_undecodable_result_is_422_with_the_patch() {
-        let patched = parse(br#"{"a":"<"}"#).unwrap();
-        let status = undecodable(PatchKind::Merge, b"", &patched, "no such luck");
-        assert_eq!(status.code, 422);
-        assert_eq!(
-            status.message,
-            r#" "" is invalid: patch: Invalid value: "{\"a\":\"\\u003c\"}": no such luck"#
-        );
-        let patch = br#"{"spec":{"b":[1,"x",null,true,{"z":1e30,"y":0.00001}],"a":1.5}}"#;
-        let status = undecodable(PatchKind::Strategic, patch, &patched, "bad");
-        assert_eq!(
-            status.message,
-            r#" "" is invalid: patch: Invalid value: "map[spec:map[a:1.5 b:[1 x <nil> true map[y:1e-05 z:1e+30]]]]": bad"#
-        );
+        let document =
+            r#"{"kind":"K","data":{"b":"1","a":"<"},"apiVersion":"v1","metadata":{"name":"n","labels":{}}}"#;
+        let sorted = r#""{\"apiVersion\":\"v1\",\"data\":{\"a\":\"\\u003c\",\"b\":2},\"kind\":\"K\",\"metadata\":{\"name\":\"n\",\"labels\":{}}}""#;
+        let printed = r#""map[data:map[a:1.5 b:[1 x <nil> true map[y:1e-05 z:1e+30]]]]""#;
+        for (kind, patch, shown) in [
+            (PatchKind::Merge, r#"{"data":{"b":2}}"#, sorted),
+            (PatchKind::Json, r#"[{"op":"replace","path":"/data/b","value":2}]"#, sorted),
+            (
+                PatchKind::Strategic,
+                r#"{"data":{"b":[1,"x",null,true,{"z":1e30,"y":0.00001}],"a":1.5}}"#,
+                printed,
+            ),
+        ] {
+            let patch = Patch::parse(kind, patch.as_bytes(), true).unwrap();
+            let shown_by_patch = patch.shown(&lists(), parse(document.as_bytes()).unwrap()).unwrap();
+            let status = undecodable(shown_by_patch, "no such luck");
+            assert_eq!(status.code, 422);
+            let want = format!(" \"\" is invalid: patch: Invalid value: {shown}: no such luck");
+            assert_eq!(status.message, want, "{kind:?}");
+        }
     }
 
     #[test]
-    fn a_refused_result_shows_the_objects_that_the_patch_enters_sorted() {
-        let patched =
-            r#"{"kind":"K","data":{"b":"1","a":2},"apiVersion":"v1","metadata":{"name":"n","labels":{}}}"#;
-        let sorted =
-            r#"{"apiVersion":"v1","data":{"a":2,"b":"1"},"kind":"K","metadata":{"name":"n","labels":{}}}"#;
-        for (kind, patch) in [
-            (PatchKind::Merge, r#"{"data":{"a":2}}"#),
-            (PatchKind::Json, r#"[{"op":"replace","path":"/data/a","value":2}]"#),
+    fn a_strategic_merge_shows_what_it_leaves_of_the_patch() {
+        let document = r#"{"a":[{"name":"x","b":["1"]},{"name":"y"}],"b":["1"],"m":{"k":1,"l":2},"n":1}"#;
+        for (patch, want) in [
+            (r#"{"$setElementOrder/a":[{"name":"x"}],"a":[{"name":"x","z":1}],"n":2}"#, "map[n:2]"),
+            (r#"{"a":[{"name":"x","$setElementOrder/b":["1"],"z":1}]}"#, "map[a:[map[name:x z:1]]]"),
+            (
+                r#"{"a":[{"name":"x","$patch":"delete"},{"name":"y","$retainKeys":["name"]}]}"#,
+                "map[a:[map[$patch:delete name:x] map[name:y]]]",
+            ),
+            (r#"{"m":{"$retainKeys":["k"],"k":2}}"#, "map[m:map[k:2]]"),
+            (r#"{"m":{"$patch":"replace","k":2}}"#, "map[m:map[k:2]]"),
+            (r#"{"m":{"$patch":"delete"}}"#, "map[m:map[$patch:delete]]"),
+            (r#"{"m":{"k":null,"z":null}}"#, "map[m:map[k:<nil> z:<nil>]]"),
+            (r#"{"foo":{"a":null,"b":1}}"#, "map[foo:map[b:1]]"),
+            (r#"{"foo":{"$patch":"replace","b":1}}"#, "map[foo:map[$patch:replace b:1]]"),
+            (
+                r#"{"foo":{"c":{"$patch":"delete"},"d":[{"$patch":"delete"},{"e":null}]}}"#,
+                "map[foo:map[d:[map[]]]]",
+            ),
+            (r#"{"m":[{"$patch":"delete"},{"e":null}]}"#, "map[m:[map[$patch:delete] map[]]]"),
+            (r#"{"$deleteFromPrimitiveList/b":["1"]}"#, "map[$deleteFromPrimitiveList/b:[1]]"),
         ] {
-            let mut result = parse(patched.as_bytes()).unwrap();
-            Patch::parse(kind, patch.as_bytes(), true).unwrap().sort_entered(&mut result);
-            let mut text = Vec::new();
-            write(&result, &mut text);
-            assert_eq!(String::from_utf8(text).unwrap(), sorted, "{kind:?}");
+            let patch = Patch::parse(PatchKind::Strategic, patch.as_bytes(), true).unwrap();
+            assert_eq!(patch.shown(&lists(), parse(document.as_bytes()).unwrap()).unwrap(), want);
         }
     }
 

@@ -1,44 +1,110 @@
-//! Why the result of a strategic merge does not fit its type. The reference server does not decode it as text but
-//! copies the tree into its structs, and words mismatches differently from its decoder.
+//! Copies a tree into a built-in type field by field, as the reference server does with the results of strategic merges and
+//! applies. It does not decode them as text there, and words mismatches differently from its decoder.
+//!
+//! Numbers without a fraction are integers here, however they are written. Quantities, times and other values that JSON
+//! writes as text read themselves, and their errors name no place.
 
 use super::Value;
+use crate::types::schema::conform::conform_value;
+use crate::types::schema::decode::plain_number;
+use crate::types::schema::scalars::{bytes, quantity};
 use crate::types::schema::table::{Kind, Message};
+use crate::values::json::write;
 
-/// The first mismatch of `value`, in schema order; `None` if there is none that this conversion words itself.
-pub fn mismatch(message: &Message, value: &Value) -> Option<String> {
+/// Makes integers of the whole numbers in `value` that stand where its type has integers.
+///
+/// # Errors
+/// The first mismatch, in schema order. There may be others, which this conversion does not word itself.
+pub fn restore(message: &Message, value: &mut Value) -> Result<(), String> {
     let Value::Object(members) = value else {
-        return Some(format!("cannot restore struct from: {}", kind_of(value)));
+        return Err(format!("cannot restore struct from: {}", kind_of(value)));
     };
-    message.fields.iter().find_map(|field| within(&field.kind, members.get(&field.name)?))
+    for field in &*message.fields {
+        if let Some(value) = members.get_mut(&field.name) {
+            within(&field.kind, value)?;
+        }
+    }
+    Ok(())
 }
 
-fn within(kind: &Kind, value: &Value) -> Option<String> {
-    let scalar = |name: &str, fits: bool| match value {
-        _ if fits => None,
-        // Go converts numbers to text, and this conversion then refuses to.
-        Value::Int(_) if name == "string" => Some("cannot convert int64 to string".to_owned()),
-        _ => Some(format!("unrecognized type: {name}")),
-    };
-    let is_number = matches!(value, Value::Int(_) | Value::Float(_));
-    match kind {
-        _ if value.is_null() => None,
-        Kind::Bool => scalar("bool", matches!(value, Value::Bool(_))),
-        Kind::Int32 => scalar("int32", is_number),
-        Kind::Int64 => scalar("int64", is_number),
-        Kind::Double => scalar("float64", is_number),
-        Kind::String => scalar("string", matches!(value, Value::String(_))),
-        Kind::Message(message) => mismatch(message, value),
-        Kind::List(list) => match value {
-            Value::Array(items) => items.iter().find_map(|item| within(&list.item.kind, item)),
-            _ => Some(format!("cannot restore slice from {}", kind_of(value))),
-        },
-        Kind::Map(map) => match value {
-            Value::Object(members) => members.iter().find_map(|(_, value)| within(&map.value.kind, value)),
-            _ => Some(format!("cannot restore map from {}", kind_of(value))),
-        },
-        // These read themselves from text.
-        _ => None,
+fn within(kind: &Kind, value: &mut Value) -> Result<(), String> {
+    if value.is_null() {
+        return Ok(());
     }
+    match kind {
+        Kind::Bool if matches!(value, Value::Bool(_)) => Ok(()),
+        Kind::Bool => Err(unrecognized("bool")),
+        Kind::Int32 => integer("int32", value),
+        Kind::Int64 => integer("int64", value),
+        Kind::Double if matches!(value, Value::Int(_) | Value::Float(_)) => Ok(()),
+        Kind::Double => Err(unrecognized("float64")),
+        Kind::String => match value {
+            Value::String(_) => Ok(()),
+            // Go converts integers to text, and this conversion then refuses to.
+            Value::Int(_) => Err("cannot convert int64 to string".to_owned()),
+            _ => Err(unrecognized("string")),
+        },
+        Kind::Bytes => match value {
+            Value::String(text) => match bytes::canonical(text) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("error decoding from json: {error}")),
+            },
+            other => list(other).map(drop),
+        },
+        Kind::Message(message) => restore(message, value),
+        Kind::List(of) => list(value)?.iter_mut().try_for_each(|item| within(&of.item.kind, item)),
+        Kind::Map(map) => match value {
+            Value::Object(members) => {
+                members.iter_mut().try_for_each(|(_, value)| within(&map.value.kind, value))
+            }
+            _ => Err(format!("cannot restore map from {}", kind_of(value))),
+        },
+        Kind::Quantity => amount(value),
+        Kind::IntOrString => {
+            if let Value::Float(number) = value {
+                *value = plain_number(*number);
+            }
+            alone(kind, value)
+        }
+        Kind::Time | Kind::MicroTime | Kind::Duration => alone(kind, value),
+        _ => Ok(()),
+    }
+}
+
+fn integer(name: &str, value: &mut Value) -> Result<(), String> {
+    match value {
+        Value::Int(_) => Ok(()),
+        Value::Float(number) if number.fract() == 0.0 => {
+            *value = plain_number(*number);
+            Ok(())
+        }
+        Value::Float(_) => Err(format!("cannot convert float64 to {name}")),
+        _ => Err(unrecognized(name)),
+    }
+}
+
+/// A quantity reads whatever JSON it is given as its text.
+fn amount(value: &Value) -> Result<(), String> {
+    if matches!(value, Value::Bool(_) | Value::Array(_) | Value::Object(_)) {
+        let mut text = Vec::new();
+        write(value, &mut text);
+        quantity::canonical(&String::from_utf8_lossy(&text)).map_err(str::to_owned)?;
+    }
+    alone(&Kind::Quantity, value)
+}
+
+/// A value that reads itself.
+fn alone(kind: &Kind, value: &Value) -> Result<(), String> {
+    conform_value(kind, value.clone()).map(drop).map_err(|error| error.to_string())
+}
+
+fn list(value: &mut Value) -> Result<&mut Vec<Value>, String> {
+    let kind = kind_of(value);
+    value.as_array_mut().ok_or_else(|| format!("cannot restore slice from {kind}"))
+}
+
+fn unrecognized(name: &str) -> String {
+    format!("unrecognized type: {name}")
 }
 
 /// Go's kind of a value in an untyped tree.
@@ -57,26 +123,85 @@ fn kind_of(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::text;
     use crate::types::schema::builtin;
     use crate::values::json::parse;
     use crate::values::naming::KUBERNETES;
 
     #[test]
     fn mismatches_are_worded_as_a_conversion_of_trees() {
-        let pod = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
-        for (patched, want) in [
-            (r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a"}]}}"#, None),
-            (r#"{"metadata":{"labels":"x"}}"#, Some("cannot restore map from string")),
-            (r#"{"spec":{"containers":"x"}}"#, Some("cannot restore slice from string")),
-            (r#"{"spec":{"containers":{}}}"#, Some("cannot restore slice from map")),
-            (r#"{"spec":"x"}"#, Some("cannot restore struct from: string")),
-            (r#"{"metadata":{"labels":{"a":1}}}"#, Some("cannot convert int64 to string")),
-            (r#"{"metadata":{"labels":{"a":true}}}"#, Some("unrecognized type: string")),
-            (r#"{"spec":{"activeDeadlineSeconds":"x"}}"#, Some("unrecognized type: int64")),
-            (r#"{"spec":{"hostNetwork":1}}"#, Some("unrecognized type: bool")),
+        let quantity =
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+        for (name, patched, want) in [
+            (
+                "core.v1.Pod",
+                r#"{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"a"}],"priority":2.0}}"#,
+                None,
+            ),
+            ("core.v1.Pod", r#"{"metadata":{"labels":"x"}}"#, Some("cannot restore map from string")),
+            ("core.v1.Pod", r#"{"spec":{"containers":"x"}}"#, Some("cannot restore slice from string")),
+            ("core.v1.Pod", r#"{"spec":{"containers":{}}}"#, Some("cannot restore slice from map")),
+            ("core.v1.Pod", r#"{"spec":"x"}"#, Some("cannot restore struct from: string")),
+            ("core.v1.Pod", r#"{"metadata":{"labels":{"a":1}}}"#, Some("cannot convert int64 to string")),
+            ("core.v1.Pod", r#"{"metadata":{"labels":{"a":true}}}"#, Some("unrecognized type: string")),
+            ("core.v1.Pod", r#"{"spec":{"activeDeadlineSeconds":"x"}}"#, Some("unrecognized type: int64")),
+            (
+                "core.v1.Pod",
+                r#"{"spec":{"activeDeadlineSeconds":1.5}}"#,
+                Some("cannot convert float64 to int64"),
+            ),
+            ("core.v1.Pod", r#"{"spec":{"priority":1.5}}"#, Some("cannot convert float64 to int32")),
+            ("core.v1.Pod", r#"{"spec":{"hostNetwork":1}}"#, Some("unrecognized type: bool")),
+            (
+                "core.v1.Pod",
+                r#"{"metadata":{"creationTimestamp":3}}"#,
+                Some("json: cannot unmarshal number into Go value of type string"),
+            ),
+            (
+                "core.v1.Pod",
+                r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":true}}}]}}"#,
+                Some(quantity),
+            ),
+            (
+                "core.v1.Pod",
+                r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":{}}}}]}}"#,
+                Some(quantity),
+            ),
+            (
+                "core.v1.Pod",
+                r#"{"spec":{"containers":[{"resources":{"limits":{"cpu":"x"}}}]}}"#,
+                Some(quantity),
+            ),
+            (
+                "core.v1.ConfigMap",
+                r#"{"binaryData":{"a":"!!"}}"#,
+                Some("error decoding from json: illegal base64 data at input byte 0"),
+            ),
+            ("core.v1.ConfigMap", r#"{"binaryData":{"a":3}}"#, Some("cannot restore slice from int64")),
+            (
+                "apps.v1.Deployment",
+                r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":true}}}}"#,
+                Some("json: cannot unmarshal bool into Go value of type int32"),
+            ),
+            (
+                "apps.v1.Deployment",
+                r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":1.5}}}}"#,
+                Some("json: cannot unmarshal number 1.5 into Go value of type int32"),
+            ),
         ] {
-            let patched = parse(patched.as_bytes()).unwrap();
-            assert_eq!(mismatch(pod, &patched).as_deref(), want);
+            let message = builtin::message(&KUBERNETES, &format!("api.{name}")).unwrap();
+            let mut value = parse(patched.as_bytes()).unwrap();
+            assert_eq!(restore(message, &mut value).err().as_deref(), want, "{patched}");
         }
+    }
+
+    #[test]
+    fn whole_numbers_are_integers() {
+        let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
+        let patched = r#"{"spec":{"replicas":2.0,"strategy":{"rollingUpdate":{"maxSurge":1e0}}}}"#;
+        let mut value = parse(patched.as_bytes()).unwrap();
+        restore(deployment, &mut value).unwrap();
+        assert!(!format!("{value:?}").contains("Float"));
+        assert_eq!(text(&value), r#"{"spec":{"replicas":2,"strategy":{"rollingUpdate":{"maxSurge":1}}}}"#);
     }
 }

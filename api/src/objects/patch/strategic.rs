@@ -20,10 +20,10 @@ use super::{Status, Value, go_print, plain_error};
 use crate::types::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
 use crate::values::json::Object;
 
-const DIRECTIVE: &str = "$patch";
-const RETAIN_KEYS: &str = "$retainKeys";
-const DELETE_PREFIX: &str = "$deleteFromPrimitiveList";
-const ORDER_PREFIX: &str = "$setElementOrder";
+pub(super) const DIRECTIVE: &str = "$patch";
+pub(super) const RETAIN_KEYS: &str = "$retainKeys";
+pub(super) const DELETE_PREFIX: &str = "$deleteFromPrimitiveList";
+pub(super) const ORDER_PREFIX: &str = "$setElementOrder";
 
 /// Why a patch cannot be merged, by status code.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ pub(super) fn apply(message: Option<&Message>, original: Value, patch: Value) ->
 
 /// The schema of a value.
 #[derive(Clone, Copy)]
-enum Type<'s> {
+pub(super) enum Type<'s> {
     /// A struct.
     Struct(&'s Message),
     /// A map from string to these.
@@ -96,7 +96,7 @@ impl<'s> Type<'s> {
     }
 
     /// The type of member `name` (of a list, that of its elements), and its merge strategy.
-    fn member(self, name: &str) -> (Self, PatchStrategy) {
+    pub(super) fn member(self, name: &str) -> (Self, PatchStrategy) {
         match self {
             Type::Struct(message) => match message.field(name) {
                 Some(field) => (Type::of_field(field), field.patch),
@@ -153,7 +153,7 @@ fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<
     order_lists(&mut members, &mut patch, kind)?;
     for (name, change) in patch.into_members() {
         if name.starts_with(DELETE_PREFIX) {
-            delete_from_set(&mut members, &name, change)?;
+            delete_from_set(&mut members, &name, change, kind)?;
             continue;
         }
         let Some(slot) = members.get_mut(&name) else {
@@ -204,7 +204,7 @@ fn new_value(mut value: Value) -> Option<Value> {
     without_directives(value)
 }
 
-fn discard_nulls(value: &mut Value) {
+pub(super) fn discard_nulls(value: &mut Value) {
     match value {
         Value::Object(members) => members.retain(|_, member| {
             discard_nulls(member);
@@ -247,12 +247,22 @@ fn retain_keys(members: &mut Members, patch: &mut Members) -> Outcome<()> {
     Ok(())
 }
 
-/// `$deleteFromPrimitiveList/<name>`: removes these scalars from the list.
-fn delete_from_set(members: &mut Members, directive: &str, gone: Value) -> Outcome<()> {
+/// `$deleteFromPrimitiveList/<name>`: removes these scalars from the list; `null` removes the list. A value of another type
+/// has no effect.
+fn delete_from_set(members: &mut Members, directive: &str, gone: Value, kind: Type<'_>) -> Outcome<()> {
     const MALFORMED: Failure = Failure::Malformed("invalid patch format of primitive list");
     let name = target(directive, DELETE_PREFIX).ok_or(MALFORMED)?;
-    let Value::Array(gone) = gone else { return Err(MALFORMED) };
-    let Some(Value::Array(items)) = members.get_mut(name) else { return Ok(()) };
+    if gone.is_null() {
+        members.take(name);
+        return Ok(());
+    }
+    let (Some(Value::Array(items)), Value::Array(gone)) = (members.get_mut(name), gone) else {
+        return Ok(());
+    };
+    if !kind.member(name).1.merge {
+        *items = gone;
+        return Ok(());
+    }
     if element_class(items, &gone)? == Some(Class::Object) {
         return Err(MALFORMED);
     }
@@ -262,7 +272,7 @@ fn delete_from_set(members: &mut Members, directive: &str, gone: Value) -> Outco
 }
 
 /// The text after the directive's slash: `ports` for `$setElementOrder/ports`.
-fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
+pub(super) fn target<'d>(directive: &'d str, prefix: &str) -> Option<&'d str> {
     directive.strip_prefix(prefix)?.strip_prefix('/')
 }
 

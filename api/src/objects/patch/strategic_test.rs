@@ -493,7 +493,13 @@ fn sets_of_scalars_are_joined() {
                 "a delete list that is none",
                 r#"{"finalizers":["a"]}"#,
                 r#"{"$deleteFromPrimitiveList/finalizers":"a"}"#,
-                "400 invalid patch format of primitive list",
+                r#"{"finalizers":["a"]}"#,
+            ),
+            (
+                "a delete list that is null",
+                r#"{"finalizers":["a"],"labels":{}}"#,
+                r#"{"$deleteFromPrimitiveList/finalizers":null}"#,
+                r#"{"labels":{}}"#,
             ),
             (
                 "of another type",

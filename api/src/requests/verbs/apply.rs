@@ -11,7 +11,7 @@ use std::borrow::Cow;
 
 use super::Call;
 use super::write::{as_new, check_identity, dedup_owners, intent, respond_written, scope_to_request};
-use crate::objects::apply::{ApplyError, Reset, Versions, Writer, last_applied, reading};
+use crate::objects::apply::{ApplyError, ConvertError, Reset, Versions, Writer, last_applied, reading};
 use crate::objects::patch::PatchKind;
 use crate::objects::representation::refuse_list_transform;
 use crate::objects::strategy::Endpoint;
@@ -159,11 +159,13 @@ pub fn configuration(
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     if (text("apiVersion"), text("kind")) != (api_version, kind) {
         let given = text("apiVersion");
-        let (group, version) = given.rsplit_once('/').unwrap_or(("", given));
-        return Err(Status::bad_request(format!(
-            "invalid object type: {group}/{version}, Kind={}",
-            text("kind")
-        )));
+        // A version that cannot be read names no type at all.
+        let (group, version, kind) = match given.split_once('/') {
+            Some((_, rest)) if rest.contains('/') => ("", "", ""),
+            Some((group, version)) => (group, version, text("kind")),
+            None => ("", given, text("kind")),
+        };
+        return Err(Status::bad_request(format!("invalid object type: {group}/{version}, Kind={kind}")));
     }
     if let Some(metadata) = config.get_mut("metadata").and_then(Value::as_object_mut) {
         match metadata.remove("managedFields") {
@@ -241,13 +243,13 @@ pub fn laid_over(
             None => crate::objects::apply::apply(versions, &writer, reset, live, config, true),
         };
     }
-    let place = || {
-        let (group, version) =
-            versions.own.api_version.rsplit_once('/').unwrap_or(("", versions.own.api_version));
+    let own = || {
+        let api_version = versions.own.api_version;
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let kind = config.get("kind").and_then(Value::as_str).unwrap_or_default();
-        let (namespace, name) = (meta(config, "namespace"), meta(config, "name"));
-        format!("({namespace}/{name}; {group}/{version}, Kind={kind})")
+        format!("{group}/{version}, Kind={kind}")
     };
+    let place = || format!("({}/{}; {})", meta(config, "namespace"), meta(config, "name"), own());
     let failed = |what: &str| Status::new(Reason::Unknown, what);
     let mut applied = applied.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => conflicts.to_status(),
@@ -261,6 +263,15 @@ pub fn laid_over(
         last_applied::refresh(naming, &mut applied.object, config);
     }
     applied.conformed(versions.message(), known).map_err(|error| {
-        failed(&format!("failed to convert new typed object {} to object: {error}", place()))
+        failed(&match error {
+            ConvertError::Object(error) => {
+                format!("failed to convert new typed object {} to object: {error}", place())
+            }
+            ConvertError::Version(error) => format!(
+                "failed to convert new object {} to proper version: unable to convert unstructured object to {}: {error}",
+                place(),
+                own()
+            ),
+        })
     })
 }

@@ -4,21 +4,23 @@
 //! of an update, so that a patch can do nothing that a PUT could not.
 
 use super::Call;
-use super::write::{dedup_owners, intent, respond_written, scope_to_request};
+use super::write::{check_identity, dedup_owners, intent, respond_written, scope_to_request};
 use crate::objects::apply::{put_managed_fields, take_managed_fields};
-use crate::objects::patch::{Patch, PatchKind, Patched, restore, undecodable};
+use crate::objects::patch::restore::restore;
+use crate::objects::patch::{Patch, PatchKind, Patched, undecodable};
 use crate::objects::representation::refuse_list_transform;
 use crate::objects::strategy::Endpoint;
 use crate::types::convert;
-use crate::types::schema::conform::conform_changes;
+use crate::types::schema::conform::{conform, conform_changes, conforms_in_place};
+use crate::types::schema::decode::Decoded;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::types::schema::table::Message;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 use crate::values::object::{meta, set_meta};
 use crate::values::query::{FieldValidation, WriteOptions};
-use crate::values::status::Status;
-use crate::wire::body::{not_registered, package};
+use crate::values::status::{Status, Subject};
+use crate::wire::body::{not_registered, package, untyped};
 use crate::wire::negotiate::{Formats, content_type};
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
@@ -58,7 +60,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     let options = options(call)?;
     call.record_patch(body);
     refuse_list_transform(&call.output, call.resource)?;
-    let reading = Reading::new(kind, body, options.field_validation)?;
+    let mut reading = Reading::new(kind, body, options.field_validation);
     let message = &call.resource.table.message;
     let manager = manager(call.query, call.headers);
     let intent = intent(call, endpoint, Options::Patch(&options), &manager);
@@ -68,8 +70,8 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
         let live = current.live(call.api, call.resource)?;
         let mut given = convert::to_served(call.resource, live.clone(), call.api.naming())?;
         set_meta(&mut given, "resourceVersion", Some(revision.as_str().into()));
-        let mut object = patched(call, &reading, message, given)?;
-        check_identity(call, &object)?;
+        let mut object = patched(call, &mut reading, message, given)?;
+        check_type_and_name(call, &object)?;
         // The patch did not make the write conditional unless it set another version than it was given.
         if meta(&object, "resourceVersion") == revision {
             set_meta(&mut object, "resourceVersion", None);
@@ -82,29 +84,42 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
     respond_written(call, outcome).await
 }
 
-/// A patch that was read once and may be applied to several states in turn.
+/// The body of a PATCH, which may be applied to several states in turn. It is read when there is an object to apply it to:
+/// that there is none is told first.
 pub struct Reading<'b> {
     kind: PatchKind,
-    patch: Patch,
     body: &'b [u8],
     validation: FieldValidation,
+    patch: Option<Patch>,
 }
 
 impl<'b> Reading<'b> {
-    /// Reads the body of a PATCH.
-    pub fn new(kind: PatchKind, body: &'b [u8], validation: FieldValidation) -> Result<Self, Status> {
-        let patch = Patch::parse(kind, body, validation != FieldValidation::Ignore)?;
-        Ok(Reading { kind, patch, body, validation })
+    /// A body that is still to be read.
+    pub fn new(kind: PatchKind, body: &'b [u8], validation: FieldValidation) -> Self {
+        Reading { kind, body, validation, patch: None }
+    }
+
+    /// The patch.
+    fn patch(&mut self) -> Result<&Patch, Status> {
+        match self.patch {
+            Some(ref patch) => Ok(patch),
+            None => {
+                let is_reported = self.validation != FieldValidation::Ignore;
+                Ok(self.patch.insert(Patch::parse(self.kind, self.body, is_reported)?))
+            }
+        }
     }
 }
 
 /// Applies the patch to `current` and reads the result by its schema.
 pub fn patched(
     call: &mut Call<'_>,
-    Reading { kind, patch, body, validation }: &Reading<'_>,
+    reading: &mut Reading<'_>,
     message: &Message,
     mut current: Object,
 ) -> Result<Object, Status> {
+    let (kind, validation) = (reading.kind, reading.validation);
+    let patch = reading.patch()?;
     // Managed fields are text in a tree. They are kept out of the patch's way, or taken apart if it wants them.
     let managed = take_managed_fields(&mut current);
     let whole = || {
@@ -113,35 +128,63 @@ pub fn patched(
         whole
     };
     let concerns_managed = patch.touches_managed_fields();
-    let given = if concerns_managed { whole() } else { current.clone() };
-    let Patched { mut value, strict: mut found } = patch.clone().apply(Some(message), given.into())?;
+    let given = || Value::from(if concerns_managed { whole() } else { current.clone() });
     // The result is moved into its schema; in the rare case that it does not fit, it is made again to be shown.
-    let refused = |error: &str| {
-        let again = patch.clone().apply(Some(message), whole().into());
-        again.map_or_else(
-            |status| status,
-            |mut again| {
-                patch.sort_entered(&mut again.value);
-                let restoring = restore::mismatch(message, &again.value);
-                let error = restoring.as_deref().filter(|_| *kind == PatchKind::Strategic).unwrap_or(error);
-                undecodable(*kind, body, &again.value, error)
-            },
-        )
+    let refused = |error: &str| match patch.shown(message, whole().into()) {
+        Ok(shown) => undecodable(shown, error),
+        Err(status) => status,
     };
-    if !message.custom {
-        read_as_named(call.types.registry(), *kind, &mut value, &current).map_err(|error| refused(&error))?;
+    let Patched { value, strict: mut found } = patch.clone().apply(Some(message), given())?;
+    if message.custom && is_without_kind(&value) {
+        return match patch.shown(message, whole().into()) {
+            Ok(shown) => Err(refused(&format!("Object 'Kind' is missing in '{shown}'"))),
+            Err(status) => Err(status),
+        };
     }
-    let conformed = conform_changes(message, value, &current).map_err(|error| refused(&error.to_string()))?;
-    found.extend(conformed.strict);
-    let mut object = conformed.object;
-    if !found.is_empty() && *validation == FieldValidation::Strict {
+    let decoded = read_result(call.types.registry(), kind, message, value, &current);
+    let Decoded { mut object, strict } = decoded.map_err(|error| refused(&error))?;
+    found.extend(strict);
+    if !found.is_empty() && validation == FieldValidation::Strict {
         return Err(refused(&format!("strict decoding error: {}", found.join(", "))));
     }
     if !concerns_managed {
         put_managed_fields(&mut object, Some(managed).filter(|managed| !managed.is_null()));
     }
-    call.judge_strict(found, *validation, Status::bad_request)?;
+    call.judge_strict(found, validation, Status::bad_request)?;
     Ok(object)
+}
+
+/// Reads what a patch made by the schema of the object. The result of a strategic merge is copied field by field, and what
+/// it has beside its fields is told in the order of the texts.
+fn read_result(
+    registry: &Registry,
+    kind: PatchKind,
+    message: &Message,
+    mut value: Value,
+    current: &Object,
+) -> Result<Decoded, String> {
+    if !message.custom {
+        read_as_named(registry, kind, &mut value, current)?;
+    }
+    if kind != PatchKind::Strategic {
+        return conform_changes(message, value, current).map_err(|error| error.to_string());
+    }
+    if let Value::Object(object) = &mut value
+        && conforms_in_place(message, object, current)
+    {
+        return Ok(Decoded { object: std::mem::take(object), strict: Vec::new() });
+    }
+    restore(message, &mut value)?;
+    let mut decoded = conform(message, value).map_err(|error| error.to_string())?;
+    decoded.strict.sort_unstable();
+    Ok(decoded)
+}
+
+/// Whether the result of a patch of a custom object does not say its kind, so that it cannot be read.
+fn is_without_kind(value: &Value) -> bool {
+    value.as_object().is_some_and(|object| {
+        object.get("kind").is_none_or(|kind| kind.is_null() || kind.as_str() == Some(""))
+    })
 }
 
 /// What a strategic merge makes is of the type that it was made for, whatever it names; what another patch makes is read as
@@ -152,6 +195,11 @@ fn read_as_named(
     value: &mut Value,
     current: &Object,
 ) -> Result<(), String> {
+    if kind != PatchKind::Strategic
+        && let Some(why) = untyped(value)
+    {
+        return Err(why);
+    }
     let own = |name: &str| current.get(name).and_then(Value::as_str).unwrap_or_default();
     let (own_kind, own_version) = (own("kind"), own("apiVersion"));
     let Some(object) = value.as_object_mut() else { return Ok(()) };
@@ -198,27 +246,28 @@ fn readable(mut managed: Value) -> Option<Value> {
 }
 
 /// A patch changes neither kind nor name nor namespace.
-fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
+fn check_type_and_name(call: &Call<'_>, object: &Object) -> Result<(), Status> {
+    let resource = call.resource;
     let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
     let (kind, api_version) = (text("kind"), text("apiVersion"));
-    if kind != call.resource.table.kind || api_version != call.resource.api_version {
+    let is_same = kind == resource.table.kind && api_version == resource.api_version;
+    if !is_same && !resource.table.message.custom {
         return Err(Status::bad_request(format!(
             "the API version in the data ({api_version}) does not match the expected API version ({})",
-            call.resource.api_version
+            resource.api_version
         )));
     }
-    let name = meta(object, "name");
-    if name.is_empty() {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({} based on URL) was undeterminable: name must be provided",
-            call.info.name
-        )));
+    check_identity(call, object)?;
+    if is_same {
+        return Ok(());
     }
-    if name != call.info.name {
-        return Err(Status::bad_request(format!(
-            "the name of the object ({name}) does not match the name on the URL ({})",
-            call.info.name
-        )));
-    }
-    Ok(())
+    // Custom objects are of any type until they are validated.
+    let wanted = [("kind", kind, &*resource.table.kind), ("apiVersion", api_version, &*resource.api_version)];
+    let errors: Vec<FieldError> = wanted
+        .into_iter()
+        .filter(|(_, given, wanted)| given != wanted)
+        .map(|(path, given, wanted)| FieldError::invalid(path, &given.into(), format!("must be {wanted}")))
+        .collect();
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    Err(Status::invalid(Subject { group, kind, name: meta(object, "name") }, &errors))
 }

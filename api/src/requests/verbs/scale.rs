@@ -210,11 +210,11 @@ pub async fn patch(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) -
     let options = patch_options(call)?;
     call.record_patch(body);
     refuse_list_transform(&call.output, call.resource)?;
-    let reading = Reading::new(kind, body, options.field_validation)?;
+    let mut reading = Reading::new(kind, body, options.field_validation);
     let message = view.message;
     write(call, &view, Options::Patch(&options), |call, current| {
         let revision = meta(&current, "resourceVersion").to_owned();
-        let mut scale = patched(call, &reading, message, current.clone())?;
+        let mut scale = patched(call, &mut reading, message, current.clone())?;
         scope_to_request(call, &mut scale)?;
         check_identity(call, &scale)?;
         if meta(&scale, "resourceVersion") == revision {

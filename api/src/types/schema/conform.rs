@@ -33,13 +33,33 @@ pub fn conform(message: &Message, value: Value) -> Result<Decoded, DecodeError> 
 /// As [`conform`].
 pub fn conform_changes(message: &Message, mut value: Value, known: &Object) -> Result<Decoded, DecodeError> {
     if let Value::Object(object) = &mut value
-        && members(message, object, known, DEPTH_MAX - 1).is_ok()
+        && conforms_in_place(message, object, known)
     {
         return Ok(Decoded { object: std::mem::take(object), strict: Vec::new() });
     }
     // What is wrong or unknown, and where, is told of the object as a whole. What was done to its other parts is what
     // would be done to them now.
     conform(message, value)
+}
+
+/// Makes `object` conform, if there is nothing to be said of it; what is equal to `known`, in its place, stays as it is.
+/// Otherwise `false`: only parts of it conform then, and [`conform`] says the rest.
+pub fn conforms_in_place(message: &Message, object: &mut Object, known: &Object) -> bool {
+    members(message, object, known, DEPTH_MAX - 1).is_ok()
+}
+
+/// Makes one value conform to a kind, as if it stood alone: errors name no place. `None` for what counts as none.
+///
+/// # Errors
+/// As [`decode`](super::decode::decode).
+pub fn conform_value(kind: &Kind, value: Value) -> Result<Option<Value>, DecodeError> {
+    let report = Report::default();
+    let read = reread(Single { report: &report, kind, path: None, is_free: false }, value);
+    match (Report::default().absorb(report), read) {
+        (Some(failure), _) => Err(failure),
+        (None, Err(message)) => Err(DecodeError { message, path: String::new() }),
+        (None, Ok(value)) => Ok(value),
+    }
 }
 
 /// Something does not conform, or is to be reported; it is still where it was.
