@@ -15,6 +15,7 @@ mod leftover;
 mod lists;
 mod members;
 mod merge;
+mod named;
 pub mod restore;
 mod strategic;
 mod words;

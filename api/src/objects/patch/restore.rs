@@ -5,6 +5,7 @@
 //! writes as text read themselves, and their errors name no place.
 
 use super::Value;
+use super::named::text_type;
 use crate::types::schema::conform::conform_value;
 use crate::types::schema::decode::plain_number;
 use crate::types::schema::scalars::{bytes, quantity};
@@ -21,13 +22,14 @@ pub fn restore(message: &Message, value: &mut Value) -> Result<(), String> {
     };
     for field in &*message.fields {
         if let Some(value) = members.get_mut(&field.name) {
-            within(&field.kind, value)?;
+            within(&field.kind, value, text_type(message, field))?;
         }
     }
     Ok(())
 }
 
-fn within(kind: &Kind, value: &mut Value) -> Result<(), String> {
+/// The same for a value of a kind. Its texts are of the Go type `text`.
+fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
     if value.is_null() {
         return Ok(());
     }
@@ -41,21 +43,21 @@ fn within(kind: &Kind, value: &mut Value) -> Result<(), String> {
         Kind::String => match value {
             Value::String(_) => Ok(()),
             // Go converts integers to text, and this conversion then refuses to.
-            Value::Int(_) => Err("cannot convert int64 to string".to_owned()),
+            Value::Int(_) => Err(format!("cannot convert int64 to {text}")),
             _ => Err(unrecognized("string")),
         },
         Kind::Bytes => match value {
-            Value::String(text) => match bytes::canonical(text) {
+            Value::String(encoded) => match bytes::canonical(encoded) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(format!("error decoding from json: {error}")),
             },
             other => list(other).map(drop),
         },
         Kind::Message(message) => restore(message, value),
-        Kind::List(of) => list(value)?.iter_mut().try_for_each(|item| within(&of.item.kind, item)),
+        Kind::List(of) => list(value)?.iter_mut().try_for_each(|item| within(&of.item.kind, item, text)),
         Kind::Map(map) => match value {
             Value::Object(members) => {
-                members.iter_mut().try_for_each(|(_, value)| within(&map.value.kind, value))
+                members.iter_mut().try_for_each(|(_, value)| within(&map.value.kind, value, text))
             }
             _ => Err(format!("cannot restore map from {}", kind_of(value))),
         },
@@ -152,6 +154,26 @@ mod tests {
             ),
             ("core.v1.Pod", r#"{"spec":{"priority":1.5}}"#, Some("cannot convert float64 to int32")),
             ("core.v1.Pod", r#"{"spec":{"hostNetwork":1}}"#, Some("unrecognized type: bool")),
+            (
+                "core.v1.Pod",
+                r#"{"spec":{"containers":[{"imagePullPolicy":5}]}}"#,
+                Some("cannot convert int64 to v1.PullPolicy"),
+            ),
+            (
+                "core.v1.Pod",
+                r#"{"spec":{"containers":[{"ports":[{"protocol":1}]}]}}"#,
+                Some("cannot convert int64 to v1.Protocol"),
+            ),
+            (
+                "apps.v1.Deployment",
+                r#"{"spec":{"strategy":{"type":1}}}"#,
+                Some("cannot convert int64 to v1.DeploymentStrategyType"),
+            ),
+            (
+                "core.v1.Service",
+                r#"{"spec":{"ipFamilies":[1]}}"#,
+                Some("cannot convert int64 to v1.IPFamily"),
+            ),
             (
                 "core.v1.Pod",
                 r#"{"metadata":{"creationTimestamp":3}}"#,
