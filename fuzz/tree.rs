@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use api::values::json::Value;
+use api::values::json::{Value, write};
 
 /// A value.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,22 +27,23 @@ impl Tree {
         }
     }
 
-    /// Equality by RFC 6902 §4.6, which compares numbers by value.
-    pub fn is_worth(&self, other: &Tree) -> bool {
+    /// Equality of JSON patch: members in any order, and scalars that are written alike.
+    pub fn is_written_as(&self, other: &Tree) -> bool {
+        let written = |leaf: &Value| {
+            let mut text = Vec::new();
+            write(leaf, &mut text);
+            text
+        };
         match (self, other) {
             (Tree::List(a), Tree::List(b)) => {
-                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_worth(b))
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.is_written_as(b))
             }
             (Tree::Map(a), Tree::Map(b)) => {
                 a.len() == b.len()
-                    && a.iter().zip(b).all(|((a, value), (b, other))| a == b && value.is_worth(other))
+                    && a.iter().zip(b).all(|((a, value), (b, other))| a == b && value.is_written_as(other))
             }
-            (Tree::Leaf(Value::Int(n)), Tree::Leaf(Value::Float(x)))
-            | (Tree::Leaf(Value::Float(x)), Tree::Leaf(Value::Int(n))) => {
-                // Exact: every double below 2^127 fits, and none above equals a 64-bit integer.
-                x.fract() == 0.0 && *x as i128 == i128::from(*n)
-            }
-            _ => self == other,
+            (Tree::Leaf(a), Tree::Leaf(b)) => written(a) == written(b),
+            _ => false,
         }
     }
 }

@@ -9,8 +9,8 @@ use crate::tree::Tree;
 /// Bytes that `copy` operations may add to a document.
 pub(super) const COPIED_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// The document after the operations; `None` if one of them fails. Operations have the members that the RFC requires;
-/// other forms are tested elsewhere.
+/// The document after the operations; `None` if one of them fails. Operations have the members that the RFC requires, and
+/// values are written as this server writes them; other forms are tested elsewhere.
 pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree> {
     let mut document = Tree::from(document);
     let mut copied = 0;
@@ -37,7 +37,7 @@ pub(super) fn carried_out(operations: &[Value], document: &Value) -> Option<Tree
                 } else {
                     found(&document, Some(steps(path)).filter(|steps| !steps.is_empty())?.as_slice())?
                 };
-                Some(document).filter(|_| here.is_worth(&value))?
+                Some(document).filter(|_| here.is_written_as(&value))?
             }
             _ => return None,
         };
@@ -50,9 +50,9 @@ fn steps(pointer: &str) -> Vec<String> {
     pointer.split('/').skip(1).map(|step| step.replace("~1", "/").replace("~0", "~")).collect()
 }
 
-/// An index has the form of a number, and a negative one counts from the end.
+/// An index is any decimal integer, and a negative one counts from the end.
 fn index(step: &str, len: usize) -> Option<usize> {
-    let n: i64 = step.parse().ok().filter(|n: &i64| n.to_string() == step)?;
+    let n: i64 = step.parse().ok()?;
     let n = if n < 0 { n + i64::try_from(len).ok()? } else { n };
     usize::try_from(n).ok().filter(|n| *n < len)
 }
@@ -73,7 +73,7 @@ fn found(tree: &Tree, steps: &[String]) -> Option<Tree> {
 /// The document with `value` added at the pointer, or replacing the value there.
 fn put(document: Tree, path: &str, value: Tree, adds: bool) -> Option<Tree> {
     if path.is_empty() {
-        return Some(value).filter(|value| !matches!(value, Tree::Leaf(_)));
+        return Some(value).filter(|value| !adds && !matches!(value, Tree::Leaf(_)));
     }
     let steps = steps(path);
     // A result that cannot be parsed again is refused.
