@@ -57,14 +57,14 @@ pub struct Network {
 const ADDRESSES_MIN: u128 = 8;
 
 impl Network {
-    /// Parses `10.0.0.0/24`; bits after the prefix are ignored.
+    /// Parses `10.0.0.0/24`; bits after the prefix are ignored, and so are zeros at the start of a decimal number.
     ///
     /// # Errors
     /// Not an address, a slash and a number of bits; or fewer than eight addresses.
     pub fn parse(text: &str) -> Result<Network, String> {
         let invalid = || format!("invalid CIDR address: {text}");
         let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
-        let address: IpAddr = address.parse().map_err(|_| invalid())?;
+        let address: IpAddr = without_zeros(address).parse().map_err(|_| invalid())?;
         let family = Family::of(address);
         let bits = bits(family);
         let prefix: u8 = prefix.parse().ok().filter(|prefix| *prefix <= bits).ok_or_else(invalid)?;
@@ -142,12 +142,15 @@ impl Ports {
     /// Upstream's default.
     pub const DEFAULT: Ports = Ports { first: 30000, last: 32767 };
 
-    /// Parses `30000-32767`, `30000+2767` or a single port.
+    /// Parses `30000-32767`, `30000+2767` or a single port; nothing is the default.
     ///
     /// # Errors
     /// A malformed range, a range that ends before it begins, and port 0.
     pub fn parse(text: &str) -> Result<Ports, String> {
         let text = text.trim();
+        if text.is_empty() {
+            return Ok(Ports::DEFAULT);
+        }
         // The words are upstream's. Only what does not fit 64 bits is out of a number's range.
         let number = |text: &str| {
             let why = |error: ParseIntError| match error.kind() {
@@ -170,9 +173,9 @@ impl Ports {
         }
         let too_great = |_| format!("the port range cannot be greater than 65535: {text}");
         match (u16::try_from(first), u16::try_from(last)) {
+            (Err(error), _) | (_, Err(error)) => Err(too_great(error)),
             (Ok(0), _) => Err(format!("the port range cannot begin at 0: {text}")),
             (Ok(first), Ok(last)) => Ok(Ports { first, last }),
-            (Err(error), _) | (_, Err(error)) => Err(too_great(error)),
         }
     }
 
@@ -200,6 +203,19 @@ impl Ports {
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+/// `010.0.0.1` → `10.0.0.1`.
+fn without_zeros(address: &str) -> String {
+    let short = |part: &str| {
+        let digits = part.trim_start_matches('0');
+        if digits.starts_with(|c: char| c.is_ascii_digit()) || part.is_empty() { digits } else { "0" }
+            .to_owned()
+    };
+    match address.contains(':') || !address.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        true => address.to_owned(),
+        false => address.split('.').map(short).collect::<Vec<_>>().join("."),
     }
 }
 
@@ -239,11 +255,13 @@ mod tests {
             ("10.0.0.0/24", Ok("10.0.0.0/24 first 10.0.0.1 last 10.0.0.254 reserved 16")),
             ("10.0.0.9/16", Ok("10.0.0.0/16 first 10.0.0.1 last 10.0.255.254 reserved 256")),
             ("10.1.2.8/29", Ok("10.1.2.8/29 first 10.1.2.9 last 10.1.2.14 reserved 0")),
+            ("010.01.000.0/24", Ok("10.1.0.0/24 first 10.1.0.1 last 10.1.0.254 reserved 16")),
             ("fd00::/120", Ok("fd00::/120 first fd00::1 last fd00::ff reserved 16")),
             ("fd00::/0", Ok("::/0 first ::1 last ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe reserved 256")),
             ("10.0.0.0/30", Err("the service cluster IP range must be at least 8 IP addresses")),
             ("10.0.0.0/33", Err("invalid CIDR address: 10.0.0.0/33")),
             ("10.0.0.0", Err("invalid CIDR address: 10.0.0.0")),
+            ("10..0.0/8", Err("invalid CIDR address: 10..0.0/8")),
             ("x/8", Err("invalid CIDR address: x/8")),
         ] {
             let got = Network::parse(text).map(|network| {
@@ -279,7 +297,7 @@ mod tests {
             ("65535+1", None),
             ("1-2-3", None),
             ("1-2+3", None),
-            ("", None),
+            ("", Some(("30000-32767", 86))),
             ("a-b", None),
             ("1-65536", None),
             ("-5", None),
@@ -288,6 +306,8 @@ mod tests {
             let got = Ports::parse(text).ok().map(|ports| (ports.to_string(), ports.reserved()));
             assert_eq!(got, want.map(|(shown, reserved)| (shown.to_owned(), reserved)), "{text}");
         }
+        let why = "the port range cannot be greater than 65535: 0-70000";
+        assert_eq!(Ports::parse("0-70000").unwrap_err(), why);
         assert!(Ports::DEFAULT.contains(32767) && !Ports::DEFAULT.contains(32768));
     }
 }
