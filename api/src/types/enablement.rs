@@ -21,6 +21,10 @@ const STAGES: [(&str, IsMeant); 4] = [
 /// Groups of long ago, whose types have moved: they may be named.
 const FORMER_GROUPS: &[&str] = &["extensions"];
 
+/// Groups that the reference server registers and that have no types here: stem, and whether it has the suffix of groups.
+const EMPTY_GROUPS: &[(&str, bool)] =
+    &[("admission", true), ("imagepolicy", true), ("internal.apiserver", true), ("storagemigration", true)];
+
 /// Types that are served with a feature alone: version, plural name and gate.
 const GATED: &[(&str, &str, &str)] = &[("v1beta1", "clustertrustbundles", "ClusterTrustBundle")];
 
@@ -51,8 +55,7 @@ impl Enablement {
         let mut unknown = Vec::new();
         for (key, value) in wishes.iter().filter(|(key, _)| !is_stage(key)) {
             let key_parts = Key::read(key).ok_or_else(|| format!("runtime-config invalid key {key}"))?;
-            let is_known = |group: &str| registry.groups().iter().any(|known| known.name == group);
-            if !is_known(key_parts.group) && !FORMER_GROUPS.contains(&key_parts.group) {
+            if !is_registered(key_parts.group, registry) {
                 unknown.push(format!("{}/{}", key_parts.group, key_parts.version));
             }
             named.push((*key, key_parts, *value));
@@ -76,7 +79,9 @@ impl Enablement {
         // A wish about a resource counts more than one about its version.
         named.sort_by_key(|(_, key, _)| key.plural.is_some());
         for (text, key, value) in named {
-            if registry.version(key.group, key.version).is_none() && !key.may_have_been() {
+            let is_missing =
+                has_types(key.group, registry) && registry.version(key.group, key.version).is_none();
+            if is_missing && !matches!(stage(key.version), Some("alpha" | "beta")) {
                 return Err(format!("group version {} that has not been registered", key.group_version()));
             }
             let wanted = boolean(value)
@@ -117,6 +122,18 @@ impl Enablement {
     }
 }
 
+fn has_types(group: &str, registry: &Registry) -> bool {
+    registry.groups().iter().any(|known| known.name == group)
+}
+
+/// Whether a group may be named.
+fn is_registered(group: &str, registry: &Registry) -> bool {
+    let naming = registry.naming();
+    has_types(group, registry)
+        || FORMER_GROUPS.contains(&group)
+        || EMPTY_GROUPS.iter().any(|(stem, suffixed)| naming.group(stem, *suffixed) == group)
+}
+
 /// What a wish is about.
 #[derive(Clone, Copy)]
 struct Key<'k> {
@@ -142,11 +159,6 @@ impl<'k> Key<'k> {
         } else {
             format!("{}/{}", self.group, self.version)
         }
-    }
-
-    /// Whether a release may have had the version, or may yet have it.
-    fn may_have_been(&self) -> bool {
-        FORMER_GROUPS.contains(&self.group) || matches!(stage(self.version), Some("alpha" | "beta"))
     }
 }
 
@@ -209,6 +221,8 @@ mod tests {
             ("apps/v1=false,apps/v1=true", [true; 5]),
             ("extensions/v1beta1=true,apps/v1beta1=true", [true; 5]),
             (" apps/v1 = false ,", [true, false, false, true, true]),
+            ("storagemigration.k8s.io/v1beta1=true,internal.apiserver.k8s.io/v1alpha1=true", [true; 5]),
+            ("admission.k8s.io/v1=true", [true; 5]),
         ] {
             assert_eq!(served(wishes, &types), Ok(want.to_vec()), "{wishes}");
         }
