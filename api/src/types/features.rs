@@ -223,7 +223,8 @@ impl Features {
             }
         }
         for (gate, open) in GATES.iter().zip(&mut features.open).filter(|(gate, _)| !gate.locked) {
-            *open = features.of_stage.wish(gate.stage).unwrap_or(gate.default);
+            let is_there = !comes_after(gate.name, releases);
+            *open = is_there && features.of_stage.wish(gate.stage).unwrap_or(gate.default);
         }
         for (name, open) in named {
             features.name(name, open, releases)?;
@@ -239,8 +240,8 @@ impl Features {
             (None, Some(Inert { stage, default })) => (stage, default, stage == Stage::Stable),
             (None, None) => return Err(format!("unrecognized feature gate: {name}")),
         };
-        let came = upstream::CAME_LATER.iter().find(|(later, _)| *later == name);
-        if open != default && came.is_some_and(|(_, minor)| *minor > releases.emulated) {
+        // A gate that is not there yet is off, whatever its default becomes.
+        if open && comes_after(name, releases) {
             let Releases { emulated, compatible } = releases;
             return Err(format!(
                 "cannot set feature gate {name} to {open}, feature is PreAlpha at emulated version 1.{emulated}, min \
@@ -268,6 +269,11 @@ impl Features {
         }
         Ok(())
     }
+}
+
+/// Whether a gate is not there yet in the release that is emulated.
+fn comes_after(name: &str, releases: Releases) -> bool {
+    upstream::CAME_LATER.iter().any(|(later, minor)| *later == name && *minor > releases.emulated)
 }
 
 /// The component prefix that gates of this server may have.
@@ -354,6 +360,19 @@ mod tests {
         assert_eq!(Features::parse("ShardedListAndWatch=true", older).unwrap_err(), why);
         assert!(Features::parse("ShardedListAndWatch=false", older).is_ok());
         assert!(Features::parse("ShardedListAndWatch=true", Releases::default()).is_ok());
+        let why = "cannot set feature gate ConstrainedImpersonation to true, feature is PreAlpha at emulated version \
+                   1.34, min compatibility version 1.33";
+        let older = Releases { emulated: 34, compatible: 33 };
+        assert_eq!(Features::parse("ConstrainedImpersonation=true", older).unwrap_err(), why);
+        for (text, releases, want) in [
+            ("", older, false),
+            ("ConstrainedImpersonation=false", older, false),
+            ("AllBeta=true", older, false),
+            ("", Releases { emulated: 35, compatible: 34 }, true),
+        ] {
+            let features = Features::parse(text, releases).unwrap();
+            assert_eq!(features.has(Feature::ConstrainedImpersonation), want, "{text}");
+        }
     }
 
     #[test]
