@@ -7,7 +7,7 @@ use auth::User;
 
 use crate::objects::validation::names;
 use crate::values::field::{FieldError, child, index};
-use crate::values::json::{Object, Value};
+use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::wire::codec::yaml;
 use crate::wire::request::RequestInfo;
@@ -129,7 +129,7 @@ impl Policy {
     /// # Errors
     /// What is wrong with it: with its form, or all that is wrong with its rules.
     pub fn parse(text: &[u8], naming: &Naming) -> Result<Policy, String> {
-        let value = yaml::parse(text).map_err(|error| format!("failed decoding: {error}"))?.value;
+        let value = tree(text).map_err(|why| format!("failed decoding: {why}"))?;
         // An empty file is an object without members.
         let value = if value.is_null() { Value::from(Object::new()) } else { value };
         let Some(members) = value.as_object() else {
@@ -167,6 +167,10 @@ impl Policy {
             }
         }
         let policy = Reader { kind: "Policy", path: "", members };
+        if let Some(value) = policy.member("metadata").filter(|value| value.as_object().is_none()) {
+            return Err(policy.mismatch(value, "metadata", "v1.ObjectMeta"));
+        }
+        let omits_managed_fields = policy.boolean("omitManagedFields")?.unwrap_or(false);
         let mut errors = Vec::new();
         let omits = policy.stages("", &mut errors)?;
         let mut rules = Vec::new();
@@ -180,9 +184,6 @@ impl Policy {
             let reader = Reader { kind: "PolicyRule", path: "rules.", members };
             rules.push(Rule::read(&reader, &index("rules", at), &mut errors)?);
         }
-        if rules.is_empty() {
-            return Err("loaded illegal policy with 0 rules".to_owned());
-        }
         match errors.as_slice() {
             [] => {}
             [only] => return Err(only.to_string()),
@@ -191,11 +192,10 @@ impl Policy {
                 return Err(format!("[{}]", texts.join(", ")));
             }
         }
-        Ok(Policy {
-            rules,
-            omits,
-            omits_managed_fields: policy.boolean("omitManagedFields")?.unwrap_or(false),
-        })
+        if rules.is_empty() {
+            return Err("loaded illegal policy with 0 rules".to_owned());
+        }
+        Ok(Policy { rules, omits, omits_managed_fields })
     }
 
     /// What is recorded of a request; `user` is none where authentication failed.
@@ -242,8 +242,15 @@ impl Rule {
                 names: reader.texts("resourceNames")?,
             });
         }
-        check_paths(&paths, !resources.is_empty() || !namespaces.is_empty(), path, errors);
+        check_paths(&paths, path, errors);
         check_resources(&resources, path, errors);
+        let omits = reader.stages(path, errors)?;
+        let has_resources = !resources.is_empty() || !namespaces.is_empty();
+        if has_resources && !paths.is_empty() {
+            let list = Value::from(paths.as_slice());
+            let why = "rules cannot apply to both regular resources and non-resource URLs";
+            errors.push(FieldError::invalid(child(path, "nonResourceURLs"), &list, why));
+        }
         Ok(Rule {
             level: known.unwrap_or(Level::None),
             users: reader.texts("users")?,
@@ -252,7 +259,7 @@ impl Rule {
             resources,
             namespaces,
             paths,
-            omits: reader.stages(path, errors)?,
+            omits,
             omits_managed_fields: reader.boolean("omitManagedFields")?,
         })
     }
@@ -313,14 +320,8 @@ fn matches_path(pattern: &str, path: &str) -> bool {
     }
 }
 
-fn check_paths(paths: &[String], has_resources: bool, rule: &str, errors: &mut Vec<FieldError>) {
+fn check_paths(paths: &[String], rule: &str, errors: &mut Vec<FieldError>) {
     let field = child(rule, "nonResourceURLs");
-    if has_resources && !paths.is_empty() {
-        let list = Value::from(paths);
-        let why = "rules cannot apply to both regular resources and non-resource URLs";
-        errors.push(FieldError::invalid(field, &list, why));
-        return;
-    }
     for (at, path) in paths.iter().enumerate().filter(|(_, path)| *path != "*") {
         let field = index(&field, at);
         let value = path.as_str().into();
@@ -385,16 +386,21 @@ impl<'v> Reader<'v> {
     }
 
     fn texts(&self, name: &str) -> Result<Vec<String>, String> {
+        self.texts_of(name, "string")
+    }
+
+    /// Texts of a type with a name.
+    fn texts_of(&self, name: &str, wanted: &str) -> Result<Vec<String>, String> {
         let text = |value: &Value| match value {
             Value::Null => Ok(String::new()),
-            value => value.as_str().map(str::to_owned).ok_or_else(|| self.mismatch(value, name, "string")),
+            value => value.as_str().map(str::to_owned).ok_or_else(|| self.mismatch(value, name, wanted)),
         };
-        self.list(name, "[]string")?.iter().map(text).collect()
+        self.list(name, &format!("[]{wanted}"))?.iter().map(text).collect()
     }
 
     fn stages(&self, path: &str, errors: &mut Vec<FieldError>) -> Result<Stages, String> {
         let mut stages = Stages::default();
-        for (at, text) in self.texts("omitStages")?.iter().enumerate() {
+        for (at, text) in self.texts_of("omitStages", "v1.Stage")?.iter().enumerate() {
             match Stage::ALL.into_iter().find(|stage| stage.as_str() == text) {
                 Some(stage) => stages.insert(stage),
                 None => {
@@ -407,6 +413,15 @@ impl<'v> Reader<'v> {
         }
         Ok(stages)
     }
+}
+
+/// The tree of a text, which is JSON where it begins with a brace.
+fn tree(text: &[u8]) -> Result<Value, String> {
+    if text.trim_ascii_start().starts_with(b"{") {
+        let why = |error| format!("couldn't get version/kind; json parse error: {error}");
+        return json::parse(text).map_err(why);
+    }
+    yaml::parse(text).map(|document| document.value).map_err(|error| error.to_string())
 }
 
 fn mismatch(value: &Value, kind: &str, field: &str, wanted: &str) -> String {
@@ -435,6 +450,37 @@ mod tests {
             ("rules: [{level: Metadata}]", ""),
             ("rules: [{level: Metadata, verb: [get], verbs: ['']}]", ""),
             ("rules: []", "loaded illegal policy with 0 rules"),
+            (
+                "omitStages: [X]",
+                "omitStages[0]: Invalid value: \"X\": allowed stages are \
+                 RequestReceived,ResponseStarted,ResponseComplete,Panic",
+            ),
+            (
+                "metadata: 5",
+                "failed decoding: json: cannot unmarshal number into Go struct field Policy.metadata of type \
+                 v1.ObjectMeta",
+            ),
+            (
+                "omitStages: Panic",
+                "failed decoding: json: cannot unmarshal string into Go struct field Policy.omitStages of type \
+                 []v1.Stage",
+            ),
+            (
+                "rules: [{level: Metadata, omitStages: Panic}]",
+                "failed decoding: json: cannot unmarshal string into Go struct field PolicyRule.rules.omitStages of \
+                 type []v1.Stage",
+            ),
+            (
+                "rules: [{level: Metadata, omitStages: [1]}]",
+                "failed decoding: json: cannot unmarshal number into Go struct field PolicyRule.rules.omitStages of \
+                 type v1.Stage",
+            ),
+            (
+                "rules: [{level: Metadata, namespaces: [a], nonResourceURLs: ['a']}]",
+                "[rules[0].nonResourceURLs[0]: Invalid value: \"a\": non-resource URL rules must begin with a '/' \
+                 character, rules[0].nonResourceURLs: Invalid value: [\"a\"]: rules cannot apply to both regular \
+                 resources and non-resource URLs]",
+            ),
             ("rules: [null]", "rules[0].level: Required value"),
             (
                 "rules: [{level: 1}]",
@@ -467,6 +513,20 @@ mod tests {
             ),
         ] {
             assert_eq!(policy(text).map_or_else(|error| error, |_| String::new()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_policy_in_json_is_read_as_json() {
+        for (text, want) in [
+            (r#" {"apiVersion":"audit.k8s.io/v1","kind":"Policy","rules":[{"level":"None"}]}"#, ""),
+            (
+                r#"{"apiVersion":"audit.k8s.io/v1","kind":"#,
+                "failed decoding: couldn't get version/kind; json parse error: unexpected end of JSON input",
+            ),
+        ] {
+            let got = Policy::parse(text.as_bytes(), &KUBERNETES);
+            assert_eq!(got.map_or_else(|error| error, |_| String::new()), want, "{text}");
         }
     }
 
