@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use anyhow::Context;
 use api::state::extension::Settings;
 use api::wire::outgoing::Networks;
 use api::wire::server::ServingCertificate;
@@ -56,11 +55,9 @@ impl ExtensionConfig {
             authentication: told(authentication),
         };
         if let Some((chain, key)) = &certificate {
-            let name = chain.display();
             let open = |path: &PathBuf| std::fs::read(path).map_err(|error| opening(path, &error));
             let pair = (open(chain)?, open(key)?);
-            ServingCertificate::from_pem(&pair.0, &pair.1)
-                .with_context(|| format!("--proxy-client-cert-file {name}"))?;
+            ServingCertificate::from_pem(&pair.0, &pair.1)?;
             settings.certificate = Some(pair);
         }
         Ok(ExtensionConfig { certificate, settings })

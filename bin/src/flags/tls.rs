@@ -102,17 +102,17 @@ impl NamedFiles {
 }
 
 fn named_files(text: &str) -> Result<NamedFiles, String> {
-    let (files, names) = text.split_once(':').unwrap_or((text, ""));
-    let (certificate, key) = match files.split(',').map(str::trim).collect::<Vec<_>>()[..] {
-        [certificate, key] if !certificate.is_empty() && !key.is_empty() => (certificate, key),
-        _ => return Err("expected comma separated certificate and key file paths".to_owned()),
+    let (files, names) = match text.split_once(':') {
+        Some((_, names)) if names.trim().is_empty() => {
+            return Err("empty names list is not allowed".to_owned());
+        }
+        Some((files, names)) => (files, names.split(',').map(|name| name.trim().to_owned()).collect()),
+        None => (text, Vec::new()),
     };
-    let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
-    Ok(NamedFiles {
-        certificate: certificate.into(),
-        key: key.into(),
-        names: names.map(str::to_owned).collect(),
-    })
+    match files.split(',').map(str::trim).collect::<Vec<_>>()[..] {
+        [certificate, key] => Ok(NamedFiles { certificate: certificate.into(), key: key.into(), names }),
+        _ => Err("expected comma separated certificate and key file paths".to_owned()),
+    }
 }
 
 impl TlsFlags {
@@ -133,7 +133,7 @@ impl TlsFlags {
             other => return Err(format!("unknown tls version {}", auth::go::quote(other))),
         };
         let mut suites = Vec::new();
-        for name in self.tls_cipher_suites.iter().filter(|name| !name.is_empty()) {
+        for name in &self.tls_cipher_suites {
             if !KNOWN_SUITES.contains(&name.as_str()) {
                 return Err(format!("Cipher suite {name} not supported or doesn't exist"));
             }
@@ -194,10 +194,11 @@ mod tests {
             ("a.crt,a.key", Some(files(&[]))),
             ("a.crt, a.key:*.example.com,b", Some(files(&["*.example.com", "b"]))),
             ("a.crt", None),
-            ("a.crt,", None),
             ("a,b,c", None),
+            ("a.crt,a.key:", None),
         ] {
             assert_eq!(named_files(text).ok(), want, "{text}");
         }
+        assert_eq!(named_files("a,b: ").unwrap_err(), "empty names list is not allowed");
     }
 }

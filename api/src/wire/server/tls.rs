@@ -45,18 +45,48 @@ fn not_before_epoch(seconds: i64) -> UnixTime {
 pub(super) const HTTP2: &[u8] = b"h2";
 const HTTP1: &[u8] = b"http/1.1";
 
-/// Why a certificate cannot be served.
+/// Why a certificate cannot be served, in the words of Go's library.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// The text holds no PEM certificate, or a broken one.
-    #[error("no readable PEM certificate")]
-    Chain,
-    /// The text holds no PEM private key, or a broken one.
-    #[error("no readable PEM private key")]
-    Key,
-    /// Key and certificate do not belong together, or the key is of an unknown kind.
-    #[error("certificate and key do not fit")]
-    Mismatch(#[source] rustls::Error),
+    /// The text of the certificate holds no PEM block.
+    #[error("tls: failed to find any PEM data in certificate input")]
+    NoChain,
+    /// The text of the certificate holds a private key alone.
+    #[error(
+        "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs may have \
+         been switched"
+    )]
+    KeyForChain,
+    /// The text of the certificate holds PEM blocks of these other types.
+    #[error(
+        "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the following \
+         types: [{}]", .0.join(" ")
+    )]
+    OtherForChain(Vec<String>),
+    /// The text of the certificate holds a broken block.
+    #[error("tls: failed to parse certificate")]
+    BrokenChain,
+    /// The text of the key holds no PEM block.
+    #[error("tls: failed to find any PEM data in key input")]
+    NoKey,
+    /// The text of the key holds a certificate alone.
+    #[error("tls: found a certificate rather than a key in the PEM for the private key")]
+    ChainForKey,
+    /// The text of the key holds PEM blocks of these other types.
+    #[error(
+        "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks of the \
+         following types: [{}]", .0.join(" ")
+    )]
+    OtherForKey(Vec<String>),
+    /// The text of the key holds a broken block.
+    #[error("tls: failed to parse private key")]
+    BrokenKey,
+    /// Key and certificate do not belong together.
+    #[error("tls: private key does not match public key")]
+    Mismatch,
+    /// The key is of an unknown kind, or the certificate is none.
+    #[error("certificate and key cannot be used")]
+    Unusable(#[source] rustls::Error),
 }
 
 /// The certificates shown to clients; replacing them takes effect with the next handshake.
@@ -122,14 +152,49 @@ impl ServingCertificate {
 }
 
 fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateError> {
+    check_chain(chain)?;
+    check_key(key)?;
     let chain: Vec<_> = CertificateDer::pem_slice_iter(chain)
         .collect::<Result<_, _>>()
-        .map_err(|_| CertificateError::Chain)?;
+        .map_err(|_| CertificateError::BrokenChain)?;
     if chain.is_empty() {
-        return Err(CertificateError::Chain);
+        return Err(CertificateError::BrokenChain);
     }
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateError::Key)?;
-    CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(CertificateError::Mismatch)
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| CertificateError::BrokenKey)?;
+    CertifiedKey::from_der(chain, key, &aws_lc_rs::default_provider()).map_err(|error| match error {
+        rustls::Error::InconsistentKeys(_) => CertificateError::Mismatch,
+        error => CertificateError::Unusable(error),
+    })
+}
+
+/// Says what is there instead of a certificate.
+fn check_chain(text: &[u8]) -> Result<(), CertificateError> {
+    let types = block_types(text);
+    match &types[..] {
+        types if types.iter().any(|name| name == "CERTIFICATE") => Ok(()),
+        [] => Err(CertificateError::NoChain),
+        [only] if only.ends_with("PRIVATE KEY") => Err(CertificateError::KeyForChain),
+        _ => Err(CertificateError::OtherForChain(types)),
+    }
+}
+
+/// Says what is there instead of a private key.
+fn check_key(text: &[u8]) -> Result<(), CertificateError> {
+    let types = block_types(text);
+    match &types[..] {
+        types if types.iter().any(|name| name.ends_with("PRIVATE KEY")) => Ok(()),
+        [] => Err(CertificateError::NoKey),
+        [only] if only == "CERTIFICATE" => Err(CertificateError::ChainForKey),
+        _ => Err(CertificateError::OtherForKey(types)),
+    }
+}
+
+/// The types of the PEM blocks of a text, in order (RFC 7468).
+fn block_types(text: &[u8]) -> Vec<String> {
+    let text = String::from_utf8_lossy(text);
+    let types =
+        text.lines().filter_map(|line| line.trim_end().strip_prefix("-----BEGIN ")?.strip_suffix("-----"));
+    types.map(str::to_owned).collect()
 }
 
 impl fmt::Debug for ServingCertificate {
@@ -312,6 +377,39 @@ mod tests {
     fn a_clock_before_the_epoch_stands_at_the_epoch() {
         for (seconds, want) in [(-1, 0), (i64::MIN, 0), (0, 0), (1_700_000_000, 1_700_000_000)] {
             assert_eq!(not_before_epoch(seconds).as_secs(), want);
+        }
+    }
+
+    #[test]
+    fn what_is_no_certificate_or_no_key_is_said() {
+        let block = |name: &str| format!("-----BEGIN {name}-----\nAAAA\n-----END {name}-----\n");
+        let (chain, key, other) = (block("CERTIFICATE"), block("EC PRIVATE KEY"), block("X509 CRL"));
+        for (certificate, private, want) in [
+            ("", &*key, "tls: failed to find any PEM data in certificate input"),
+            ("no PEM", &key, "tls: failed to find any PEM data in certificate input"),
+            (
+                &key,
+                &chain,
+                "tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs \
+                 may have been switched",
+            ),
+            (
+                &other,
+                &key,
+                "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the \
+                 following types: [X509 CRL]",
+            ),
+            (&chain, "no PEM", "tls: failed to find any PEM data in key input"),
+            (&chain, &chain, "tls: found a certificate rather than a key in the PEM for the private key"),
+            (
+                &chain,
+                &other,
+                "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM \
+                 blocks of the following types: [X509 CRL]",
+            ),
+        ] {
+            let error = certified_key(certificate.as_bytes(), private.as_bytes()).unwrap_err();
+            assert_eq!(error.to_string(), want);
         }
     }
 }
