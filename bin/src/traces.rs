@@ -7,6 +7,7 @@ use api::values::json::Value;
 use api::values::naming::Naming;
 use api::wire::codec::yaml;
 
+use crate::flaws::Flaws;
 use crate::issuers::opening;
 
 /// Where traces go unless the file says it: a collector on the same machine.
@@ -65,32 +66,53 @@ impl TracingConfig {
                 )));
             }
         }
+        let mut flaws = Flaws::default();
         let per_million = document.get("samplingRatePerMillion").and_then(Value::as_i64).unwrap_or(0);
-        if per_million < 0 {
-            bail!(
-                "tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate must be positive"
-            );
-        }
-        if per_million > MILLION {
-            bail!(
-                "tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate per million must be less than or \
-                 equal to one million"
-            );
-        }
+        flaws.take(check_chance(per_million));
         let endpoint = document.str_at(&["endpoint"]);
         let endpoint = if endpoint.is_empty() { ENDPOINT } else { endpoint };
-        let endpoint = endpoint.strip_prefix("dns:///").unwrap_or(endpoint);
-        let has_port = endpoint
-            .rsplit_once(':')
-            .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
-        if !has_port || endpoint.contains('/') {
-            bail!(
-                "tracing.endpoint: Invalid value: {}: must be a host and a port",
-                auth::go::quote(endpoint)
-            );
-        }
-        Ok(TracingConfig { endpoint: endpoint.to_owned(), per_million: u32::try_from(per_million)? })
+        flaws.take(check_scheme(endpoint));
+        flaws.none()?;
+        let endpoint = host_and_port(endpoint)?.to_owned();
+        Ok(TracingConfig { endpoint, per_million: u32::try_from(per_million)? })
     }
+}
+
+fn check_chance(per_million: i64) -> anyhow::Result<()> {
+    if per_million < 0 {
+        bail!("tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate must be positive");
+    }
+    if per_million > MILLION {
+        bail!(
+            "tracing.samplingRatePerMillion: Invalid value: {per_million}: sampling rate per million must be less than or \
+             equal to one million"
+        );
+    }
+    Ok(())
+}
+
+/// Checks the scheme of an endpoint, which is one of those of gRPC names.
+fn check_scheme(endpoint: &str) -> anyhow::Result<()> {
+    let scheme = endpoint.split_once("://").map_or("dns", |(scheme, _)| scheme);
+    if !matches!(scheme, "dns" | "unix" | "unix-abstract") {
+        bail!(
+            "tracing.endpoint: Invalid value: {}: unsupported scheme: {scheme}.  Options are none, dns, unix, or \
+             unix-abstract.  See https://github.com/grpc/grpc/blob/master/doc/naming.md",
+            auth::go::quote(endpoint)
+        );
+    }
+    Ok(())
+}
+
+/// The `host:port` of an endpoint. Sockets are not supported.
+fn host_and_port(endpoint: &str) -> anyhow::Result<&str> {
+    let address = endpoint.strip_prefix("dns:///").unwrap_or(endpoint);
+    let has_port =
+        address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    if !has_port || address.contains('/') {
+        bail!("tracing.endpoint: Invalid value: {}: must be a host and a port", auth::go::quote(address));
+    }
+    Ok(address)
 }
 
 #[cfg(test)]
@@ -111,7 +133,16 @@ mod tests {
             ("HEAD endpoint: a.b:1\nsamplingRatePerMillion: 1000000", Ok("a.b:1 1000000")),
             ("HEAD samplingRatePerMillion: -1", Err("sampling rate must be positive")),
             ("HEAD samplingRatePerMillion: 1000001", Err("less than or equal to one million")),
-            ("HEAD endpoint: https://a:1", Err("must be a host and a port")),
+            (
+                "HEAD endpoint: http://a:1\nsamplingRatePerMillion: -1",
+                Err(
+                    "[tracing.samplingRatePerMillion: Invalid value: -1: sampling rate must be positive, tracing.endpoint: \
+                     Invalid value: \"http://a:1\": unsupported scheme: http.  Options are none, dns, unix, or \
+                     unix-abstract.  See https://github.com/grpc/grpc/blob/master/doc/naming.md]",
+                ),
+            ),
+            ("HEAD endpoint: dns:///a:1", Ok("a:1 0")),
+            ("HEAD endpoint: unix://a", Err("must be a host and a port")),
             ("HEAD endpoint: a", Err("must be a host and a port")),
             ("HEAD sampling: 1", Err("unknown field \"sampling\"")),
             (
