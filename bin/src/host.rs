@@ -5,7 +5,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::anyhow;
 use api::values::naming::Naming;
 use rustix::net::sockopt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -37,7 +37,16 @@ pub fn listen(address: SocketAddr, is_shared: bool) -> anyhow::Result<TcpListene
         socket.bind(address)?;
         socket.listen(BACKLOG)
     };
-    open().with_context(|| format!("cannot listen on {address}"))
+    let failed = |error: io::Error| {
+        let why = match error.kind() {
+            io::ErrorKind::AddrInUse => "address already in use".to_owned(),
+            io::ErrorKind::AddrNotAvailable => "cannot assign requested address".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            _ => error.to_string(),
+        };
+        anyhow!("failed to create listener: failed to listen on {address}: listen tcp {address}: bind: {why}")
+    };
+    open().map_err(failed)
 }
 
 /// Raises the limit of open files to its maximum: every connection is one.
@@ -197,7 +206,15 @@ mod tests {
     async fn a_taken_address_is_said_in_one_line() {
         let holder = listen("127.0.0.1:0".parse().unwrap(), false).unwrap();
         let address = holder.local_addr().unwrap();
-        let error = format!("{:#}", listen(address, false).unwrap_err());
-        assert_eq!(error, format!("cannot listen on {address}: Address already in use (os error 98)"));
+        let elsewhere: SocketAddr = "192.0.2.1:6443".parse().unwrap();
+        for (address, why) in
+            [(address, "address already in use"), (elsewhere, "cannot assign requested address")]
+        {
+            let error = format!("{:#}", listen(address, false).unwrap_err());
+            let want = format!(
+                "failed to create listener: failed to listen on {address}: listen tcp {address}: bind: {why}"
+            );
+            assert_eq!(error, want);
+        }
     }
 }

@@ -119,7 +119,7 @@ fn whatever_is_wrong_is_one_line_exit_code_1_and_nothing_touched() {
         (
             &port,
             format!(
-                "error: cannot listen on {}: Address already in use (os error 98)\n",
+                "error: failed to create listener: failed to listen on {0}: listen tcp {0}: bind: address already in use\n",
                 taken.local_addr().unwrap()
             ),
         ),
