@@ -496,7 +496,7 @@ fn api_of(
         },
         collects_garbage: config.collects_garbage,
         admission: config.admission.clone(),
-        auditor: config.audit.as_ref().map(|config| audit::auditor(config, &metrics)).transpose()?,
+        auditor: config.audit.as_ref().map(|config| audit::auditor(config, &metrics)).transpose()?.flatten(),
         metrics,
     };
     let api = Api::assemble(parts, config.authorization.modules(&nodes))?;

@@ -1,10 +1,12 @@
 //! The log: a file, or standard output, a line for each event.
 
+use std::fs::DirBuilder;
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use api::state::audit::{Encoder, Format, Sink};
 use api::values::json::Object;
 use parking_lot::Mutex;
@@ -13,7 +15,6 @@ use super::Losses;
 use super::batch::Queue;
 use super::file::{self, RotatingFile, Rotation};
 use super::settings::{Given, Mode};
-use crate::files;
 use crate::flags::AuditFlags;
 
 /// The log as metrics name it.
@@ -53,14 +54,21 @@ impl LogConfig {
         Ok(LogConfig { path, mode, encoder: Encoder { format, event_bytes_max }, rotation })
     }
 
+    /// Makes the file if it is not there.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn make(&self) -> anyhow::Result<()> {
+        open(&self.path, self.rotation).map(drop)
+    }
+
     /// Opens the log.
     ///
     /// # Errors
     /// It cannot be opened.
     pub fn open(&self, losses: Losses) -> anyhow::Result<Log> {
         let LogConfig { path, mode, encoder, rotation } = self;
-        let mut target =
-            open(path, *rotation).with_context(|| format!("--audit-log-path {}", path.display()))?;
+        let mut target = open(path, *rotation)?;
         let out = match mode {
             Mode::Blocking | Mode::BlockingStrict => Out::Direct(Mutex::new(target)),
             Mode::Batch(batching) => {
@@ -128,9 +136,31 @@ fn open(path: &Path, rotation: Rotation) -> anyhow::Result<Target> {
         return Ok(Target::Stdout(io::stdout()));
     }
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        files::private_dir(directory)?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(|error| not_made(directory, &error))?;
     }
-    Ok(Target::File(RotatingFile::open(path, rotation)?))
+    let file = RotatingFile::open(path, rotation).map_err(|error| {
+        let why = if path.is_dir() { "is a directory".to_owned() } else { reason(&error) };
+        anyhow!("ensureLogFile: open {}: {why}", path.display())
+    })?;
+    Ok(Target::File(file))
+}
+
+/// Says why a directory could not be made: often another file is in its place, or in that of one above it.
+fn not_made(directory: &Path, error: &io::Error) -> anyhow::Error {
+    match directory.ancestors().find(|above| above.exists()) {
+        Some(above) if !above.is_dir() => {
+            anyhow!("ensureLogFile: mkdir {}: not a directory", above.display())
+        }
+        _ => anyhow!("ensureLogFile: mkdir {}: {}", directory.display(), reason(error)),
+    }
+}
+
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
 }
 
 enum Target {

@@ -32,13 +32,15 @@ use crate::flaws::Flaws;
 /// What is audited, and where to.
 #[derive(Clone, Debug)]
 pub struct AuditConfig {
-    policy: Arc<Policy>,
+    /// Without it nothing is recorded.
+    policy: Option<Arc<Policy>>,
     log: Option<LogConfig>,
     webhook: Option<WebhookConfig>,
 }
 
 impl AuditConfig {
-    /// Reads the policy. Without a policy nothing is audited, and without a log or a webhook there is nowhere to record it.
+    /// Reads the policy. Without a policy nothing is audited, and the log stays empty; without a log or a webhook there is
+    /// nowhere to record it.
     ///
     /// # Errors
     /// The policy cannot be read or is wrong, or settings of the log or the webhook are.
@@ -50,8 +52,9 @@ impl AuditConfig {
     ) -> anyhow::Result<Option<AuditConfig>> {
         let given = |path: &Option<PathBuf>| path.clone().filter(|path| !path.as_os_str().is_empty());
         let log = given(&flags.audit_log_path).map(|path| LogConfig::from_flags(path, flags)).transpose()?;
-        let webhook = WebhookConfig::from_flags(webhook, naming, egress)?;
-        let Some(path) = given(&flags.audit_policy_file) else { return Ok(None) };
+        let Some(path) = given(&flags.audit_policy_file) else {
+            return Ok(log.map(|log| AuditConfig { policy: None, log: Some(log), webhook: None }));
+        };
         let shown = path.display();
         let text = std::fs::read(&path).map_err(|error| {
             anyhow!(
@@ -62,8 +65,9 @@ impl AuditConfig {
         })?;
         let policy = Policy::parse(&text, naming)
             .map_err(|why| anyhow!("loading audit policy file: {why}: from file {shown}"))?;
+        let webhook = WebhookConfig::from_flags(webhook, naming, egress)?;
         let is_recorded = log.is_some() || webhook.is_some();
-        Ok(is_recorded.then(|| AuditConfig { policy: Arc::new(policy), log, webhook }))
+        Ok(is_recorded.then(|| AuditConfig { policy: Some(Arc::new(policy)), log, webhook }))
     }
 }
 
@@ -94,12 +98,16 @@ impl Losses {
     }
 }
 
-/// Opens the log, and gets ready to call the webhook. Must be called within the runtime of the server. What is lost is
-/// counted in `metrics`.
+/// Opens the log, and gets ready to call the webhook; `None` where there is no policy. Must be called within the runtime
+/// of the server. What is lost is counted in `metrics`.
 ///
 /// # Errors
 /// The log cannot be opened.
-pub fn auditor(config: &AuditConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Auditor> {
+pub fn auditor(config: &AuditConfig, metrics: &Arc<Metrics>) -> anyhow::Result<Option<Auditor>> {
+    let Some(policy) = &config.policy else {
+        config.log.iter().try_for_each(LogConfig::make)?;
+        return Ok(None);
+    };
     let losses = Losses(metrics.clone());
     let mut sinks: Vec<Named> = Vec::new();
     let mut add = |sink: Box<dyn Sink>, mode: Mode, name: &'static str| {
@@ -114,7 +122,7 @@ pub fn auditor(config: &AuditConfig, metrics: &Arc<Metrics>) -> anyhow::Result<A
         add(Box::new(webhook.open(losses.clone())?), webhook.mode, webhook::PLUGIN);
     }
     let strict = sinks.iter().any(|sink| sink.is_strict);
-    Ok(Auditor { policy: config.policy.clone(), sink: Arc::new(Sinks { sinks, losses }), strict })
+    Ok(Some(Auditor { policy: policy.clone(), sink: Arc::new(Sinks { sinks, losses }), strict }))
 }
 
 /// The queue of a log or a webhook, as metrics name it.
@@ -166,6 +174,9 @@ mod tests {
         let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
         let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
         let egress = Egress::default();
+        let mut flaws = Flaws::default();
+        check(&flags.audit, &flags.audit_webhook, &mut flaws);
+        flaws.none().map_err(|error| error.to_string())?;
         AuditConfig::from_flags(&api::values::naming::KUBERNETES, &flags.audit, &flags.audit_webhook, &egress)
             .map_err(|error| error.to_string())
     }
@@ -192,7 +203,7 @@ mod tests {
             ["", " --audit-log-mode=blocking-strict", " --audit-log-mode=batch"].into_iter().enumerate()
         {
             let config = config(&dir, &format!("{arguments}{mode}")).unwrap().unwrap();
-            let auditor = auditor(&config, &Arc::default()).unwrap();
+            let auditor = auditor(&config, &Arc::default()).unwrap().unwrap();
             assert_eq!(auditor.strict, mode.ends_with("strict"));
             auditor.sink.record(&event()).unwrap();
             auditor.sink.close();
@@ -203,8 +214,30 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_made_without_a_policy_too() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = Scratch::new();
+        std::fs::write(dir.join("file"), "").unwrap();
+        for (path, want) in [
+            ("new/deep/audit.log", ""),
+            ("", "ensureLogFile: open DIR/: is a directory"),
+            ("file/audit.log", "ensureLogFile: mkdir DIR/file: not a directory"),
+            ("file/deep/audit.log", "ensureLogFile: mkdir DIR/file: not a directory"),
+        ] {
+            let config = config(&dir, &format!("--audit-log-path=DIR/{path}")).unwrap().unwrap();
+            let got = auditor(&config, &Arc::default()).map(|auditor| auditor.is_none());
+            let got =
+                got.map_or_else(|error| format!("{error:#}"), |is_none| is_none.then(String::new).unwrap());
+            assert_eq!(got.replace(&dir.display().to_string(), "DIR"), want, "{path}");
+        }
+        let mode = |path: &str| std::fs::metadata(dir.join(path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("new"), mode("new/deep"), mode("new/deep/audit.log")), (0o700, 0o700, 0o600));
+    }
+
+    #[test]
     fn settings_of_a_log_are_checked_once_there_is_one() {
         let dir = Scratch::new();
+        std::fs::write(dir.join("policy"), format!("{POLICY}rules: [{{level: Metadata}}]")).unwrap();
         for (arguments, want) in [
             ("--audit-log-format=xml", Ok(())),
             (
@@ -246,7 +279,11 @@ mod tests {
                 "--audit-webhook-config-file=DIR/none --audit-webhook-batch-throttle-burst=0",
                 Err("invalid audit batch webhook throttle burst 0, must be a positive number"),
             ),
-            ("--audit-webhook-config-file=DIR/none", Err("initializing audit webhook")),
+            ("--audit-webhook-config-file=DIR/none", Ok(())),
+            (
+                "--audit-webhook-config-file=DIR/none --audit-policy-file=DIR/policy",
+                Err("initializing audit webhook"),
+            ),
         ] {
             let got = config(&dir, arguments).map(drop);
             assert_eq!(
