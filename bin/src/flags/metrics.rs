@@ -1,16 +1,20 @@
 //! Flags of metrics.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
+use api::values::json::Value;
 use api::wire::codec::yaml;
-use api::wire::metrics::allowed::Allowed;
+use api::wire::metrics::allowed::{Allowed, is_family};
+use auth::go::quote;
 use clap::Args;
 
-use crate::config::read;
+use crate::flaws::Flaws;
+use crate::issuers::opening;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct MetricsFlags {
     /// Families of metrics that are not shown, separated by commas.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -21,50 +25,269 @@ pub struct MetricsFlags {
     pub show_hidden_metrics_for_version: Option<String>,
 
     /// Values that a label may have, as family,label=value,value; others are shown as one, unexpected. Repeatable.
-    #[arg(long, value_name = "PAIR")]
-    pub allow_metric_labels: Vec<String>,
+    #[arg(long, value_name = "PAIR", value_parser = pairs)]
+    pub allow_metric_labels: Vec<Pairs>,
 
     /// The same in a file: family,label: value,value (YAML).
     #[arg(long, value_name = "FILE")]
     pub allow_metric_labels_manifest: Option<PathBuf>,
 }
 
+/// Pairs of `family,label` and values separated by commas.
+pub type Pairs = Vec<(String, String)>;
+
+/// The same by key.
+type Mapping = BTreeMap<String, String>;
+
 impl MetricsFlags {
+    /// Says what is wrong with them, in the file that they name too.
+    pub fn check(&self, flaws: &mut Flaws) {
+        flaws.take(self.check_disabled());
+        flaws.take(check_keys(&self.mapping(), "metrics.allowListMapping"));
+        flaws.take(self.manifest());
+    }
+
     /// The values that labels may have.
     ///
     /// # Errors
-    /// A pair of another form, or a file that cannot be read.
+    /// A key of another form, or a file that cannot be read.
     pub fn allowed(&self) -> anyhow::Result<Allowed> {
-        const MANIFEST: &str = "--allow-metric-labels-manifest";
-        let mut pairs = Vec::new();
-        if let Some(path) = &self.allow_metric_labels_manifest {
-            let bytes = read(MANIFEST, path)?;
-            let document = yaml::parse(&bytes).with_context(|| format!("{MANIFEST} {}", path.display()))?;
-            let members = document.value.as_object().cloned().unwrap_or_default();
-            let texts = members
-                .iter()
-                .map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()));
-            pairs.extend(texts);
+        let (mapping, manifest) = (self.mapping(), self.manifest()?);
+        check_keys(&mapping, "metrics.allowListMapping")?;
+        let pairs = manifest.iter().chain(&mapping).map(|(key, values)| (key.as_str(), values.as_str()));
+        Allowed::parse(pairs).map_err(|key| anyhow!("{key}: no family and label"))
+    }
+
+    fn check_disabled(&self) -> anyhow::Result<()> {
+        let Some(wrong) = self.disabled_metrics.iter().find(|name| !is_family(name)) else { return Ok(()) };
+        let all: Vec<String> = self.disabled_metrics.iter().map(|name| quote(name)).collect();
+        Err(anyhow!(
+            "metrics.disabledMetrics: Invalid value: [{}]: must be fully qualified metric names matching \
+             \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got {}",
+            all.join(","),
+            quote(wrong)
+        ))
+    }
+
+    /// The pairs of the flag; of equal keys the last one counts.
+    fn mapping(&self) -> Mapping {
+        self.allow_metric_labels.iter().flatten().cloned().collect()
+    }
+
+    /// The pairs of the file.
+    fn manifest(&self) -> anyhow::Result<Mapping> {
+        const FIELD: &str = "metrics.allowListMappingManifest";
+        let Some(path) = &self.allow_metric_labels_manifest else { return Ok(Mapping::new()) };
+        let mapping = read(path).and_then(|mapping| match check_keys(&mapping, FIELD) {
+            Ok(()) => Ok(mapping),
+            Err(why) => Err(anyhow!("invalid allow list mapping in manifest: [{why}]")),
+        });
+        mapping.map_err(|why| anyhow!("{FIELD}: Invalid value: {}: {why}", quote(&path.to_string_lossy())))
+    }
+}
+
+/// Reads a flag's value: one pair, perhaps in quotes, or a line of CSV with a pair in each field (RFC 4180).
+fn pairs(text: &str) -> Result<Pairs, String> {
+    let fields = match text.matches('=').count() {
+        0 => vec![text.to_owned()],
+        1 => vec![text.trim_matches('"').to_owned()],
+        _ => fields(text),
+    };
+    let pair = |field: &String| {
+        let pair = field.split_once('=').map(|(key, values)| (key.to_owned(), values.to_owned()));
+        pair.ok_or_else(|| format!("{field} must be formatted as key=value"))
+    };
+    fields.iter().map(pair).collect()
+}
+
+/// The fields of a line of CSV.
+fn fields(line: &str) -> Vec<String> {
+    let (mut fields, mut field) = (Vec::new(), String::new());
+    let (mut is_quoted, mut letters) = (false, line.chars().peekable());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if is_quoted && letters.next_if_eq(&'"').is_none() => is_quoted = false,
+            '"' if !is_quoted && field.is_empty() => is_quoted = true,
+            ',' if !is_quoted => fields.push(std::mem::take(&mut field)),
+            letter => field.push(letter),
         }
-        for given in &self.allow_metric_labels {
-            let pair = given.split_once('=');
-            let (key, values) = pair.ok_or_else(|| {
-                let why = format!("{given} must be formatted as key=value");
-                anyhow!(super::forms::invalid("--allow-metric-labels", given, &why))
-            })?;
-            pairs.push((key.trim_matches('"').to_owned(), values.trim_matches('"').to_owned()));
+    }
+    fields.push(field);
+    fields
+}
+
+fn check_keys(mapping: &Mapping, field: &str) -> anyhow::Result<()> {
+    let pairs = mapping.iter().map(|(key, values)| (key.as_str(), values.as_str()));
+    if Allowed::parse(pairs).is_ok() {
+        return Ok(());
+    }
+    let shown: Vec<String> =
+        mapping.iter().map(|(key, values)| format!("{}:{}", quote(key), quote(values))).collect();
+    Err(anyhow!(
+        "{field}: Invalid value: {{{}}}: must have keys with format `metricName,labelName` where metricName matches \
+         \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName matches \"[a-zA-Z_][a-zA-Z0-9_]*\"",
+        shown.join(",")
+    ))
+}
+
+/// Reads a file of pairs.
+fn read(path: &Path) -> anyhow::Result<Mapping> {
+    let bytes = std::fs::read(path)
+        .map_err(|error| anyhow!("failed to read allow list manifest: {}", opening(path, &error)))?;
+    parse(&bytes).map_err(|why| anyhow!("failed to parse allow list manifest: {why}"))
+}
+
+fn parse(bytes: &[u8]) -> Result<Mapping, String> {
+    let document = yaml::parse(bytes).map_err(|error| error.to_string())?;
+    let text = String::from_utf8_lossy(bytes);
+    let wrong = |lines: &[String]| format!("yaml: unmarshal errors:\n  {}", lines.join("\n  "));
+    let members = match &document.value {
+        Value::Null => return Ok(Mapping::new()),
+        Value::Object(members) => members,
+        other => {
+            let line = content(&text, 0);
+            return Err(wrong(&[format!(
+                "line {line}: cannot unmarshal {} into map[string]string",
+                tag(other)
+            )]));
         }
-        pairs.sort();
-        Allowed::parse(pairs.iter().map(|(key, values)| (key.as_str(), values.as_str()))).map_err(|_| {
-            let shown: Vec<String> = pairs
-                .iter()
-                .map(|(key, values)| format!("{}:{}", auth::go::quote(key), auth::go::quote(values)))
-                .collect();
-            anyhow!(
-                "metrics.allowListMapping: Invalid value: {{{}}}: must have keys with format `metricName,labelName` where \
-                 metricName matches \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName matches \"[a-zA-Z_][a-zA-Z0-9_]*\"",
-                shown.join(",")
-            )
-        })
+    };
+    let (mut mapping, mut lines) = (Mapping::new(), Vec::new());
+    for (key, value) in members.iter() {
+        let value = match value {
+            Value::Null => String::new(),
+            Value::String(text) => text.to_string(),
+            Value::Bool(is) => is.to_string(),
+            Value::Int(number) => number.to_string(),
+            Value::Float(number) => number.to_string(),
+            other => {
+                let line = line_of(&text, key);
+                lines.push(format!("line {line}: cannot unmarshal {} into string", tag(other)));
+                continue;
+            }
+        };
+        mapping.insert(key.to_owned(), value);
+    }
+    if lines.is_empty() { Ok(mapping) } else { Err(wrong(&lines)) }
+}
+
+/// The tag of a value, and the value where it is a scalar.
+fn tag(value: &Value) -> String {
+    match value {
+        Value::Object(_) => "!!map".to_owned(),
+        Value::Array(_) => "!!seq".to_owned(),
+        Value::String(text) => format!("!!str `{text}`"),
+        Value::Bool(is) => format!("!!bool `{is}`"),
+        Value::Int(number) => format!("!!int `{number}`"),
+        Value::Float(number) => format!("!!float `{number}`"),
+        Value::Null => "!!null".to_owned(),
+    }
+}
+
+/// The line where the value of a member of the document begins: that of its key, or the next one with something on it.
+fn line_of(text: &str, key: &str) -> usize {
+    let marks = ['"', '\''];
+    let found = text.lines().enumerate().find_map(|(at, line)| {
+        let rest = line.trim_start_matches(marks).strip_prefix(key)?;
+        Some((at, rest.trim_start_matches(marks).trim_start().strip_prefix(':')?))
+    });
+    match found {
+        Some((at, rest)) if rest.trim().is_empty() => content(text, at + 1),
+        Some((at, _)) => at + 1,
+        None => 1,
+    }
+}
+
+/// The number of the first line from `start` on that is neither empty nor a comment.
+fn content(text: &str, start: usize) -> usize {
+    let is_content = |line: &str| !matches!(line.trim(), "" | "---") && !line.trim_start().starts_with('#');
+    let line = text.lines().enumerate().skip(start).find(|(_, line)| is_content(line));
+    line.map_or(start, |(at, _)| at) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::scratch::Scratch;
+
+    #[test]
+    fn a_value_of_the_flag_is_one_pair_or_a_line_of_csv() {
+        let pair = |key: &str, values: &str| (key.to_owned(), values.to_owned());
+        for (text, want) in [
+            ("a,b=c,d", Ok(vec![pair("a,b", "c,d")])),
+            ("\"a,b=c,d\"", Ok(vec![pair("a,b", "c,d")])),
+            ("\"a,b=c,d\",\"e,f=\"\"g\"\"\"", Ok(vec![pair("a,b", "c,d"), pair("e,f", "\"g\"")])),
+            ("a,b='c,d',e,f='g'", Err("a must be formatted as key=value")),
+            ("a", Err("a must be formatted as key=value")),
+        ] {
+            assert_eq!(pairs(text), want.map_err(str::to_owned), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let dir = Scratch::new();
+        let none = String::new();
+        let keys = "must have keys with format `metricName,labelName` where metricName matches \
+                    \"[a-zA-Z_:][a-zA-Z0-9_:]*\" and labelName matches \"[a-zA-Z_][a-zA-Z0-9_]*\"";
+        let unmarshal = "failed to parse allow list manifest: yaml: unmarshal errors:";
+        for (disabled, manifest, want) in [
+            ("a:b", Some("a,b: c,d\nc,d: 1"), none),
+            (
+                "a a-b",
+                None,
+                "metrics.disabledMetrics: Invalid value: [\"a\",\"a-b\"]: must be fully qualified metric names matching \
+                 \"^[a-zA-Z_:][a-zA-Z0-9_:]*$\", got \"a-b\""
+                    .to_owned(),
+            ),
+            (
+                "",
+                Some("a: ["),
+                "failed to parse allow list manifest: yaml: line 1: did not find expected node content".to_owned(),
+            ),
+            (
+                "",
+                Some("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"),
+                format!("{unmarshal}\n  line 3: cannot unmarshal !!map into string"),
+            ),
+            (
+                "",
+                Some("a,b:\n- c\n"),
+                format!("{unmarshal}\n  line 2: cannot unmarshal !!seq into string"),
+            ),
+            (
+                "",
+                Some("- a\n"),
+                format!("{unmarshal}\n  line 1: cannot unmarshal !!seq into map[string]string"),
+            ),
+            (
+                "",
+                Some("apiserver_request_total: get\n"),
+                format!(
+                    "invalid allow list mapping in manifest: [metrics.allowListMappingManifest: Invalid value: \
+                     {{\"apiserver_request_total\":\"get\"}}: {keys}]"
+                ),
+            ),
+        ] {
+            let path = dir.join("manifest");
+            if let Some(text) = manifest {
+                std::fs::write(&path, text).unwrap();
+            }
+            let flags = MetricsFlags {
+                disabled_metrics: disabled.split_whitespace().map(str::to_owned).collect(),
+                allow_metric_labels_manifest: manifest.map(|_| path.clone()),
+                ..MetricsFlags::default()
+            };
+            let mut flaws = Flaws::default();
+            flags.check(&mut flaws);
+            let got = flaws.none().map_or_else(|error| error.to_string(), |()| String::new());
+            let prefix =
+                format!("metrics.allowListMappingManifest: Invalid value: {}: ", quote(&path.to_string_lossy()));
+            assert_eq!(got.strip_prefix(&prefix).unwrap_or(&got), want, "{manifest:?}");
+        }
+        let missing =
+            MetricsFlags { allow_metric_labels_manifest: Some(dir.join("none")), ..MetricsFlags::default() };
+        let why = missing.allowed().unwrap_err().to_string();
+        assert!(why.contains(": failed to read allow list manifest: open /"), "{why}");
     }
 }

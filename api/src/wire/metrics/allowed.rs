@@ -25,7 +25,7 @@ impl Allowed {
         for (key, list) in pairs {
             let (family, label) = key
                 .split_once(',')
-                .filter(|(family, label)| is_name(family, ":_") && is_name(label, "_"))
+                .filter(|(family, label)| is_family(family) && is_name(label, "_"))
                 .ok_or_else(|| key.to_owned())?;
             let values = list.split(',').map(|value| value.trim_matches('\'').to_owned());
             let of_family = allowed.values.entry(family.to_owned()).or_default();
@@ -74,6 +74,11 @@ fn value_end(text: &str) -> usize {
             ends
         })
         .unwrap_or(text.len())
+}
+
+/// Whether a text can be the name of a family.
+pub fn is_family(text: &str) -> bool {
+    is_name(text, ":_")
 }
 
 /// Whether a name begins with a letter or one of the marks, and goes on with these and digits.
