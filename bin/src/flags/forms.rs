@@ -1,14 +1,31 @@
 //! Values of flags by their form. What is said of a wrong one is what Go's parsers say, as kube-apiserver does.
 
 use std::net::IpAddr;
-use std::num::IntErrorKind;
-use std::str::FromStr;
 
 use auth::go::quote;
 
 /// Reads an address.
 pub fn ip(text: &str) -> Result<IpAddr, String> {
     text.trim().parse().map_err(|_| format!("failed to parse IP: {}", quote(text)))
+}
+
+/// Elements separated by commas: the value of a flag that may be given several times.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct List(Vec<String>);
+
+impl List {
+    /// The elements of all values.
+    pub fn all(values: &[List]) -> Vec<String> {
+        values.iter().flat_map(|List(elements)| elements).cloned().collect()
+    }
+}
+
+impl From<&str> for List {
+    /// Nothing is a list without elements.
+    fn from(text: &str) -> Self {
+        let elements = text.split(',').map(str::to_owned);
+        List(if text.is_empty() { Vec::new() } else { elements.collect() })
+    }
 }
 
 /// A port to listen on.
@@ -25,20 +42,36 @@ pub fn port(text: &str) -> Result<Port, String> {
     if text == "free" { Ok(Port::Free) } else { integer(text).map(Port::Number) }
 }
 
-/// Reads a decimal number of a type's range.
-pub fn integer<N>(text: &str) -> Result<N, String>
-where
-    N: FromStr<Err = std::num::ParseIntError>,
-{
-    text.parse().map_err(|error: std::num::ParseIntError| {
-        // A negative number for a type without a sign is out of its range too.
-        let is_number = !text.trim_start_matches(['-', '+']).is_empty()
-            && text.strip_prefix(['-', '+']).unwrap_or(text).bytes().all(|byte| byte.is_ascii_digit());
-        let is_far =
-            matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow) || is_number;
-        let why = if is_far { "value out of range" } else { "invalid syntax" };
-        format!("strconv.ParseInt: parsing {}: {why}", quote(text))
-    })
+/// Reads a whole number of a type's range as Go writes them: `10`, `-1`, `0x1f`, `0o17`, `017`, `0b11`, `1_000`.
+pub fn integer<N: TryFrom<i128>>(text: &str) -> Result<N, String> {
+    let failed = |why: &str| format!("strconv.ParseInt: parsing {}: {why}", quote(text));
+    let (is_negative, digits) = match text.strip_prefix(['-', '+']) {
+        Some(digits) => (text.starts_with('-'), digits),
+        None => (false, text),
+    };
+    let (radix, digits) = radix(digits);
+    let may_begin_so = radix != 10 || !digits.starts_with('_');
+    if !may_begin_so || digits.ends_with('_') || digits.contains("__") {
+        return Err(failed("invalid syntax"));
+    }
+    let digits = digits.replace('_', "");
+    if digits.is_empty() || !digits.chars().all(|digit| digit.is_digit(radix)) {
+        return Err(failed("invalid syntax"));
+    }
+    let number = i128::from_str_radix(&digits, radix).ok();
+    let number = number.map(|number| if is_negative { -number } else { number });
+    number.and_then(|number| N::try_from(number).ok()).ok_or_else(|| failed("value out of range"))
+}
+
+/// The base of a number, and the digits after the mark of the base.
+fn radix(text: &str) -> (u32, &str) {
+    let Some(rest) = text.strip_prefix('0').filter(|rest| !rest.is_empty()) else { return (10, text) };
+    match rest.as_bytes()[0] {
+        b'x' | b'X' => (16, &rest[1..]),
+        b'o' | b'O' => (8, &rest[1..]),
+        b'b' | b'B' => (2, &rest[1..]),
+        _ => (8, rest),
+    }
 }
 
 /// Reads a number with a fraction.
@@ -192,6 +225,20 @@ mod tests {
             ("", Err("strconv.ParseInt: parsing \"\": invalid syntax")),
             ("-", Err("strconv.ParseInt: parsing \"-\": invalid syntax")),
             ("1x", Err("strconv.ParseInt: parsing \"1x\": invalid syntax")),
+            ("0x10", Ok(16)),
+            ("0X1f", Ok(31)),
+            ("0b11", Ok(3)),
+            ("0o17", Ok(15)),
+            ("017", Ok(15)),
+            ("00", Ok(0)),
+            ("1_000", Ok(1000)),
+            ("0x_1_0", Ok(16)),
+            ("08", Err("strconv.ParseInt: parsing \"08\": invalid syntax")),
+            ("0x", Err("strconv.ParseInt: parsing \"0x\": invalid syntax")),
+            ("_1", Err("strconv.ParseInt: parsing \"_1\": invalid syntax")),
+            ("1__0", Err("strconv.ParseInt: parsing \"1__0\": invalid syntax")),
+            ("1_", Err("strconv.ParseInt: parsing \"1_\": invalid syntax")),
+            ("+-1", Err("strconv.ParseInt: parsing \"+-1\": invalid syntax")),
             ("\u{fc}", Err("strconv.ParseInt: parsing \"\u{fc}\": invalid syntax")),
         ] {
             assert_eq!(integer::<u16>(text), want.map_err(str::to_owned), "{text}");
