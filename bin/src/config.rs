@@ -29,7 +29,8 @@ use crate::encryption::EncryptionConfig;
 use crate::etcd::EtcdConfig;
 use crate::extension::ExtensionConfig;
 use crate::files;
-use crate::flags::{Durability, Flags, LogFormat, NamedFiles, Port, Profile};
+use crate::flags::{Durability, Flags, List, LogFormat, NamedFiles, Port, Profile};
+use crate::flaws::Flaws;
 use crate::issuers::opening;
 use crate::nodes::NodeConfig;
 use crate::peers::PeerConfig;
@@ -174,6 +175,7 @@ impl Config {
         check_profile(&flags.data_dir, flags.naming)?;
         crate::flaws::check(&flags)?;
         let secure_port = port(flags.secure_port)?;
+        let networks_of_services = flags.networks().0;
         let networks = flags.secrecy.networks(flags.naming)?;
         let admission = admission_of(&flags, &networks)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
@@ -185,8 +187,7 @@ impl Config {
         if let Some(files) = &tls_files {
             let open = |path: &Path| fs::read(path).map_err(|error| opening(path, &error));
             let (chain, key) = (open(&files.certificate)?, open(&files.key)?);
-            ServingCertificate::from_pem(&chain, &key)
-                .with_context(|| format!("--tls-cert-file {}", files.certificate.display()))?;
+            ServingCertificate::from_pem(&chain, &key)?;
         }
         let extra_names = extra_names(&flags.certificates.tls_extra_names)?;
         let signing = SigningConfig::from_flags(&flags.certificates)?;
@@ -198,8 +199,8 @@ impl Config {
         let traces = traces.map(|path| TracingConfig::read(path, flags.naming)).transpose()?;
         let traces = traces.map(|config| (config, networks.control_plane.clone()));
         let allowed_labels = Arc::new(flags.metrics.allowed()?);
-        let releases = Releases::parse(&flags.emulated_version, &flags.min_compatibility_version)
-            .map_err(|why| anyhow!(why))?;
+        let asked = flags.compatibility.asked().map_err(|why| anyhow!(why))?;
+        let releases = asked.releases().map_err(|why| anyhow!(why.join(", ")))?;
         let features =
             Features::parse(&flags.feature_gates.join(","), releases).map_err(|why| anyhow!(why))?;
         let enablement = enablement.gated(&types, |gate| features.is_open(gate));
@@ -245,10 +246,7 @@ impl Config {
             signing,
             authentication,
             authorization,
-            ranges: Ranges {
-                networks: flags.service_cluster_ip_range.0,
-                ports: flags.service_node_port_range,
-            },
+            ranges: Ranges { networks: networks_of_services, ports: flags.service_node_port_range },
             advertise_address,
             own_service,
             external_hostname: flags.external_hostname.filter(|name| !name.is_empty()),
@@ -349,22 +347,44 @@ impl admission::Files for Beside<'_> {
     }
 }
 
-fn admission_of(flags: &Flags, networks: &Networks) -> anyhow::Result<admission::Settings> {
-    let names =
-        |given: &[String]| -> Vec<String> { given.iter().filter(|name| !name.is_empty()).cloned().collect() };
-    let (mut enable, mut disable) =
-        (names(&flags.enable_admission_plugins), names(&flags.disable_admission_plugins));
-    let whole = names(&flags.admission_control);
-    if !whole.is_empty() {
-        if !enable.is_empty() || !disable.is_empty() {
-            bail!(
-                "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
-            );
+/// The plugins that the flags of admission name.
+struct PluginNames {
+    enable: Vec<String>,
+    disable: Vec<String>,
+    all: Option<Vec<String>>,
+}
+
+impl PluginNames {
+    fn of(flags: &Flags) -> Self {
+        PluginNames {
+            enable: List::all(&flags.enable_admission_plugins),
+            disable: List::all(&flags.disable_admission_plugins),
+            all: (!flags.admission_control.is_empty()).then(|| List::all(&flags.admission_control)),
         }
-        let others = admission::Settings::default();
-        disable = others.names().filter(|name| whole.iter().all(|w| w != name)).map(str::to_owned).collect();
-        enable = whole;
     }
+
+    fn wishes(&self, naming: Profile) -> admission::Wishes<'_> {
+        let PluginNames { enable, disable, all } = self;
+        admission::Wishes { enable, disable, all: all.as_deref(), config: None, naming }
+    }
+}
+
+/// Says what is wrong with the names of admission plugins.
+pub fn check_admission(flags: &Flags, flaws: &mut Flaws) {
+    let is_given = !flags.enable_admission_plugins.is_empty() || !flags.disable_admission_plugins.is_empty();
+    if is_given && !flags.admission_control.is_empty() {
+        flaws.push(
+            "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
+                .to_owned(),
+        );
+    }
+    for why in PluginNames::of(flags).wishes(flags.naming).errors() {
+        flaws.push(why);
+    }
+}
+
+fn admission_of(flags: &Flags, networks: &Networks) -> anyhow::Result<admission::Settings> {
+    let names = PluginNames::of(flags);
     let path = flags.admission_control_config_file.as_deref();
     let text = path.map(|path| {
         fs::read(path).map_err(|error| {
@@ -377,9 +397,7 @@ fn admission_of(flags: &Flags, networks: &Networks) -> anyhow::Result<admission:
         })
     });
     let text = text.transpose()?;
-    let scheme = flags.naming.own("apiserver/pkg/server/options/admission.go:51");
-    let config = text.as_deref();
-    let wishes = admission::Wishes { enable: &enable, disable: &disable, config, scheme: &scheme };
+    let wishes = admission::Wishes { config: text.as_deref(), ..names.wishes(flags.naming) };
     let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
     let files = Beside { directory, naming: flags.naming, networks: networks.clone() };
     let settings = admission::Settings::parse(&wishes, &files).map_err(|why| anyhow!(why))?;
@@ -490,7 +508,7 @@ mod tests {
         fs::write(dir.join("text"), "no PEM").unwrap();
         fs::write(dir.join("tokens"), "t,joe,1\n").unwrap();
         fs::write(dir.join("no-tokens"), "t,joe,1\nu,jane\n").unwrap();
-        let admission = "kind: AdmissionConfiguration\nplugins: [{name: Priority, path: PATH}]";
+        let admission = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: Priority, path: PATH}]";
         fs::write(dir.join("admission"), admission.replace("PATH", "text")).unwrap();
         fs::write(dir.join("no-file"), admission.replace("PATH", "none")).unwrap();
         fs::create_dir(dir.join("store")).unwrap();
@@ -510,6 +528,7 @@ mod tests {
                 "--enable-admission-plugins=Nothing",
                 Err("enable-admission-plugins plugin \"Nothing\" is unknown".to_owned()),
             ),
+            ("--admission-control=NamespaceExists", Ok(())),
             (
                 "--disable-admission-plugins=Nothing",
                 Err("disable-admission-plugins plugin \"Nothing\" is unknown".to_owned()),
@@ -540,17 +559,33 @@ mod tests {
             ),
             (
                 "--tls-cert-file=DIR/text --tls-private-key-file=DIR/key",
-                Err("--tls-cert-file DIR/text: no readable PEM certificate".to_owned()),
+                Err("tls: failed to find any PEM data in certificate input".to_owned()),
             ),
             (
                 "--tls-cert-file=DIR/crt --tls-private-key-file=DIR/text",
-                Err("--tls-cert-file DIR/crt: no readable PEM private key".to_owned()),
+                Err("tls: failed to find any PEM data in key input".to_owned()),
             ),
             (
                 "--tls-cert-file=DIR/crt --tls-private-key-file=DIR/other",
-                Err("--tls-cert-file DIR/crt: certificate and key do not fit: keys may not be consistent: \
-                     KeyMismatch"
+                Err("tls: private key does not match public key".to_owned()),
+            ),
+            (
+                "--tls-cert-file=DIR/key --tls-private-key-file=DIR/crt",
+                Err("tls: failed to find certificate PEM data in certificate input, but did find a private key; PEM inputs \
+                     may have been switched"
                     .to_owned()),
+            ),
+            (
+                "--proxy-client-cert-file=DIR/crt --proxy-client-key-file=DIR/other",
+                Err("tls: private key does not match public key".to_owned()),
+            ),
+            (
+                "--tls-sni-cert-key=DIR/crt,DIR/other",
+                Err("failed to load SNI cert and key: tls: private key does not match public key".to_owned()),
+            ),
+            (
+                "--tls-sni-cert-key=DIR/crt,",
+                Err("failed to load SNI cert and key: open : no such file or directory".to_owned()),
             ),
             ("--client-ca-file=DIR/crt", Ok(())),
             ("--client-ca-file=DIR/text", Err("error loading CA bundle for \"client-ca-bundle::DIR/text\": data does not contain any valid RSA or ECDSA \

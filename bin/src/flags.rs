@@ -8,6 +8,7 @@ mod audit_webhook;
 mod authentication;
 mod authorization;
 mod certificates;
+mod compatibility;
 mod edge;
 mod etcd;
 mod extension;
@@ -22,6 +23,7 @@ mod secrecy;
 mod suggestion;
 mod tls;
 mod upstream;
+mod words;
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
@@ -37,11 +39,12 @@ pub use audit_webhook::AuditWebhookFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
 pub use authorization::AuthorizationFlags;
 pub use certificates::CertificateFlags;
+pub use compatibility::CompatibilityFlags;
 pub use edge::EdgeFlags;
 pub use etcd::{Direction, EtcdFlags};
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
-pub use forms::Port;
+pub use forms::{List, Port};
 pub use line::{Invocation, Stop, parse};
 pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;
@@ -52,9 +55,7 @@ pub use tls::{NamedFiles, TlsFlags};
 
 use self::forms::{boolean, ip};
 use crate::duration;
-
-/// The network of service IPs where none is given.
-pub const NETWORK: &str = "10.0.0.0/24";
+use crate::flaws::Flaws;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
 #[derive(Clone, Debug, Args)]
@@ -91,9 +92,9 @@ pub struct Flags {
     #[command(flatten)]
     pub authorization: AuthorizationFlags,
 
-    /// Networks of service IPs: one, or one of each address family.
-    #[arg(long, value_name = "CIDRS", default_value = NETWORK, value_parser = networks)]
-    pub service_cluster_ip_range: Networks,
+    /// Networks of service IPs: one, or one of each address family. Default: 10.0.0.0/24.
+    #[arg(long, value_name = "CIDRS", value_parser = networks)]
+    pub service_cluster_ip_range: Option<Networks>,
 
     /// Range of node ports of services.
     #[arg(long, value_name = "FIRST-LAST", default_value_t = Ports::DEFAULT, value_parser = Ports::parse)]
@@ -129,14 +130,14 @@ pub struct Flags {
     pub allow_privileged: bool,
 
     /// Admission plugins to run beside those that run by default, separated by commas.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub enable_admission_plugins: Vec<String>,
+    #[arg(long, value_name = "NAMES")]
+    pub enable_admission_plugins: Vec<List>,
     /// Admission plugins not to run, separated by commas.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub disable_admission_plugins: Vec<String>,
+    #[arg(long, value_name = "NAMES")]
+    pub disable_admission_plugins: Vec<List>,
     /// All admission plugins that run, separated by commas; instead of the two above. Deprecated.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub admission_control: Vec<String>,
+    #[arg(long, value_name = "NAMES")]
+    pub admission_control: Vec<List>,
     /// Configuration of admission plugins (AdmissionConfiguration, YAML or JSON).
     #[arg(long, value_name = "FILE")]
     pub admission_control_config_file: Option<PathBuf>,
@@ -158,13 +159,8 @@ pub struct Flags {
     #[arg(long, value_name = "GATES")]
     pub feature_gates: Vec<String>,
 
-    /// Release whose gates and versions the server has, as 1.35; its own or one of the three before.
-    #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
-    pub emulated_version: Vec<String>,
-
-    /// Oldest release that may run beside it. Default: the one before --emulated-version.
-    #[arg(long, value_name = "RELEASE", value_delimiter = ',')]
-    pub min_compatibility_version: Vec<String>,
+    #[command(flatten)]
+    pub compatibility: CompatibilityFlags,
 
     /// Built-in APIs that are served or not, as group/version=true,group/version/resource=false; api/all, api/ga, api/beta
     /// and api/alpha stand for all versions of a stage.
@@ -245,21 +241,25 @@ pub struct Flags {
     /// Format of the log on stderr. One of: text, json.
     #[arg(long, alias = "logging-format", value_name = "FORMAT", default_value = "text", value_parser = log_format)]
     pub log_format: LogFormat,
+
+    /// The version that the server reports instead of its own (`--version=v1.36.0-vendor`).
+    #[arg(skip)]
+    pub reported_version: Option<String>,
 }
 
 impl Flags {
-    /// Checks the port of the server's own service at nodes.
-    ///
-    /// # Errors
-    /// It is none, or not one of those of services.
-    pub fn node_port_of_own_service(&self) -> anyhow::Result<()> {
-        let ports = self.service_node_port_range;
-        match self.own_service.node_port()? {
-            Some(port) if !ports.contains(port.into()) => {
-                anyhow::bail!("kubernetes service port range {ports} doesn't contain {port}")
-            }
-            _ => Ok(()),
+    /// Says what is wrong with the port of the server's own service at nodes.
+    pub fn check_node_port(&self, flaws: &mut Flaws) {
+        flaws.take(self.own_service.node_port());
+        let (port, ports) = (self.own_service.kubernetes_service_node_port, self.service_node_port_range);
+        if port > 0 && !ports.contains(port) {
+            flaws.push(format!("kubernetes service node port range {ports} doesn't contain {port}"));
         }
+    }
+
+    /// Networks of service IPs.
+    pub fn networks(&self) -> Networks {
+        self.service_cluster_ip_range.clone().unwrap_or_else(|| Networks(Ranges::default().networks))
     }
 }
 
@@ -299,7 +299,9 @@ pub enum LogFormat {
 }
 
 fn networks(text: &str) -> Result<Networks, String> {
-    let text = if text.is_empty() { NETWORK } else { text };
+    if text.is_empty() {
+        return Ok(Networks(Ranges::default().networks));
+    }
     Ranges::parse_networks(text).map(Networks).map_err(|why| {
         // What kube-apiserver says does not name the text.
         match why.strip_prefix("invalid CIDR address: ") {

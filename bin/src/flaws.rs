@@ -9,9 +9,10 @@ use std::net::IpAddr;
 
 use anyhow::bail;
 use api::types::enablement::Enablement;
+use api::types::features::Features;
 use api::types::schema::registry::Registry;
 
-use crate::flags::{self, Flags};
+use crate::flags::Flags;
 use crate::{audit, etcd, host};
 
 /// What is wrong, in order and each once.
@@ -51,9 +52,14 @@ impl Flaws {
 /// # Errors
 /// All that is wrong with them.
 pub fn check(flags: &Flags) -> anyhow::Result<()> {
+    // Nothing is told together with what the flags of releases and gates mean.
+    let asked = flags.compatibility.asked().map_err(anyhow::Error::msg)?;
+    let releases = asked.releases().unwrap_or_default();
+    Features::parse(&flags.feature_gates.join(","), releases).map_err(anyhow::Error::msg)?;
     let mut flaws = Flaws::default();
     flags.fairness.check(&mut flaws);
     flags.edge.check(&mut flaws);
+    flags.compatibility.check(asked, &mut flaws);
     if flags.secrecy.encryption_provider_config.is_none() {
         flaws.take(flags.secrecy.encryption(flags.naming));
     }
@@ -62,14 +68,15 @@ pub fn check(flags: &Flags) -> anyhow::Result<()> {
     flaws.take(crate::config::check_flow_control(is_shared, &flags.runtime_config, flags.naming));
     flaws.take(crate::config::port(flags.secure_port));
     audit::check(&flags.audit, &flags.audit_webhook, &mut flaws);
+    crate::config::check_admission(flags, &mut flaws);
     flaws.take(Enablement::parse(&flags.runtime_config.join(","), &Registry::new(flags.naming)));
     flaws.take(crate::config::check_hidden_metrics(flags.metrics.show_hidden_metrics_for_version.as_deref()));
-    flaws.take(flags.metrics.allowed());
-    let networks = &flags.service_cluster_ip_range.0;
-    flaws.take(api::state::allocation::Ranges::check_networks(networks).map_err(anyhow::Error::msg));
-    flaws.take(flags.node_port_of_own_service());
+    flags.metrics.check(&mut flaws);
+    let networks = flags.networks().0;
+    flaws.take(api::state::allocation::Ranges::check_networks(&networks).map_err(anyhow::Error::msg));
+    flags.check_node_port(&mut flaws);
     // A machine with addresses of one family alone is served with the usual range all the same.
-    if let Some(first) = networks.first().filter(|first| first.to_string() != flags::NETWORK)
+    if let Some(first) = networks.first().filter(|_| flags.service_cluster_ip_range.is_some())
         && flags.own_service.settings().is_ok_and(|own| own.has_endpoints)
         && let Some(public) = public_address(flags)
         && !first.is_of_family(public)
@@ -91,6 +98,7 @@ mod tests {
     use std::ffi::OsString;
 
     use super::*;
+    use crate::flags;
 
     #[test]
     fn all_that_is_wrong_is_told_once_and_in_order() {
@@ -127,8 +135,37 @@ mod tests {
             ),
             (
                 "--kubernetes-service-node-port=40000",
-                "kubernetes service port range 30000-32767 doesn't contain 40000",
+                "kubernetes service node port range 30000-32767 doesn't contain 40000",
             ),
+            (
+                "--kubernetes-service-node-port=65536",
+                "[--kubernetes-service-node-port 65536 must be between 0 and 65535, inclusive. If 0, the Kubernetes master \
+                 service will be of type ClusterIP, kubernetes service node port range 30000-32767 doesn't contain 65536]",
+            ),
+            (
+                "--service-cluster-ip-range=10.0.0.0/24 --advertise-address=::1",
+                "service IP family \"10.0.0.0/24\" must match public address family \"::1\"",
+            ),
+            (
+                "--emulation-forward-compatible --runtime-config-emulation-forward-compatible=true",
+                "[ServerRunOptions.EmulationForwardCompatible cannot be set to true if the emulation version is the same as \
+                 the binary version, ServerRunOptions.RuntimeConfigEmulationForwardCompatible cannot be set to true if the \
+                 emulation version is the same as the binary version]",
+            ),
+            ("--emulation-forward-compatible --emulated-version=1.35", ""),
+            ("--emulated-version=x --goaway-chance=1", "could not parse \"x\" as version"),
+            ("--feature-gates=DryRun --goaway-chance=1", "missing bool value for DryRun"),
+            (
+                "--emulated-version=1.37 --goaway-chance=1 --enable-admission-plugins=A",
+                "[--goaway-chance can not be less than 0 or greater than 0.02, emulation version 1.37 is not between [1.33, \
+                 1.36], enable-admission-plugins plugin \"A\" is unknown]",
+            ),
+            (
+                "--admission-control=A --disable-admission-plugins=",
+                "[admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive, \
+                 admission-control plugin \"A\" is unknown]",
+            ),
+            ("--enable-admission-plugins=LimitRanger,", "enable-admission-plugins plugin \"\" is unknown"),
             (
                 "--service-cluster-ip-range=fd00::/64 --advertise-address=10.1.1.1",
                 "service IP family \"fd00::/64\" must match public address family \"10.1.1.1\"",

@@ -64,6 +64,8 @@ static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let started = Instant::now();
+    // Set here alone.
+    let _ = api::types::version::BUILD.set(BUILD);
     let (flags, shown) = match flags::parse(std::env::args_os()) {
         Ok(Invocation::Serve(flags, shown)) => (*flags, shown),
         Ok(Invocation::Run(command)) => return cli::run(command),
@@ -91,8 +93,10 @@ fn main() -> ExitCode {
 const BUILD: Build = Build { commit: env!("GIT_COMMIT"), date: env!("BUILD_DATE") };
 
 fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) -> anyhow::Result<()> {
-    // Set here alone.
-    let _ = api::types::version::BUILD.set(BUILD);
+    if let Some(version) = &flags.reported_version {
+        // Set here alone.
+        let _ = api::types::version::REPORTED.set(version.clone());
+    }
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let _ = api::system::controllers::identity::HOST.set(host);
     let config = Config { flags: shown, ..Config::from_flags(flags)? };

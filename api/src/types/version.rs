@@ -8,6 +8,7 @@ use http::header::ACCEPT;
 use http::{HeaderMap, Response, StatusCode};
 
 use crate::types::discovery::{json_response, not_acceptable};
+use crate::values::field::go_quote;
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
 
@@ -33,47 +34,100 @@ impl Default for Releases {
     }
 }
 
-impl Releases {
+/// The releases that the operator asks for, in the range of those that there are or not.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct AskedReleases {
+    emulated: Version,
+    compatible: Version,
+}
+
+/// Major and minor number.
+type Version = (u32, u32);
+
+impl AskedReleases {
     /// Reads the values of the two flags: `1.35` or `kube=1.35` each.
     ///
     /// # Errors
-    /// A version that is none, that is of another component or given twice, and one that this server cannot be like.
-    pub fn parse(emulated: &[String], compatible: &[String]) -> Result<Releases, String> {
-        let emulated = minor(emulated)?.unwrap_or(*MINORS.end());
-        let compatible = minor(compatible)?.unwrap_or(emulated.saturating_sub(1).max(*MINORS.start()));
-        let wrong = [
-            (!MINORS.contains(&emulated)).then(|| outside("emulation", emulated, *MINORS.end())),
-            (compatible < *MINORS.start() || compatible > emulated)
-                .then(|| outside("minCompatibilityVersion", compatible, emulated)),
+    /// A version that is none, that names a patch, that is of another component or given twice.
+    pub fn parse(emulated: &[String], compatible: &[String]) -> Result<AskedReleases, String> {
+        let emulated = version(emulated)?.unwrap_or((1, *MINORS.end()));
+        let before = (emulated.0, emulated.1.saturating_sub(1));
+        let compatible = version(compatible)?.unwrap_or(before.max((1, *MINORS.start())));
+        Ok(AskedReleases { emulated, compatible })
+    }
+
+    /// The same as releases that this server can be like.
+    ///
+    /// # Errors
+    /// Each version that is out of range.
+    pub fn releases(self) -> Result<Releases, Vec<String>> {
+        let (oldest, newest) = ((1, *MINORS.start()), (1, *MINORS.end()));
+        let checks = [
+            ("emulation", self.emulated, newest),
+            ("minCompatibilityVersion", self.compatible, self.emulated),
         ];
-        match wrong {
-            [None, None] => Ok(Releases { emulated, compatible }),
-            [Some(why), None] | [None, Some(why)] => Err(why),
-            [Some(one), Some(other)] => Err(format!("[{one}, {other}]")),
+        let outside = checks.into_iter().filter(|(_, version, newest)| *version < oldest || version > newest);
+        let wrong: Vec<String> = outside
+            .map(|(what, (major, minor), newest)| {
+                format!(
+                    "{what} version {major}.{minor} is not between [{}.{}, {}.{}]",
+                    oldest.0, oldest.1, newest.0, newest.1
+                )
+            })
+            .collect();
+        match wrong.is_empty() {
+            true => Ok(Releases { emulated: self.emulated.1, compatible: self.compatible.1 }),
+            false => Err(wrong),
         }
+    }
+
+    /// Whether the release is the server's own.
+    pub fn is_own(self) -> bool {
+        self.emulated == (1, *MINORS.end())
     }
 }
 
-fn outside(what: &str, minor: u32, newest: u32) -> String {
-    format!("{what} version {MAJOR}.{minor} is not between [{MAJOR}.{}, {MAJOR}.{newest}]", MINORS.start())
+/// The version in the values of one of the flags.
+fn version(values: &[String]) -> Result<Option<Version>, String> {
+    let mut found: Vec<(&str, Vec<u32>)> = Vec::new();
+    for value in values {
+        let (component, text) = value.split_once('=').unwrap_or((COMPONENT, value));
+        let (component, numbers) = (component.trim(), numbers(text.trim())?);
+        if numbers.get(2).is_some_and(|patch| *patch != 0) {
+            return Err(format!("patch version not allowed, got: {component}={}", dotted(&numbers)));
+        }
+        if let Some((_, before)) = found.iter().find(|(known, _)| *known == component) {
+            let (before, now) = (dotted(before), dotted(&numbers));
+            return Err(format!("duplicate version flag, {component}={before} and {component}={now}"));
+        }
+        found.push((component, numbers));
+    }
+    if let Some((other, _)) = found.iter().find(|(component, _)| *component != COMPONENT) {
+        return Err(format!("component not registered: {other}"));
+    }
+    Ok(found.first().map(|(_, numbers)| (numbers[0], numbers[1])))
 }
 
-/// The minor number in the values of one of the flags.
-fn minor(values: &[String]) -> Result<Option<u32>, String> {
-    let mut found: Option<&str> = None;
-    for value in values.iter().filter(|value| !value.is_empty()) {
-        let (component, version) = value.split_once('=').unwrap_or((COMPONENT, value));
-        if component != COMPONENT {
-            return Err(format!("component not registered: {component}"));
-        }
-        if let Some(before) = found.filter(|before| *before != version) {
-            return Err(format!("duplicate version flag, {component}={before} and {component}={version}"));
-        }
-        found = Some(version);
+/// The numbers at the start of a version, at least two: 1, 35 and 2 of `v1.35.2-beta.0`.
+fn numbers(text: &str) -> Result<Vec<u32>, String> {
+    let rest = text.strip_prefix('v').unwrap_or(text);
+    if !rest.starts_with(|c: char| c.is_ascii_digit()) {
+        return Err(format!("could not parse {text:?} as version"));
     }
-    let Some(version) = found else { return Ok(None) };
-    let number = version.trim_start_matches('v').strip_prefix("1.").and_then(|minor| minor.parse().ok());
-    number.map(Some).ok_or_else(|| format!("illegal version string {version:?}"))
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let mut numbers = Vec::new();
+    for digits in rest[..end].split('.').take_while(|digits| !digits.is_empty()) {
+        let illegal = |_| format!("illegal non-numeric version component {digits:?} in {text:?}");
+        numbers.push(digits.parse().map_err(illegal)?);
+    }
+    if numbers.len() < 2 {
+        return Err(format!("illegal version string {text:?}"));
+    }
+    Ok(numbers)
+}
+
+fn dotted(numbers: &[u32]) -> String {
+    numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
 
 /// The component that versions may be given for.
@@ -82,11 +136,54 @@ const COMPONENT: &str = "kube";
 /// The releases that the process is like; set once, before the first request.
 pub static RELEASES: OnceLock<Releases> = OnceLock::new();
 
-/// The release as a semantic version: `v1.36.0+cluster-apiserver.<version of this program>`.
+/// The release as a semantic version: `v1.36.0+cluster-apiserver.<version of this program>`, or what
+/// [`REPORTED`] says instead.
 ///
 /// Clients compare the part before `+` with their own version; the rest identifies this server.
 pub fn git_version() -> &'static str {
-    concat!("v1.36.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"))
+    REPORTED.get().map_or(OWN, String::as_str)
+}
+
+const OWN: &str = concat!("v1.36.0+cluster-apiserver.", env!("CARGO_PKG_VERSION"));
+
+/// The version that the operator has the server report; set once, before the first request.
+pub static REPORTED: OnceLock<String> = OnceLock::new();
+
+/// Checks a version that the server is to report: a semantic one of the server's own release.
+///
+/// # Errors
+/// It is none, or of another release.
+pub fn check_reported(text: &str) -> Result<(), String> {
+    let numbers = numbers(text)?;
+    if numbers.len() != 3 {
+        return Err(format!("illegal version string {text:?}"));
+    }
+    if dotted(&numbers) != format!("{MAJOR}.{MINOR}.0") {
+        return Err(format!("version {text:?} must match major/minor/patch of default version {OWN:?}"));
+    }
+    Ok(())
+}
+
+/// What `--version=raw` prints: the document of `/version` as a literal of Go, without the emulated release.
+pub fn raw() -> String {
+    let members = [
+        ("major", "Major"),
+        ("minor", "Minor"),
+        ("", "EmulationMajor"),
+        ("", "EmulationMinor"),
+        ("", "MinCompatibilityMajor"),
+        ("", "MinCompatibilityMinor"),
+        ("gitVersion", "GitVersion"),
+        ("gitCommit", "GitCommit"),
+        ("gitTreeState", "GitTreeState"),
+        ("buildDate", "BuildDate"),
+        ("goVersion", "GoVersion"),
+        ("compiler", "Compiler"),
+        ("platform", "Platform"),
+    ];
+    let document = document();
+    let texts = members.map(|(name, shown)| format!("{shown}:{}", go_quote(document.str_at(&[name]))));
+    format!("version.Info{{{}}}", texts.join(", "))
 }
 
 /// What the program was built from.
@@ -172,30 +269,66 @@ mod tests {
 
     #[test]
     fn a_server_can_be_like_its_own_release_and_the_three_before() {
+        let outside = |what: &str, range: &str| vec![format!("{what} is not between {range}")];
         for (emulated, compatible, want) in [
             (&[][..], &[][..], Ok((36, 35))),
             (&["1.35"], &["1.34"], Ok((35, 34))),
+            (&["v1.35.0"], &[], Ok((35, 34))),
             (&["kube=1.33"], &[], Ok((33, 33))),
-            (&["1.37"], &[], Err("emulation version 1.37 is not between [1.33, 1.36]")),
+            (&["1.37"], &[], Err(outside("emulation version 1.37", "[1.33, 1.36]"))),
+            (&["2.0"], &[], Err(outside("emulation version 2.0", "[1.33, 1.36]"))),
             (
-                &["1.32"],
+                &["0.1"],
                 &[],
-                Err(
-                    "[emulation version 1.32 is not between [1.33, 1.36], minCompatibilityVersion version 1.33 is not \
-                     between [1.33, 1.32]]",
-                ),
+                Err(vec![
+                    "emulation version 0.1 is not between [1.33, 1.36]".to_owned(),
+                    "minCompatibilityVersion version 1.33 is not between [1.33, 0.1]".to_owned(),
+                ]),
             ),
-            (&[], &["1.37"], Err("minCompatibilityVersion version 1.37 is not between [1.33, 1.36]")),
-            (&["1.34"], &["1.35"], Err("minCompatibilityVersion version 1.35 is not between [1.33, 1.34]")),
-            (&["1.35", "kube=1.34"], &[], Err("duplicate version flag, kube=1.35 and kube=1.34")),
-            (&["wardle=1.1"], &[], Err("component not registered: wardle")),
-            (&["x"], &[], Err("illegal version string \"x\"")),
+            (&[], &["1.37"], Err(outside("minCompatibilityVersion version 1.37", "[1.33, 1.36]"))),
+            (&["1.34"], &["1.35"], Err(outside("minCompatibilityVersion version 1.35", "[1.33, 1.34]"))),
         ] {
-            let owned = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-            let got = Releases::parse(&owned(emulated), &owned(compatible));
+            let got = AskedReleases::parse(&owned(emulated), &owned(compatible)).unwrap().releases();
             let got = got.map(|releases| (releases.emulated, releases.compatible));
-            assert_eq!(got, want.map_err(str::to_owned), "{emulated:?} {compatible:?}");
+            assert_eq!(got, want, "{emulated:?} {compatible:?}");
         }
+    }
+
+    #[test]
+    fn a_release_is_two_numbers_given_once() {
+        for (values, want) in [
+            (&["1.35", "kube=1.34"][..], "duplicate version flag, kube=1.35 and kube=1.34"),
+            (&["1.35", "kube=1.35"], "duplicate version flag, kube=1.35 and kube=1.35"),
+            (&["wardle=1.1"], "component not registered: wardle"),
+            (&["wardle=x"], "could not parse \"x\" as version"),
+            (&["x"], "could not parse \"x\" as version"),
+            (&["kube="], "could not parse \"\" as version"),
+            (&["1"], "illegal version string \"1\""),
+            (&["1.35.1"], "patch version not allowed, got: kube=1.35.1"),
+        ] {
+            assert_eq!(AskedReleases::parse(&owned(values), &[]).unwrap_err(), want, "{values:?}");
+            assert_eq!(AskedReleases::parse(&[], &owned(values)).unwrap_err(), want, "{values:?}");
+        }
+    }
+
+    fn owned(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|text| (*text).to_owned()).collect()
+    }
+
+    #[test]
+    fn a_reported_version_is_of_the_release_of_the_server() {
+        for (text, want) in [
+            ("v1.36.0", ""),
+            ("v1.36.0-vendor.1+abc", ""),
+            ("vx", "could not parse \"vx\" as version"),
+            ("v1.36", "illegal version string \"v1.36\""),
+            ("v1.35.0", "version \"v1.35.0\" must match major/minor/patch of default version \"v1.36.0+"),
+        ] {
+            let why = check_reported(text).err().unwrap_or_default();
+            assert!(why.starts_with(want) && why.is_empty() == want.is_empty(), "{text}: {why}");
+        }
+        let raw = raw();
+        assert!(raw.starts_with("version.Info{Major:\"1\", Minor:\"36\", EmulationMajor:\"\", "), "{raw}");
     }
 
     #[test]

@@ -89,6 +89,9 @@ fn chance(chance: f64) -> Result<(), String> {
 
 /// A pattern that is sure to match whole hosts.
 fn origin(text: &str) -> Result<Pattern, String> {
+    if text.is_empty() {
+        return Err(format!("empty value in --cors-allowed-origins, help: {ORIGINS_HELP}"));
+    }
     let has = |marks: [&str; 2]| marks.iter().any(|mark| text.contains(mark));
     let pattern = Pattern::new(text.to_owned());
     let wrong = match pattern.compile() {
@@ -157,6 +160,12 @@ mod tests {
             (&["example"][..], &[][..], 0.0, anchored),
             (&["//example"], &[], 0.0, anchored),
             (&["^https://a$", "//b(:|$)"], &[], 0.02, ""),
+            (
+                &["//a(:|$)", ""],
+                &[],
+                0.0,
+                "empty value in --cors-allowed-origins, help: List of allowed origins",
+            ),
             (&["^("], &[], 0.0, "--cors-allowed-origins has an invalid regular expression: error parsing"),
             (&[], &["foo"], 0.0, "--strict-transport-security-directives invalid, allowed values"),
             (&[], &["max-age=1=2"], 0.0, "--strict-transport-security-directives invalid"),

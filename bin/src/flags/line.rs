@@ -1,6 +1,7 @@
 //! From words to flags: the command line is parsed, and what is wrong with it is said in one line.
 //!
-//! `words ─► names written alike ─► flags without effect and empty paths left out ─► clap ─► Flags, or a command`
+//! `words ─► names written alike ─► values beside their flags ─► flags without effect and empty values left out ─► clap ─►
+//! Flags, or a command`
 //!
 //! Errors are in the words of kube-apiserver's flag library where it has any. Knows no flag by its meaning.
 
@@ -10,6 +11,7 @@ use api::values::naming::{self, Naming};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
+use super::words::{Shown, Words, named};
 use super::{Flags, forms, suggestion, upstream};
 use crate::cli::args::Command;
 
@@ -68,45 +70,61 @@ pub enum Stop {
 /// # Errors
 /// [`Stop`] when the process should end instead of serving.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
-    let mut names_follow = true;
-    let arguments = arguments.into_iter().enumerate().map(|(i, argument)| {
-        names_follow &= argument != "--";
-        if i > 0 && names_follow { normalised(argument) } else { argument }
-    });
-    let mut arguments: Vec<OsString> = arguments.collect();
+    let arguments: Vec<OsString> = normalised_all(arguments);
+    let first = arguments.get(1).map(|first| first.to_string_lossy());
     // The words after a command are its own.
-    if arguments.get(1).is_some_and(|first| first.to_string_lossy().starts_with('-')) {
-        arguments = upstream::settle(arguments).map_err(Stop::Refuse)?;
+    if first.is_some_and(|first| first == "help" || Command::has_subcommand(&first)) {
+        return match parsed(&without_empty(arguments))?.command {
+            Some(command) => Ok(Invocation::Run(command)),
+            None => Err(Stop::Refuse("a command is missing".to_owned())),
+        };
     }
-    let arguments = without_empty_paths(arguments);
-    let line = CommandLine::try_parse_from(&arguments).map_err(|error| match error.kind() {
+    let words = Words::read(arguments).map_err(Stop::Refuse)?;
+    if let Some(command) = words.others.first().filter(|word| Command::has_subcommand(word)) {
+        return Err(Stop::Refuse(format!("the command {command} must come before its flags")));
+    }
+    let arguments = without_empty(upstream::settle(words.flags).map_err(Stop::Refuse)?);
+    let mut flags = parsed(&arguments)?.flags;
+    if let Some(asked) = words.help {
+        return Err(text(&arguments, asked));
+    }
+    if words.others.iter().any(|word| !word.is_empty()) {
+        return Err(Stop::Refuse(unexpected(&words.others, flags.naming)));
+    }
+    match words.version {
+        Some(Shown::Name) => return Err(text(&arguments, "--version")),
+        Some(Shown::Raw) => return Err(Stop::Print(format!("{}\n", api::types::version::raw()))),
+        None => flags.reported_version = words.reported_version,
+    }
+    Ok(Invocation::Serve(Box::new(flags), shown(&arguments)))
+}
+
+/// What clap makes of the arguments.
+fn parsed(arguments: &[OsString]) -> Result<CommandLine, Stop> {
+    CommandLine::try_parse_from(arguments).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Print(error.to_string()),
-        _ => Stop::Refuse(one_line(&error, &arguments)),
-    })?;
-    Ok(match line.command {
-        None => Invocation::Serve(Box::new(line.flags), shown(&arguments)),
-        Some(command) => Invocation::Run(command),
+        _ => Stop::Refuse(one_line(&error, arguments)),
     })
 }
 
-/// The arguments without flags that name the file "": that is what there is without them.
-fn without_empty_paths(arguments: Vec<OsString>) -> Vec<OsString> {
+/// The text that a flag asks for.
+fn text(arguments: &[OsString], flag: &str) -> Stop {
+    let name = arguments.first().cloned().unwrap_or_default();
+    parsed(&[name, flag.into()]).err().unwrap_or(Stop::Print(String::new()))
+}
+
+/// The arguments without flags that name the file "" or no element of a list: that is what there is without them.
+fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
     let command = CommandLine::command();
-    let is_path = |name: &str| {
-        let is_of = |argument: &&clap::Arg| {
-            argument.get_long() == Some(name)
-                || argument.get_all_aliases().is_some_and(|all| all.contains(&name))
-        };
-        let found = command.get_arguments().find(is_of);
-        found.is_some_and(|argument| {
-            argument.get_value_parser().type_id() == clap::builder::ValueParser::path_buf().type_id()
+    let may_go = |name: &str| {
+        named(&command, name).is_some_and(|argument| {
+            argument.get_value_delimiter().is_some()
+                || argument.get_value_parser().type_id() == clap::builder::ValueParser::path_buf().type_id()
         })
     };
-    let mut names_follow = true;
     let is_kept = |argument: &OsString| {
-        names_follow &= argument != "--";
         let name = argument.to_str().and_then(|text| text.strip_prefix("--")?.strip_suffix('='));
-        !names_follow || !name.is_some_and(is_path)
+        !name.is_some_and(may_go)
     };
     arguments.into_iter().filter(is_kept).collect()
 }
@@ -124,6 +142,16 @@ fn shown(arguments: &[OsString]) -> Vec<(String, String)> {
     let mut flags: Vec<_> = flags.filter(|(name, _)| !matches!(name.as_str(), "help" | "version")).collect();
     flags.sort();
     flags
+}
+
+/// The arguments, with the names of flags written alike.
+fn normalised_all(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut names_follow = true;
+    let arguments = arguments.into_iter().enumerate().map(|(i, argument)| {
+        names_follow &= argument != "--";
+        if i > 0 && names_follow { normalised(argument) } else { argument }
+    });
+    arguments.collect()
 }
 
 /// `--a_b=c_d` → `--a-b=c_d`.
@@ -146,13 +174,8 @@ fn one_line(error: &clap::Error, arguments: &[OsString]) -> String {
     let value = context(ContextKind::InvalidValue).unwrap_or_default();
     let line = match error.kind() {
         ErrorKind::UnknownArgument if flag.starts_with('-') => unknown(flag, arguments),
-        ErrorKind::ArgumentConflict if Command::has_subcommand(subject) => {
-            format!("the command {subject} must come before its flags")
-        }
-        // Clap reports any word after flags as a conflicting command.
-        ErrorKind::ArgumentConflict if subject.starts_with('-') => first_line(&error.to_string()),
-        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand | ErrorKind::ArgumentConflict => {
-            unexpected(subject, arguments)
+        ErrorKind::UnknownArgument | ErrorKind::InvalidSubcommand => {
+            unexpected(&[subject.to_owned()], naming::ALL[0])
         }
         ErrorKind::MissingRequiredArgument => match error.get(ContextKind::InvalidArg) {
             Some(ContextValue::Strings(flags)) => format!("flag is required: {}", flags.join(", ")),
@@ -193,23 +216,16 @@ fn unknown(flag: &str, arguments: &[OsString]) -> String {
     }
 }
 
-/// What to say of a word that is no flag.
-fn unexpected(word: &str, arguments: &[OsString]) -> String {
-    if matches!(word, "true" | "false") {
-        return format!(
-            "unexpected argument {word:?}: write the value of a flag after its name, --flag={word}"
-        );
-    }
+/// What to say of words that are no flags.
+fn unexpected(words: &[String], naming: &Naming) -> String {
     let commands = CommandLine::command();
     let names = commands.get_subcommands().map(clap::Command::get_name);
-    match suggestion::nearest(word, names) {
-        Some(command) => format!("unknown command {word:?}: did you mean {command:?}? See --help"),
+    let first = words.iter().find(|word| !word.is_empty()).map(String::as_str).unwrap_or_default();
+    match suggestion::nearest(first, names) {
+        Some(command) => format!("unknown command {first:?}: did you mean {command:?}? See --help"),
         None => {
-            let is_of = |naming: &&Naming| {
-                arguments.iter().any(|argument| *argument == *format!("--naming={}", naming.profile))
-            };
-            let naming = naming::ALL.into_iter().find(is_of).unwrap_or(naming::ALL[0]);
-            format!("{:?} does not take any arguments, got [{word:?}]", naming.system("apiserver"))
+            let words: Vec<String> = words.iter().map(|word| auth::go::quote(word)).collect();
+            format!("{:?} does not take any arguments, got [{}]", naming.system("apiserver"), words.join(" "))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
-use crate::flags::{Durability, LogFormat, Port};
+use crate::flags::{Durability, List, LogFormat, Port};
 
 fn line(arguments: &str) -> Result<Flags, Stop> {
     let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
@@ -47,7 +47,7 @@ fn flags_are_read_as_upstream_reads_them() {
             (f.history_retention.as_secs(), f.event_ttl.as_secs()) == (7 * 24 * 3_600, 7_200)
         }),
         ("--shutdown-delay-duration=1m30s", |f| f.shutdown_delay_duration.as_secs() == 90),
-        ("--service-cluster-ip-range=10.1.0.0/16,fd00::/112", |f| f.service_cluster_ip_range.0.len() == 2),
+        ("--service-cluster-ip-range=10.1.0.0/16,fd00::/112", |f| f.networks().0.len() == 2),
         ("--service-node-port-range=8000+9", |f| f.service_node_port_range.count() == 10),
         ("--controllers=*,-garbagecollector", |f| !f.controllers.has("garbage-collector-controller")),
         ("--enable-garbage-collector=false", |f| !f.enable_garbage_collector),
@@ -56,8 +56,18 @@ fn flags_are_read_as_upstream_reads_them() {
             f.authentication.service_account_issuer == ["https://a", "https://b"]
         }),
         ("--enable-admission-plugins=A,B --disable-admission-plugins=C", |f| {
-            f.enable_admission_plugins == ["A", "B"] && f.disable_admission_plugins == ["C"]
+            List::all(&f.enable_admission_plugins) == ["A", "B"]
+                && List::all(&f.disable_admission_plugins) == ["C"]
         }),
+        ("--disable-admission-plugins=", |f| {
+            f.disable_admission_plugins.len() == 1 && List::all(&f.disable_admission_plugins).is_empty()
+        }),
+        ("--cors-allowed-origins= --requestheader-allowed-names=", |f| {
+            f.edge.cors_allowed_origins.is_empty() && f.authentication.requestheader_allowed_names.is_empty()
+        }),
+        ("--cors-allowed-origins=a,", |f| f.edge.cors_allowed_origins == ["a", ""]),
+        ("--service-node-port-range=", |f| f.service_node_port_range.to_string() == "30000-32767"),
+        ("--service-cluster-ip-range=010.0.0.0/24", |f| f.networks().0[0].to_string() == "10.0.0.0/24"),
         ("--api-audiences=a,b --api-audiences=c", |f| f.authentication.api_audiences == ["a", "b", "c"]),
         ("--service-account-max-token-expiration=2h", |f| {
             f.authentication.service_account_max_token_expiration.as_secs() == 7200
@@ -92,10 +102,22 @@ fn a_wrong_command_line_is_one_line() {
         ("verify --output=xml", "invalid argument \"xml\" for \"--output\" flag: must be text or json"),
         ("inspect --from=x", "invalid argument \"x\" for \"--from\" flag: not a revision"),
         ("inspect --key=a --prefix=b", "the argument '--key <KEY>' cannot be used with '--prefix <KEY>'"),
+        ("--anonymous-auth false", "\"cluster-apiserver\" does not take any arguments, got [\"false\"]"),
+        ("--v=1 a -v 2 b", "\"cluster-apiserver\" does not take any arguments, got [\"a\" \"b\"]"),
+        ("-", "\"cluster-apiserver\" does not take any arguments, got [\"-\"]"),
+        ("a --no-such-flag", "unknown flag: --no-such-flag"),
+        ("-h --no-such-flag", "unknown flag: --no-such-flag"),
         (
-            "--anonymous-auth false",
-            "unexpected argument \"false\": write the value of a flag after its name, --flag=false",
+            "--help=x",
+            "invalid argument \"x\" for \"-h, --help\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
         ),
+        (
+            "--version=x",
+            "invalid argument \"x\" for \"--version\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
+        ),
+        ("--version=vx", "invalid argument \"vx\" for \"--version\" flag: could not parse \"vx\" as version"),
+        ("--version a", "\"cluster-apiserver\" does not take any arguments, got [\"a\"]"),
+        ("-v", "flag needs an argument: 'v' in -v"),
         ("--secure-port", "flag needs an argument: --secure-port"),
         (
             "--secure-port=x",
@@ -148,6 +170,14 @@ fn questions_are_answered_on_stdout() {
         line("--version").unwrap_err(),
         Stop::Print(format!("cluster-apiserver {}\n", env!("CARGO_PKG_VERSION")))
     );
+    for question in ["--version=raw", "--version=false --version=raw"] {
+        let Stop::Print(raw) = line(question).unwrap_err() else { panic!("a version is no error") };
+        assert!(raw.starts_with("version.Info{Major:") && raw.ends_with("}\n"), "{raw}");
+    }
+    let asked = line("--version=v1.36.0-mine --version=false").unwrap().reported_version;
+    assert_eq!(asked.as_deref(), Some("v1.36.0-mine"));
+    assert!(line("--help=false").is_ok());
+    assert!(matches!(line("-h serve").unwrap_err(), Stop::Print(_)));
     let Stop::Print(help) = line("--help").unwrap_err() else { panic!("help is no error") };
     for flag in ["--data-dir", "--secure-port", "--tls-cert-file", "--shutdown-delay-duration"] {
         assert!(help.contains(flag), "{flag} is missing from\n{help}");

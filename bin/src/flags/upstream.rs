@@ -6,7 +6,6 @@ use std::ffi::OsString;
 use auth::go::duration as go;
 
 use super::forms::{boolean, integer, invalid, levels, quantity};
-use crate::duration;
 
 /// The form of a flag's value.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,7 +13,10 @@ enum Form {
     /// A switch: the value is optional.
     Bool,
     Integer,
+    /// A duration, which may be negative.
     Duration,
+    /// A duration that is not negative.
+    Timeout,
     /// A duration that is not zero.
     Period,
     Text,
@@ -46,13 +48,6 @@ const WITHOUT_EFFECT: &[Treatment] = &[
         flags: &[("aggregator-reject-forwarding-redirect", Form::Bool)],
     },
     Treatment {
-        why: "the releases that can be emulated have the same stable APIs",
-        flags: &[
-            ("emulation-forward-compatible", Form::Bool),
-            ("runtime-config-emulation-forward-compatible", Form::Bool),
-        ],
-    },
-    Treatment {
         why: "certificates that the server creates are in --data-dir",
         flags: &[("cert-dir", Form::Text)],
     },
@@ -79,7 +74,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
             ("etcd-db-metric-poll-interval", Form::Duration),
             ("lease-reuse-duration-seconds", Form::Integer),
             ("storage-backend", Form::Backend),
-            ("storage-initialization-timeout", Form::Duration),
+            ("storage-initialization-timeout", Form::Timeout),
         ],
     },
     Treatment {
@@ -113,7 +108,11 @@ impl Form {
         match self {
             Form::Bool => boolean(value).map(drop),
             Form::Integer => integer::<i64>(value).map(drop),
-            Form::Duration => duration::parse(value).map(drop),
+            Form::Duration => go::parse(value).map(drop).map_err(|error| error.to_string()),
+            Form::Timeout => match go::parse(value).map_err(|error| error.to_string())? {
+                0.. => Ok(()),
+                _ => Err("--storage-initialization-timeout can not be negative value".to_owned()),
+            },
             Form::Period => match go::parse(value).map_err(|error| error.to_string())? {
                 nanos if nanos > 0 => Ok(()),
                 nanos => {
@@ -134,7 +133,7 @@ impl Form {
                 let [_, size] = item.split('#').collect::<Vec<_>>()[..] else {
                     return Err(format!("invalid value of watch cache size: {item}"));
                 };
-                match integer::<i64>(size) {
+                match size.parse::<i64>() {
                     Err(_) => Err(format!("invalid size of watch cache size: {item}")),
                     Ok(size) if size < 0 => Err(format!("watch cache size cannot be negative: {item}")),
                     Ok(_) => Ok(()),
@@ -155,32 +154,25 @@ fn refusal(name: &str) -> Option<&'static str> {
     REFUSED.iter().find(|refusal| refusal.flags.contains(&name)).map(|refusal| refusal.why)
 }
 
-/// The arguments without the flags that have no effect.
+/// Whether the word after one of these flags is its value.
+pub fn takes_value(name: &str) -> bool {
+    refusal(name).is_some() || without_effect(name).is_some_and(|form| form != Form::Bool)
+}
+
+/// The arguments without the flags that have no effect. Values stand in one word with their flags.
 ///
 /// # Errors
 /// One line about a flag that is refused, or whose value does not have its form.
 pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
     let mut kept = Vec::with_capacity(arguments.len());
     let mut logging = Logging::default();
-    let mut arguments = arguments.into_iter();
-    while let Some(argument) = arguments.next() {
-        if argument == "--" {
-            kept.push(argument);
-            kept.extend(arguments);
-            break;
-        }
+    for argument in arguments {
         let Some(flag) = argument.to_str().and_then(|text| text.strip_prefix("--")) else {
             kept.push(argument);
             continue;
         };
         let (name, value) = flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
         logging.note(name, value.unwrap_or_default());
-        if let ("version", Some(value)) = (name, value) {
-            if boolean(value).map_err(|why| invalid("--version", value, &why))? {
-                kept.push("--version".into());
-            }
-            continue;
-        }
         if let (RATE, Some(value)) = (name, value) {
             match integer::<i64>(value) {
                 Ok(0) => continue, // no limit, as without the flag
@@ -196,20 +188,17 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
             continue;
         };
         let value = match value {
-            Some(value) => value.to_owned(),
-            None if form == Form::Bool => "true".to_owned(),
-            None => {
-                let next = arguments.next().ok_or_else(|| format!("flag needs an argument: --{name}"))?;
-                next.into_string().map_err(|_| "arguments must be valid UTF-8".to_owned())?
-            }
+            Some(value) => value,
+            None if form == Form::Bool => "true",
+            None => return Err(format!("flag needs an argument: --{name}")),
         };
-        form.check(&value).map_err(|why| match form {
+        form.check(value).map_err(|why| match form {
             // Upstream looks at these after the command line was read.
-            Form::Backend | Form::CacheSizes => why,
+            Form::Backend | Form::CacheSizes | Form::Timeout if !why.starts_with("time: ") => why,
             Form::Period if why.starts_with("flushFrequency") => why,
-            _ => invalid(&format!("--{name}"), &value, &why),
+            _ => invalid(&format!("--{name}"), value, &why),
         })?;
-        logging.note(name, &value);
+        logging.note(name, value);
     }
     logging.check()?;
     Ok(kept)
@@ -293,9 +282,18 @@ mod tests {
     fn flags_without_effect_disappear_and_others_are_refused_by_name() {
         for (line, want) in [
             ("--storage-backend=etcd3 --secure-port=1", Ok("--secure-port=1")),
-            ("--storage-backend etcd3 --secure-port 1", Ok("--secure-port 1")),
+            ("--etcd-count-metric-poll-period=-1s --storage-initialization-timeout=0s", Ok("")),
+            (
+                "--storage-initialization-timeout=-1s",
+                Err("--storage-initialization-timeout can not be negative value"),
+            ),
+            (
+                "--storage-initialization-timeout=x",
+                Err(
+                    "invalid argument \"x\" for \"--storage-initialization-timeout\" flag: time: invalid duration \"x\"",
+                ),
+            ),
             ("--watch-cache --v=1 --watch-cache=false", Ok("--v=1")),
-            ("--v=1 -- --watch-cache", Ok("--v=1 -- --watch-cache")),
             (
                 "--watch-cache=x",
                 Err(
@@ -358,14 +356,6 @@ mod tests {
                 "--storage-backend=etcd2",
                 Err(
                     "--storage-backend invalid, allowed values: etcd3. If not specified, it will default to 'etcd3'",
-                ),
-            ),
-            ("--version=false --v=1", Ok("--v=1")),
-            ("--version=1", Ok("--version")),
-            (
-                "--version=x",
-                Err(
-                    "invalid argument \"x\" for \"--version\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
                 ),
             ),
             ("--max-connection-bytes-per-sec=0", Ok("")),

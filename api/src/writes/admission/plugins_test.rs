@@ -17,8 +17,9 @@ impl Files for NoFiles {
 /// A server with these plugins beside those that run by default, and a namespace `n` with an account.
 async fn server(enable: &str, config: &str) -> Server {
     let enable: Vec<String> = enable.split_whitespace().map(str::to_owned).collect();
-    let config = format!("kind: AdmissionConfiguration\nplugins: [{config}]");
-    let wishes = Wishes { enable: &enable, disable: &[], config: Some(config.as_bytes()), scheme: "" };
+    let config =
+        format!("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{config}]");
+    let wishes = Wishes { enable: &enable, config: Some(config.as_bytes()), ..Wishes::default() };
     let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     given(&server, "/api/v1/namespaces/n/serviceaccounts", r#"{"metadata":{"name":"default"}}"#).await;
@@ -407,10 +408,12 @@ fn a_configuration_that_means_nothing_is_refused() {
         ("PodTolerationRestriction", r#"{"default":1}"#, "default: not a list of tolerations"),
     ] {
         assert!(parse(config.as_bytes()).is_ok());
-        let config =
-            format!("kind: AdmissionConfiguration\nplugins: [{{name: {plugin}, configuration: {config}}}]");
+        let config = format!(
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n\
+                 plugins: [{{name: {plugin}, configuration: {config}}}]"
+        );
         let enable = [plugin.to_owned()];
-        let wishes = Wishes { enable: &enable, disable: &[], config: Some(config.as_bytes()), scheme: "" };
+        let wishes = Wishes { enable: &enable, config: Some(config.as_bytes()), ..Wishes::default() };
         let got = Settings::parse(&wishes, &NoFiles).unwrap_err();
         assert_eq!(
             got,

@@ -14,8 +14,10 @@ impl Files for NoFiles {
 /// A server with one more plugin and a namespace.
 async fn server(plugin: &str, config: &str) -> Server {
     let (enable, disable) = ([plugin.to_owned()], ["ServiceAccount".to_owned()]);
-    let config = format!("kind: AdmissionConfiguration\nplugins: [{config}]");
-    let wishes = Wishes { enable: &enable, disable: &disable, config: Some(config.as_bytes()), scheme: "" };
+    let config =
+        format!("apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{config}]");
+    let wishes =
+        Wishes { enable: &enable, disable: &disable, config: Some(config.as_bytes()), ..Wishes::default() };
     let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
     server

@@ -1,6 +1,7 @@
 //! Which plugins run, and their configuration: the flags `--enable-admission-plugins`, `--disable-admission-plugins` and
 //! the file of `--admission-control-config-file`. The order of the plugins never depends on them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use super::order::{PLUGINS, Registration};
 use super::plugin::Plugin;
 use crate::values::field::go_quote;
 use crate::values::json::{Object, Value};
+use crate::values::naming::{self, Naming};
 use crate::wire::codec::yaml;
 use crate::wire::outgoing::{Identities, Networks};
 
@@ -62,16 +64,59 @@ pub struct Settings {
 }
 
 /// What the operator said about admission.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Wishes<'w> {
     /// Plugins to run beside those that run by default.
     pub enable: &'w [String],
     /// Plugins not to run.
     pub disable: &'w [String],
+    /// All plugins that run, instead of the two above.
+    pub all: Option<&'w [String]>,
     /// The configuration of plugins.
     pub config: Option<&'w [u8]>,
-    /// Where kinds are looked up, as an error about an unknown one names it.
-    pub scheme: &'w str,
+    /// The names of the configuration's group.
+    pub naming: &'static Naming,
+}
+
+impl Default for Wishes<'_> {
+    fn default() -> Self {
+        Wishes { enable: &[], disable: &[], all: None, config: None, naming: &naming::KUBERNETES }
+    }
+}
+
+impl Wishes<'_> {
+    /// Whether a plugin is to run.
+    fn want(&self, plugin: &Registration) -> bool {
+        let named = |names: &[String]| names.iter().any(|name| name == plugin.name);
+        match self.all {
+            Some(all) => named(all),
+            None => named(self.enable) || plugin.by_default && !named(self.disable),
+        }
+    }
+
+    /// Each name that is unknown, and those that are both wanted and not.
+    pub fn errors(&self) -> Vec<String> {
+        let lists = [
+            ("admission-control", self.all.unwrap_or_default()),
+            ("enable-admission-plugins", self.enable),
+            ("disable-admission-plugins", self.disable),
+        ];
+        let is_unknown = |name: &&String| PLUGINS.iter().all(|plugin| plugin.name != **name);
+        let unknown = |(flag, names): (&str, &[String])| -> Vec<String> {
+            let names = names.iter().filter(is_unknown);
+            names.map(|name| format!("{flag} plugin {} is unknown", go_quote(name))).collect()
+        };
+        let mut errors: Vec<String> = lists.into_iter().flat_map(unknown).collect();
+        let both: BTreeSet<&str> =
+            self.enable.iter().filter(|name| self.disable.contains(name)).map(String::as_str).collect();
+        if !both.is_empty() {
+            let both = both.into_iter().collect::<Vec<_>>().join(" ");
+            errors.push(format!(
+                "[{both}] in enable-admission-plugins and disable-admission-plugins overlapped"
+            ));
+        }
+        errors
+    }
 }
 
 impl Settings {
@@ -80,18 +125,18 @@ impl Settings {
     /// # Errors
     /// An unknown name, a plugin that is both wanted and not, or a configuration that cannot be read.
     pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, String> {
-        check_names(wishes)?;
+        match &wishes.errors()[..] {
+            [] => {}
+            [one] => return Err(one.clone()),
+            several => return Err(format!("[{}]", several.join(", "))),
+        }
         let configured = match wishes.config {
-            Some(text) => configurations(text, files, wishes.scheme)
+            Some(text) => configurations(text, files, wishes.naming)
                 .map_err(|why| format!("failed to apply admission: failed to read plugin config: {why}"))?,
             None => Vec::new(),
         };
-        let wanted = |plugin: &Registration| {
-            let named = |names: &[String]| names.iter().any(|name| name == plugin.name);
-            named(wishes.enable) || plugin.by_default && !named(wishes.disable)
-        };
         let mut plugins = Vec::new();
-        for plugin in PLUGINS.iter().filter(|plugin| wanted(plugin)) {
+        for plugin in PLUGINS.iter().filter(|plugin| wishes.want(plugin)) {
             let config = configured.iter().find(|(name, _)| name == plugin.name).map(|(_, config)| config);
             let Some(configure) = plugin.configure else { continue };
             let make = configure(config, files).map_err(|why| {
@@ -167,52 +212,29 @@ impl fmt::Debug for Settings {
     }
 }
 
-fn check_names(wishes: &Wishes<'_>) -> Result<(), String> {
-    for (flag, names) in [("enable", wishes.enable), ("disable", wishes.disable)] {
-        if let Some(name) = names.iter().find(|name| PLUGINS.iter().all(|plugin| plugin.name != **name)) {
-            return Err(format!("{flag}-admission-plugins plugin {name:?} is unknown"));
-        }
-    }
-    let mut both: Vec<&str> =
-        wishes.enable.iter().filter(|name| wishes.disable.contains(name)).map(String::as_str).collect();
-    both.sort_unstable();
-    both.dedup();
-    if both.is_empty() {
-        return Ok(());
-    }
-    Err(format!("[{}] in enable-admission-plugins and disable-admission-plugins overlapped", both.join(" ")))
-}
-
 /// Plugins whose configuration may be the whole file, without a kind, as it was before there was one.
 const UNVERSIONED: [(&str, &str); 2] =
     [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
 
 /// The configuration of each plugin in an AdmissionConfiguration; a `path` names a file with it.
-fn configurations(text: &[u8], files: &dyn Files, scheme: &str) -> Result<Vec<(String, Value)>, String> {
+fn configurations(
+    text: &[u8],
+    files: &dyn Files,
+    naming: &'static Naming,
+) -> Result<Vec<(String, Value)>, String> {
     let config = yaml::parse(text).map_err(|error| error.to_string())?.value;
-    let kind = config.str_at(&["kind"]);
-    if kind != "AdmissionConfiguration" {
-        if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) {
+    let version = match version_of(&config, text, naming) {
+        Ok(version) => version,
+        Err(_) if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) => {
             return Ok(UNVERSIONED
                 .iter()
                 .map(|(_, plugin)| ((*plugin).to_owned(), config.clone()))
                 .collect());
         }
-        let version = config.str_at(&["apiVersion"]);
-        let text = || String::from_utf8_lossy(text).trim_end().to_owned();
-        return Err(match (kind, version) {
-            ("", _) => format!("Object 'Kind' is missing in '{}'", text()),
-            (_, "") => format!("Object 'apiVersion' is missing in '{}'", text()),
-            _ => format!(
-                "no kind {} is registered for version {} in scheme {}",
-                go_quote(kind),
-                go_quote(version),
-                go_quote(scheme)
-            ),
-        });
-    }
+        Err(why) => return Err(why),
+    };
+    let plugins = plugins_of(&config, version)?;
     let mut unknown = unknown_fields(&config, "", &["apiVersion", "kind", "plugins"]);
-    let plugins = config.get("plugins").and_then(Value::as_array).unwrap_or_default();
     for (at, plugin) in plugins.iter().enumerate() {
         let place = format!("plugins[{at}].");
         unknown.extend(unknown_fields(plugin, &place, &["name", "path", "configuration"]));
@@ -238,6 +260,59 @@ fn configurations(text: &[u8], files: &dyn Files, scheme: &str) -> Result<Vec<(S
     Ok(found)
 }
 
+/// The version of an AdmissionConfiguration.
+fn version_of(config: &Value, text: &[u8], naming: &'static Naming) -> Result<&'static str, String> {
+    let (kind, api_version) = (config.str_at(&["kind"]), config.str_at(&["apiVersion"]));
+    let known = [("apiserver.config", "v1"), ("apiserver", "v1alpha1")];
+    let is_asked = |(stem, version): &(&str, &str)| {
+        naming.understood().any(|naming| naming.api_version(stem, true, version) == api_version)
+    };
+    let shown = || String::from_utf8_lossy(text).trim_end().to_owned();
+    match (kind, known.into_iter().find(is_asked)) {
+        ("", _) => Err(format!("Object 'Kind' is missing in '{}'", shown())),
+        _ if api_version.is_empty() => Err(format!("Object 'apiVersion' is missing in '{}'", shown())),
+        ("AdmissionConfiguration", Some((_, version))) => Ok(version),
+        _ => Err(format!(
+            "no kind {} is registered for version {} in scheme {}",
+            go_quote(kind),
+            go_quote(api_version),
+            go_quote(&naming.own("apiserver/pkg/server/options/admission.go:51"))
+        )),
+    }
+}
+
+/// The plugins of an AdmissionConfiguration, with the types of their members checked.
+fn plugins_of<'c>(config: &'c Value, version: &str) -> Result<&'c [Value], String> {
+    let mismatch = |value: &Value, place: &str, wanted: &str| {
+        let found = value.go_kind();
+        Err(format!("json: cannot unmarshal {found} into Go struct field {place} of type {wanted}"))
+    };
+    let plugins = match config.get("plugins") {
+        None | Some(Value::Null) => return Ok(&[]),
+        Some(Value::Array(plugins)) => plugins,
+        Some(other) => {
+            let wanted = format!("[]{version}.AdmissionPluginConfiguration");
+            return mismatch(other, "AdmissionConfiguration.plugins", &wanted);
+        }
+    };
+    for plugin in plugins {
+        if !matches!(plugin, Value::Object(_) | Value::Null) {
+            let wanted = format!("{version}.AdmissionPluginConfiguration");
+            return mismatch(plugin, "AdmissionConfiguration.plugins", &wanted);
+        }
+        for name in ["name", "path"] {
+            match plugin.get(name) {
+                None | Some(Value::Null | Value::String(_)) => {}
+                Some(other) => {
+                    let place = format!("AdmissionPluginConfiguration.plugins.{name}");
+                    return mismatch(other, &place, "string");
+                }
+            }
+        }
+    }
+    Ok(plugins)
+}
+
 /// The members of an object that nothing is known of, as an error names them.
 fn unknown_fields(object: &Value, place: &str, known: &[&str]) -> Vec<String> {
     let members = object.as_object().into_iter().flat_map(Object::iter).map(|(name, _)| name);
@@ -248,6 +323,8 @@ fn unknown_fields(object: &Value, place: &str, known: &[&str]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
 
     /// Every file has its own path in it.
     struct Paths;
@@ -277,6 +354,13 @@ mod tests {
         assert!(!more.contains(&"NamespaceLifecycle"));
         for (enable, disable, why) in [
             ("A", "", "enable-admission-plugins plugin \"A\" is unknown"),
+            (
+                "A B",
+                "B",
+                "[enable-admission-plugins plugin \"A\" is unknown, enable-admission-plugins plugin \"B\" is unknown, \
+                 disable-admission-plugins plugin \"B\" is unknown, [B] in enable-admission-plugins and \
+                 disable-admission-plugins overlapped]",
+            ),
             ("AlwaysDeny", "AlwaysAdmit B", "disable-admission-plugins plugin \"B\" is unknown"),
             (
                 "Priority AlwaysDeny",
@@ -290,32 +374,55 @@ mod tests {
 
     #[test]
     fn configurations_come_from_the_file_or_from_files_that_it_names() {
+        let plugins = |text: &str| format!("{HEAD}plugins: [{text}]");
         for (text, want) in [
-            ("kind: AdmissionConfiguration", Ok("")),
-            ("kind: AdmissionConfiguration\nplugins: [{name: A, configuration: {a: 1}}]", Ok("A={\"a\":1}")),
-            ("kind: AdmissionConfiguration\nplugins: [{name: A, path: p}]", Ok("A={\"path\":\"p\"}")),
-            ("kind: AdmissionConfiguration\nplugins: [{name: A}]", Ok("")),
-            ("kind: AdmissionConfiguration\nplugins: [{name: A, path: none}]", Err("none: no such file")),
+            (HEAD.to_owned(), Ok("")),
+            (plugins("{name: A, configuration: {a: 1}}"), Ok("A={\"a\":1}")),
+            (plugins("{name: A, path: p}"), Ok("A={\"path\":\"p\"}")),
+            (plugins("{name: A}"), Ok("")),
+            (plugins("{name: A, path: none}"), Err("none: no such file")),
+            (plugins("{name: A, path: p, configuration: {}}"), Err("A: both a path and a configuration")),
             (
-                "kind: AdmissionConfiguration\nplugins: [{name: A, path: p, configuration: {}}]",
-                Err("A: both a path and a configuration"),
-            ),
-            (
-                "kind: AdmissionConfiguration\nplugins: [{name: A, more: 1}]\nother: 1",
+                plugins("{name: A, more: 1}") + "\nother: 1",
                 Err("strict decoding error: unknown field \"other\", unknown field \"plugins[0].more\""),
             ),
             (
-                "imagePolicy: {}",
+                plugins("{name: 5}"),
+                Err(
+                    "json: cannot unmarshal number into Go struct field AdmissionPluginConfiguration.plugins.name of \
+                     type string",
+                ),
+            ),
+            (
+                format!("{HEAD}plugins: x"),
+                Err(
+                    "json: cannot unmarshal string into Go struct field AdmissionConfiguration.plugins of type \
+                     []v1.AdmissionPluginConfiguration",
+                ),
+            ),
+            (
+                "imagePolicy: {}".to_owned(),
                 Ok("ImagePolicyWebhook={\"imagePolicy\":{}} PodNodeSelector={\"imagePolicy\":{}}"),
             ),
-            ("a: 1", Err("Object 'Kind' is missing in 'a: 1'")),
-            ("kind: Other", Err("Object 'apiVersion' is missing in 'kind: Other'")),
+            ("a: 1".to_owned(), Err("Object 'Kind' is missing in 'a: 1'")),
             (
-                "kind: Other\napiVersion: v1",
-                Err("no kind \"Other\" is registered for version \"v1\" in scheme \"s.go:1\""),
+                "kind: AdmissionConfiguration".to_owned(),
+                Err("Object 'apiVersion' is missing in 'kind: AdmissionConfiguration'"),
+            ),
+            (
+                "kind: Other\napiVersion: v1".to_owned(),
+                Err("no kind \"Other\" is registered for version \"v1\" in scheme \
+                     \"k8s.io/apiserver/pkg/server/options/admission.go:51\""),
+            ),
+            (
+                HEAD.replace("/v1", "/v2"),
+                Err(
+                    "no kind \"AdmissionConfiguration\" is registered for version \"apiserver.config.k8s.io/v2\" in \
+                     scheme \"k8s.io/apiserver/pkg/server/options/admission.go:51\"",
+                ),
             ),
         ] {
-            let got = configurations(text.as_bytes(), &Paths, "s.go:1").map(|found| {
+            let got = configurations(text.as_bytes(), &Paths, &naming::KUBERNETES).map(|found| {
                 let shown =
                     found.iter().map(|(name, value)| format!("{name}={}", crate::testing::text(value)));
                 shown.collect::<Vec<_>>().join(" ")

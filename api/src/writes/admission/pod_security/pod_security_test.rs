@@ -91,7 +91,7 @@ async fn what_the_configuration_exempts_is_not_checked() {
         ("{runtimeClasses: [r]}", 403),
     ] {
         let config = format!(
-            "kind: AdmissionConfiguration\nplugins: [{{name: PodSecurity, configuration: {{kind: PodSecurityConfiguration, \
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{{name: PodSecurity, configuration: {{kind: PodSecurityConfiguration, \
              defaults: {{enforce: restricted}}, exemptions: {exemptions}}}}}]"
         );
         let disable = ["ServiceAccount".to_owned()];

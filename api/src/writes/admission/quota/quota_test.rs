@@ -159,6 +159,7 @@ async fn what_is_limited_needs_a_quota_of_its_scope() {
         }
     }
     let config = r#"
+apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
 - name: ResourceQuota
@@ -170,10 +171,9 @@ plugins:
 "#;
     let disable = ["ServiceAccount".to_owned(), "Priority".to_owned()];
     let wishes = crate::writes::admission::Wishes {
-        enable: &[],
         disable: &disable,
         config: Some(config.as_bytes()),
-        scheme: "",
+        ..crate::writes::admission::Wishes::default()
     };
     let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
     server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;

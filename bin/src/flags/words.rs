@@ -1,0 +1,149 @@
+//! The words of a command line that asks to serve: flags with their values, what is no flag, and texts that are asked for.
+//!
+//! `--a_b 1 -v 2 x --help` ─► flags `--a-b=1 -v=2`, other words `x`, help. As the flag library of kube-apiserver does, a
+//! flag with a value takes the next word, whatever it is, and flags may follow other words.
+
+use std::ffi::OsString;
+
+use api::types::version;
+use clap::{Arg, CommandFactory};
+
+use super::forms::{boolean, invalid};
+use super::line::CommandLine;
+use super::upstream;
+
+/// The words by what they are.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    /// Program name and flags, each flag with its value in one word.
+    pub flags: Vec<OsString>,
+    /// What is neither a flag nor a value.
+    pub others: Vec<String>,
+    /// The flag that asks for help, if one does.
+    pub help: Option<&'static str>,
+    /// The version that is asked for.
+    pub version: Option<Shown>,
+    /// The version that the server is to report.
+    pub reported_version: Option<String>,
+}
+
+/// How a version is printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Shown {
+    /// Its name.
+    Name,
+    /// All that is known of the build.
+    Raw,
+}
+
+impl Words {
+    /// Takes a command line apart, program name first.
+    ///
+    /// # Errors
+    /// One line about a flag without its value, or a value of the flags for help and version.
+    pub fn read(arguments: Vec<OsString>) -> Result<Words, String> {
+        let command = CommandLine::command();
+        let mut words = Words::default();
+        let mut arguments = arguments.into_iter();
+        words.flags.extend(arguments.next());
+        while let Some(argument) = arguments.next() {
+            let text = argument.to_string_lossy().into_owned();
+            if text == "--" {
+                words.others.extend(arguments.map(|other| other.to_string_lossy().into_owned()));
+                break;
+            }
+            let Some(flag) = text.strip_prefix("--").filter(|flag| !flag.is_empty()) else {
+                match &*text {
+                    "-h" => words.help = Some("-h"),
+                    "-v" => {
+                        let value = arguments.next().ok_or("flag needs an argument: 'v' in -v")?;
+                        words.flags.push(joined("-v".into(), &value));
+                    }
+                    other if other.len() > 1 && other.starts_with('-') => words.flags.push(argument),
+                    _ => words.others.push(text),
+                }
+                continue;
+            };
+            let (name, value) =
+                flag.split_once('=').map_or((flag, None), |(name, value)| (name, Some(value)));
+            match (name, value) {
+                ("help", value) => words.ask_for_help(value)?,
+                ("version", value) => words.ask_for_version(value)?,
+                (name, None) if takes_value(&command, name) => {
+                    let value = arguments.next();
+                    words.flags.push(match value {
+                        Some(value) => joined(argument, &value),
+                        None => argument,
+                    });
+                }
+                _ => words.flags.push(argument),
+            }
+        }
+        Ok(words)
+    }
+
+    fn ask_for_help(&mut self, value: Option<&str>) -> Result<(), String> {
+        let value = value.unwrap_or("true");
+        let is_asked = boolean(value).map_err(|why| invalid("-h, --help", value, &why))?;
+        self.help = is_asked.then_some("--help");
+        Ok(())
+    }
+
+    fn ask_for_version(&mut self, value: Option<&str>) -> Result<(), String> {
+        let value = value.unwrap_or("true");
+        let wrong = |why: String| invalid("--version", value, &why);
+        if value == "raw" {
+            self.version = Some(Shown::Raw);
+        } else if value.starts_with('v') {
+            version::check_reported(value).map_err(wrong)?;
+            self.reported_version = Some(value.to_owned());
+        } else {
+            self.version = boolean(value).map_err(wrong)?.then_some(Shown::Name);
+        }
+        Ok(())
+    }
+}
+
+fn joined(mut flag: OsString, value: &OsString) -> OsString {
+    flag.push("=");
+    flag.push(value);
+    flag
+}
+
+/// Whether the word after a flag is its value.
+fn takes_value(command: &clap::Command, name: &str) -> bool {
+    match named(command, name) {
+        Some(flag) => flag.get_action().takes_values() && !flag.is_require_equals_set(),
+        None => upstream::takes_value(name),
+    }
+}
+
+/// The flag of that name, or of that other name.
+pub(super) fn named<'c>(command: &'c clap::Command, name: &str) -> Option<&'c Arg> {
+    command.get_arguments().find(|flag| {
+        flag.get_long() == Some(name) || flag.get_all_aliases().is_some_and(|all| all.contains(&name))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_flags_with_values_or_others() {
+        for (line, flags, others) in [
+            ("--secure-port 1 a", "--secure-port=1", "a"),
+            ("--secure-port=1 a --v 2 -v 3 -v=4 b", "--secure-port=1 --v=2 -v=3 -v=4", "a b"),
+            ("--storage-backend --v=1", "--storage-backend=--v=1", ""),
+            ("--anonymous-auth false --watch-cache true", "--anonymous-auth --watch-cache", "false true"),
+            ("- -x ---a --=1 --nosuch a", "-x ---a --=1 --nosuch", "- a"),
+            ("--v=1 -- --v=2 a", "--v=1", "--v=2 a"),
+            ("--secure-port", "--secure-port", ""),
+        ] {
+            let arguments = std::iter::once("x").chain(line.split_whitespace());
+            let words = Words::read(arguments.map(OsString::from).collect()).unwrap();
+            let got: Vec<_> = words.flags[1..].iter().map(|flag| flag.to_str().unwrap()).collect();
+            assert_eq!((&*got.join(" "), &*words.others.join(" ")), (flags, others), "{line}");
+        }
+    }
+}
