@@ -72,17 +72,14 @@ impl AuthorizationConfig {
     /// # Errors
     /// One that tells all problems.
     pub fn from_flags(flags: AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Self> {
+        let mut flaws = Flaws::default();
+        check(&flags, &mut flaws);
+        flaws.none()?;
         let egress = egress.clone();
         let Some(path) = flags.authorization_config.clone() else {
-            let parts = of_flags(flags, naming, &egress)?;
+            let parts = of_flags(&flags, naming, &egress)?;
             return Ok(AuthorizationConfig { parts, file: None, naming, egress });
         };
-        if flags.names_authorizers() {
-            bail!(
-                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags \
-                 are defined"
-            );
-        }
         let failed = |why: String| anyhow!("failed to load AuthorizationConfiguration from file: {why}");
         let bytes = std::fs::read(&path).map_err(|error| failed(opening(&path, &error).to_string()))?;
         let settings = contents(&bytes, naming).map_err(failed)?;
@@ -172,12 +169,20 @@ impl AuthorizationConfig {
     }
 }
 
-/// The authorizers that the flags name.
-fn of_flags(flags: AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Vec<Part>> {
-    let modes = flags.authorization_mode.as_deref().unwrap_or(DEFAULT);
-    let names: Vec<&str> = if modes.is_empty() { vec!["AlwaysAllow"] } else { modes.split(',').collect() };
+/// Says what is wrong with the flags, without the files that they name.
+pub fn check(flags: &AuthorizationFlags, flaws: &mut Flaws) {
+    if flags.authorization_config.is_some() {
+        if flags.names_authorizers() {
+            flaws.push(
+                "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags \
+                 are defined"
+                    .to_owned(),
+            );
+        }
+        return;
+    }
+    let names = names(flags);
     let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
-    let mut flaws = Flaws::default();
     for name in &names {
         match Mode::of(name) {
             None => flaws.push(format!("authorization-mode {} is not a valid mode", quote(name))),
@@ -202,7 +207,17 @@ fn of_flags(flags: AuthorizationFlags, naming: Profile, egress: &Egress) -> anyh
         let quoted: Vec<String> = names.iter().map(|name| quote(name)).collect();
         flaws.push(format!("authorization-mode [{}] has mode specified more than once", quoted.join(" ")));
     }
-    flaws.none()?;
+}
+
+/// The names of the authorizers.
+fn names(flags: &AuthorizationFlags) -> Vec<&str> {
+    let modes = flags.authorization_mode.as_deref().unwrap_or(DEFAULT);
+    if modes.is_empty() { vec!["AlwaysAllow"] } else { modes.split(',').collect() }
+}
+
+/// The authorizers that the flags name, once these were checked.
+fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> anyhow::Result<Vec<Part>> {
+    let (policy, webhook) = (&flags.authorization_policy_file, &flags.authorization_webhook_config_file);
     let failed = |why: anyhow::Error| anyhow!("invalid authorization config: {why:#}");
     let part = |name: &str| -> anyhow::Result<Part> {
         let mode = Mode::of(name).unwrap_or(Mode::AlwaysDeny);
@@ -236,7 +251,7 @@ fn of_flags(flags: AuthorizationFlags, naming: Profile, egress: &Egress) -> anyh
             (Mode::AlwaysDeny | Mode::Abac | Mode::Webhook, ..) => Part::Whole(mode, Module::AlwaysDeny),
         })
     };
-    names.into_iter().map(|name| part(name).map_err(failed)).collect()
+    names(flags).into_iter().map(|name| part(name).map_err(failed)).collect()
 }
 
 /// A time that answers are kept; negative ones are none.

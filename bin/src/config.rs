@@ -29,8 +29,7 @@ use crate::encryption::EncryptionConfig;
 use crate::etcd::EtcdConfig;
 use crate::extension::ExtensionConfig;
 use crate::files;
-use crate::flags::{Durability, Flags, List, LogFormat, NamedFiles, Port, Profile};
-use crate::flaws::Flaws;
+use crate::flags::{AdmissionFlags, Durability, Flags, LogFormat, NamedFiles, Port, Profile};
 use crate::issuers::opening;
 use crate::nodes::NodeConfig;
 use crate::peers::PeerConfig;
@@ -177,7 +176,7 @@ impl Config {
         let secure_port = port(flags.secure_port)?;
         let networks_of_services = flags.networks().0;
         let networks = flags.secrecy.networks(flags.naming)?;
-        let admission = admission_of(&flags, &networks)?;
+        let admission = admission_of(&flags.admission, flags.naming, &networks)?;
         let tls_files = match (flags.tls_cert_file, flags.tls_private_key_file) {
             (None, None) => None,
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
@@ -347,44 +346,12 @@ impl admission::Files for Beside<'_> {
     }
 }
 
-/// The plugins that the flags of admission name.
-struct PluginNames {
-    enable: Vec<String>,
-    disable: Vec<String>,
-    all: Option<Vec<String>>,
-}
-
-impl PluginNames {
-    fn of(flags: &Flags) -> Self {
-        PluginNames {
-            enable: List::all(&flags.enable_admission_plugins),
-            disable: List::all(&flags.disable_admission_plugins),
-            all: (!flags.admission_control.is_empty()).then(|| List::all(&flags.admission_control)),
-        }
-    }
-
-    fn wishes(&self, naming: Profile) -> admission::Wishes<'_> {
-        let PluginNames { enable, disable, all } = self;
-        admission::Wishes { enable, disable, all: all.as_deref(), config: None, naming }
-    }
-}
-
-/// Says what is wrong with the names of admission plugins.
-pub fn check_admission(flags: &Flags, flaws: &mut Flaws) {
-    let is_given = !flags.enable_admission_plugins.is_empty() || !flags.disable_admission_plugins.is_empty();
-    if is_given && !flags.admission_control.is_empty() {
-        flaws.push(
-            "admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive"
-                .to_owned(),
-        );
-    }
-    for why in PluginNames::of(flags).wishes(flags.naming).errors() {
-        flaws.push(why);
-    }
-}
-
-fn admission_of(flags: &Flags, networks: &Networks) -> anyhow::Result<admission::Settings> {
-    let names = PluginNames::of(flags);
+fn admission_of(
+    flags: &AdmissionFlags,
+    naming: Profile,
+    networks: &Networks,
+) -> anyhow::Result<admission::Settings> {
+    let names = flags.names();
     let path = flags.admission_control_config_file.as_deref();
     let text = path.map(|path| {
         fs::read(path).map_err(|error| {
@@ -397,9 +364,9 @@ fn admission_of(flags: &Flags, networks: &Networks) -> anyhow::Result<admission:
         })
     });
     let text = text.transpose()?;
-    let wishes = admission::Wishes { config: text.as_deref(), ..names.wishes(flags.naming) };
+    let wishes = admission::Wishes { config: text.as_deref(), ..names.wishes(naming) };
     let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
-    let files = Beside { directory, naming: flags.naming, networks: networks.clone() };
+    let files = Beside { directory, naming, networks: networks.clone() };
     let settings = admission::Settings::parse(&wishes, &files).map_err(|why| anyhow!(why))?;
     Ok(settings.reaching_endpoints(flags.enable_aggregator_routing).tolerating([
         flags.default_not_ready_toleration_seconds,

@@ -3,6 +3,7 @@
 //! `_` and `-` are the same inside a flag's name, the last value of a repeated flag counts, switches are `--flag` or
 //! `--flag=false` (`line.rs`). Checks that need files or several flags are in [`crate::config`].
 
+mod admission;
 mod audit;
 mod audit_webhook;
 mod authentication;
@@ -34,6 +35,7 @@ use api::system::controllers::Selection;
 use api::values::naming::{self, Naming};
 use clap::Args;
 
+pub use admission::AdmissionFlags;
 pub use audit::AuditFlags;
 pub use audit_webhook::AuditWebhookFlags;
 pub use authentication::{AuthenticationFlags, OidcFlags};
@@ -44,7 +46,7 @@ pub use edge::EdgeFlags;
 pub use etcd::{Direction, EtcdFlags};
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
-pub use forms::{List, Port};
+pub use forms::Port;
 pub use line::{Invocation, Stop, parse};
 pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;
@@ -129,31 +131,8 @@ pub struct Flags {
           default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
     pub allow_privileged: bool,
 
-    /// Admission plugins to run beside those that run by default, separated by commas.
-    #[arg(long, value_name = "NAMES")]
-    pub enable_admission_plugins: Vec<List>,
-    /// Admission plugins not to run, separated by commas.
-    #[arg(long, value_name = "NAMES")]
-    pub disable_admission_plugins: Vec<List>,
-    /// All admission plugins that run, separated by commas; instead of the two above. Deprecated.
-    #[arg(long, value_name = "NAMES")]
-    pub admission_control: Vec<List>,
-    /// Configuration of admission plugins (AdmissionConfiguration, YAML or JSON).
-    #[arg(long, value_name = "FILE")]
-    pub admission_control_config_file: Option<PathBuf>,
-    /// Reach services that webhooks are behind at their endpoints, not at their address in the cluster.
-    #[arg(long, value_name = "BOOL", default_value_t = false, num_args = 0..=1, require_equals = true,
-          default_missing_value = "true", value_parser = boolean, action = clap::ArgAction::Set)]
-    pub enable_aggregator_routing: bool,
-
-    /// How long pods stay on a node that is not ready, where they do not say so, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,
-          value_parser = forms::integer::<i64>)]
-    pub default_not_ready_toleration_seconds: i64,
-    /// How long pods stay on a node that is not reachable, where they do not say so, in seconds.
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_negative_numbers = true,
-          value_parser = forms::integer::<i64>)]
-    pub default_unreachable_toleration_seconds: i64,
+    #[command(flatten)]
+    pub admission: AdmissionFlags,
 
     /// Feature gates, as Name=true,Name=false; AllAlpha and AllBeta stand for all gates of a stage.
     #[arg(long, value_name = "GATES")]

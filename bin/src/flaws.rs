@@ -13,7 +13,7 @@ use api::types::features::Features;
 use api::types::schema::registry::Registry;
 
 use crate::flags::Flags;
-use crate::{audit, etcd, host};
+use crate::{audit, authorization, etcd, host};
 
 /// What is wrong, in order and each once.
 #[derive(Debug, Default)]
@@ -67,8 +67,9 @@ pub fn check(flags: &Flags) -> anyhow::Result<()> {
     let is_shared = flags.fairness.enable_priority_and_fairness;
     flaws.take(crate::config::check_flow_control(is_shared, &flags.runtime_config, flags.naming));
     flaws.take(crate::config::port(flags.secure_port));
+    authorization::check(&flags.authorization, &mut flaws);
     audit::check(&flags.audit, &flags.audit_webhook, &mut flaws);
-    crate::config::check_admission(flags, &mut flaws);
+    flags.admission.check(flags.naming, &mut flaws);
     flaws.take(Enablement::parse(&flags.runtime_config.join(","), &Registry::new(flags.naming)));
     flaws.take(crate::config::check_hidden_metrics(flags.metrics.show_hidden_metrics_for_version.as_deref()));
     flags.metrics.check(&mut flaws);
@@ -164,6 +165,11 @@ mod tests {
                 "--admission-control=A --disable-admission-plugins=",
                 "[admission-control and enable-admission-plugins/disable-admission-plugins flags are mutually exclusive, \
                  admission-control plugin \"A\" is unknown]",
+            ),
+            (
+                "--authorization-mode=Nope --audit-log-path=- --audit-log-mode=x --enable-admission-plugins=A",
+                "[authorization-mode \"Nope\" is not a valid mode, invalid audit log mode x, allowed modes are \
+                 \"batch,blocking,blocking-strict\", enable-admission-plugins plugin \"A\" is unknown]",
             ),
             ("--enable-admission-plugins=LimitRanger,", "enable-admission-plugins plugin \"\" is unknown"),
             (

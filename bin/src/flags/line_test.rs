@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
-use crate::flags::{Durability, List, LogFormat, Port};
+use crate::flags::forms::List;
+use crate::flags::{Durability, LogFormat, Port};
 
 fn line(arguments: &str) -> Result<Flags, Stop> {
     let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
@@ -56,11 +57,12 @@ fn flags_are_read_as_upstream_reads_them() {
             f.authentication.service_account_issuer == ["https://a", "https://b"]
         }),
         ("--enable-admission-plugins=A,B --disable-admission-plugins=C", |f| {
-            List::all(&f.enable_admission_plugins) == ["A", "B"]
-                && List::all(&f.disable_admission_plugins) == ["C"]
+            List::all(&f.admission.enable_admission_plugins) == ["A", "B"]
+                && List::all(&f.admission.disable_admission_plugins) == ["C"]
         }),
         ("--disable-admission-plugins=", |f| {
-            f.disable_admission_plugins.len() == 1 && List::all(&f.disable_admission_plugins).is_empty()
+            f.admission.disable_admission_plugins.len() == 1
+                && List::all(&f.admission.disable_admission_plugins).is_empty()
         }),
         ("--cors-allowed-origins= --requestheader-allowed-names=", |f| {
             f.edge.cors_allowed_origins.is_empty() && f.authentication.requestheader_allowed_names.is_empty()
