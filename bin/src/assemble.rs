@@ -22,7 +22,7 @@ use api::state::tokens::external::External;
 use api::wire::metrics::Metrics;
 use api::wire::outgoing::Egress;
 use api::wire::server::{Lifecycle, Limits, Stage};
-use api::wire::traces::export::Collector;
+use api::wire::traces::export::{Collector, Connecting};
 use api::wire::traces::{Tracer, export};
 use api::writes::context::{Context as Api, OwnService, Parts};
 use auth::authn::NameDomains;
@@ -383,7 +383,18 @@ fn traced(
     let (queue, spans) = tokio::sync::mpsc::channel(export::QUEUED_MAX);
     let lifecycle = lifecycle.clone();
     let stopped = async move { lifecycle.reached(Stage::Stopped).await };
-    let collector = Collector { endpoint: config.endpoint.clone(), egress: egress.clone() };
+    let (endpoint, egress) = (config.endpoint.clone(), egress.clone());
+    let target = endpoint.clone();
+    let connect = move || -> Connecting {
+        let (target, egress) = (target.clone(), egress.clone());
+        Box::pin(async move {
+            let (host, port) = target.rsplit_once(':').unwrap_or((&target, ""));
+            let port = port.parse().map_err(|_| format!("{target} has no port"))?;
+            let stream = egress.connect(host.trim_matches(['[', ']']), port).await;
+            Ok(Box::new(stream.map_err(|failure| failure.to_string())?) as Box<dyn export::Stream>)
+        })
+    };
+    let collector = Collector { endpoint, connect: Arc::new(connect) };
     let exporter = tokio::spawn(export::run(collector, "apiserver".to_owned(), spans, stopped));
     (Tracer::new(config.per_million, queue), exporter)
 }

@@ -158,7 +158,9 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
             if kind == "Job" {
                 format!("400 BadRequest: field label \"{label}\" not supported for Job")
             } else if kind == "ResourceSlice" {
-                format!("400 BadRequest: field label not supported for {group}/{version}, Kind={kind}: {label}")
+                format!(
+                    "400 BadRequest: field label not supported for {group}/{version}, Kind={kind}: {label}"
+                )
             } else if row["explicit"] == true {
                 format!("400 BadRequest: field label not supported: {label}")
             } else {

@@ -277,7 +277,7 @@ fn rules_that_look_at_other_members() {
 /// A write of the status takes the spec over as it was stored.
 #[test]
 fn the_status_is_defaulted_by_a_spec_that_is_complete() {
-    let message = message("core.v1.Service");
+    let message = message("api.core.v1.Service");
     let text =
         br#"{"spec":{"type":"LoadBalancer"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}"#;
     let mut service = decode(message, text).unwrap().object;

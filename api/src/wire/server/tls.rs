@@ -167,11 +167,14 @@ fn certified_key(chain: &[u8], key: &[u8]) -> Result<CertifiedKey, CertificateEr
     })
 }
 
+/// What PEM calls a certificate (RFC 7468, section 5).
+const CERTIFICATE: &str = "CERTIFICATE";
+
 /// Says what is there instead of a certificate.
 fn check_chain(text: &[u8]) -> Result<(), CertificateError> {
     let types = block_types(text);
     match &types[..] {
-        types if types.iter().any(|name| name == "CERTIFICATE") => Ok(()),
+        types if types.iter().any(|label| label == CERTIFICATE) => Ok(()),
         [] => Err(CertificateError::NoChain),
         [only] if only.ends_with("PRIVATE KEY") => Err(CertificateError::KeyForChain),
         _ => Err(CertificateError::OtherForChain(types)),

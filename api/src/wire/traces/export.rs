@@ -5,7 +5,8 @@
 //! A batch that the collector does not take within its time is lost, and said so in the log at most once a minute.
 
 use std::future::Future;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -14,10 +15,10 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use super::{Span, otlp};
-use crate::wire::outgoing::Egress;
 
 /// Most spans that wait: those of some hundred requests, half a megabyte.
 pub const QUEUED_MAX: usize = 2048;
@@ -45,8 +46,19 @@ pub struct Collector {
     /// Its `host:port`.
     pub endpoint: String,
     /// How it is reached.
-    pub egress: Egress,
+    pub connect: Connect,
 }
+
+/// Makes a connection.
+pub type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
+
+/// A connection that is being made, or why there is none.
+pub type Connecting = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, String>> + Send>>;
+
+/// The bytes of a connection.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Sends what comes out of `spans` to the collector, as spans of `service`, until the queue is
 /// closed and empty; `ends` closes it.
@@ -136,10 +148,7 @@ async fn send(collector: &Collector, kept: &mut Option<Sender>, body: Vec<u8>) -
 }
 
 async fn connect(collector: &Collector) -> Result<Sender, String> {
-    let (host, port) = collector.endpoint.rsplit_once(':').unwrap_or((&collector.endpoint, ""));
-    let port = port.parse().map_err(|_| format!("{} has no port", collector.endpoint))?;
-    let stream = collector.egress.connect(host.trim_matches(['[', ']']), port).await;
-    let stream = stream.map_err(|failure| failure.to_string())?;
+    let stream = (collector.connect)().await?;
     let shaken = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
     let (sender, connection) = shaken.map_err(|error| error.to_string())?;
     // Ends with the sender, or with the collector.
@@ -154,12 +163,20 @@ async fn connect(collector: &Collector) -> Result<Sender, String> {
 #[cfg(test)]
 mod tests {
     use hyper::service::service_fn;
+    use tokio::net::TcpStream;
 
     use super::*;
     use crate::wire::traces::Tracer;
 
     fn at(endpoint: String) -> Collector {
-        Collector { endpoint, egress: Egress::default() }
+        let target = endpoint.clone();
+        let connect = move || -> Connecting {
+            let connecting = TcpStream::connect(target.clone());
+            Box::pin(async {
+                Ok(Box::new(connecting.await.map_err(|error| error.to_string())?) as Box<dyn Stream>)
+            })
+        };
+        Collector { endpoint, connect: Arc::new(connect) }
     }
 
     /// Answers calls with this status, and tells of each which path and how many bytes it had.
