@@ -9,7 +9,7 @@ use std::fmt;
 use hashbrown::HashMap;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
-use super::{Key, Object, Value, syntax_error};
+use super::{Key, Object, Value, repaired, syntax_error};
 
 /// Deepest nesting accepted, as serde_json bounds it.
 pub const DEPTH_MAX: usize = 128;
@@ -29,7 +29,8 @@ impl ParseError {
     }
 }
 
-/// Reads one JSON document; trailing white space is allowed, anything else after it is an error.
+/// Reads one JSON document; trailing white space is allowed, anything else after it is an error. Strings that are no Unicode
+/// text are repaired.
 pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
     read(text, None)
 }
@@ -42,6 +43,13 @@ pub fn parse_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), P
 }
 
 fn read(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
+    read_unicode(text, watch).or_else(|error| match repaired(text) {
+        Some(text) => read_unicode(&text, watch),
+        None => Err(error),
+    })
+}
+
+fn read_unicode(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
     let mut source = serde_json::Deserializer::from_slice(text);
     let value = Tree { watch, float: Value::Float }.deserialize(&mut source);
     let value = value.and_then(|value| source.end().map(|()| value));
@@ -238,6 +246,7 @@ mod tests {
             // The nearest double, not a neighbour: otherwise numbers would drift each time they are read and written.
             ("1.7976931348623157416294033786585", "1.7976931348623157"),
             (r#"{"a":1,"a":2}"#, r#"{"a":2}"#),
+            (r#"["\ud800"]"#, "[\"\u{fffd}\"]"),
         ] {
             assert_eq!(round(text), same, "{text}");
         }

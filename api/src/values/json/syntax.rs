@@ -140,7 +140,7 @@ impl Scanner<'_> {
 
     fn literal(&mut self, word: &str) -> Result<(), Fault> {
         for expected in word.bytes() {
-            match self.peek()? {
+            match self.inside() {
                 byte if byte == expected => self.at += 1,
                 byte => {
                     let place = format!("in literal {word} (expecting {})", quoted(expected));
@@ -158,22 +158,19 @@ impl Scanner<'_> {
             self.at += 1;
             match byte {
                 b'"' => return Ok(()),
-                b'\\' => {
-                    let escape = self.peek()?;
-                    match escape {
-                        b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => self.at += 1,
-                        b'u' => {
-                            self.at += 1;
-                            for _ in 0..4 {
-                                match self.peek()? {
-                                    byte if byte.is_ascii_hexdigit() => self.at += 1,
-                                    byte => return Err(fault(byte, "in \\u hexadecimal character escape")),
-                                }
+                b'\\' => match self.inside() {
+                    b'b' | b'f' | b'n' | b'r' | b't' | b'\\' | b'/' | b'"' => self.at += 1,
+                    b'u' => {
+                        self.at += 1;
+                        for _ in 0..4 {
+                            match self.inside() {
+                                byte if byte.is_ascii_hexdigit() => self.at += 1,
+                                byte => return Err(fault(byte, "in \\u hexadecimal character escape")),
                             }
                         }
-                        byte => return Err(fault(byte, "in string escape code")),
                     }
-                }
+                    byte => return Err(fault(byte, "in string escape code")),
+                },
                 byte if byte < 0x20 => return Err(fault(byte, "in string literal")),
                 _ => {}
             }
@@ -184,7 +181,7 @@ impl Scanner<'_> {
         if self.peek()? == b'-' {
             self.at += 1;
         }
-        match self.peek()? {
+        match self.inside() {
             b'0' => self.at += 1,
             b'1'..=b'9' => self.digits(),
             byte => return Err(fault(byte, "in numeric literal")),
@@ -205,7 +202,7 @@ impl Scanner<'_> {
 
     /// One digit at least.
     fn digit(&mut self, place: &str) -> Result<(), Fault> {
-        match self.peek()? {
+        match self.inside() {
             b'0'..=b'9' => self.digits(),
             byte => return Err(fault(byte, place)),
         }
@@ -224,6 +221,11 @@ impl Scanner<'_> {
             self.at += 1;
         }
         self.peek()
+    }
+
+    /// The next byte inside a literal, a number or an escape. The end of the text is a blank there, as for Go's scanner.
+    fn inside(&self) -> u8 {
+        self.peek().unwrap_or(b' ')
     }
 
     fn peek(&self) -> Result<u8, Fault> {
@@ -260,8 +262,14 @@ mod tests {
             ("{", END),
             ("[1,", END),
             ("\"a", END),
-            ("-", END),
-            ("nul", END),
+            ("-", "invalid character ' ' in numeric literal"),
+            ("nul", "invalid character ' ' in literal null (expecting 'l')"),
+            ("[tru", "invalid character ' ' in literal true (expecting 'e')"),
+            ("1.", "invalid character ' ' after decimal point in numeric literal"),
+            ("1e", "invalid character ' ' in exponent of numeric literal"),
+            ("1e+", "invalid character ' ' in exponent of numeric literal"),
+            ("\"\\", "invalid character ' ' in string escape code"),
+            ("\"\\u12", "invalid character ' ' in \\u hexadecimal character escape"),
             ("this is", "invalid character 'h' in literal true (expecting 'r')"),
             ("not", "invalid character 'o' in literal null (expecting 'u')"),
             ("garbage", "invalid character 'g' looking for beginning of value"),
