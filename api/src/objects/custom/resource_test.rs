@@ -146,7 +146,7 @@ fn values_of_a_wrong_type_are_kept_for_validation_but_not_in_metadata() {
         ),
         (
             r#"{"metadata":{"ownerReferences":[{"uid":1}]}}"#,
-            "json: cannot unmarshal number into Go struct field OwnerReference.ownerReferences.uid of type string",
+            "json: cannot unmarshal number into Go struct field OwnerReference.ownerReferences.uid of type types.UID",
         ),
         (r#"{"kind":1}"#, "json: cannot unmarshal number into Go struct field Thing.kind of type string"),
     ] {

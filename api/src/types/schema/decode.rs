@@ -10,26 +10,29 @@
 //! The tree that comes out is canonical: it has exactly the members that the stored form is written with. Fields
 //! left out when zero are absent when zero; fields always written are there (`"status":{}`, `"rules":null`). So
 //! two equal objects have equal trees, and everything that follows (defaults, patches, field sets) sees what
-//! clients see. `conform` drives the same visitors over a tree. Unlike the reference server, decoding stops
-//! at the first type error, without looking for a syntax error behind it.
+//! clients see. `conform` drives the same visitors over a tree.
+//!
+//! A value of the wrong type does not end decoding: the first such error is reported at the end. A type that reads itself
+//! (a time, a quantity, a port) ends decoding with its own error, which replaces the first. A refused text is read a second time,
+//! carefully: strings repaired as `encoding/json` does it, integers by their source text.
 //!
 //! This module knows no kinds: the caller checks `kind`, `apiVersion` and the namespace.
 
 use std::fmt;
 
 use ::bytes::Bytes;
-use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
-use smallvec::SmallVec;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 
-use super::builtin;
-use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_member, zero_object};
-use super::decode_inner::read_inner;
+use super::decode_form::{zero_element, zero_object};
+use super::decode_members::{read_items, read_list, read_map, read_message, skip_items, skip_members};
 use super::decode_raw::{RAW, field_set_text};
-use super::decode_report::{At, Path, Report, Step, message_name, mismatch, type_name};
+use super::decode_report::{At, Path, Report, message_name, type_name};
 use super::decode_straight::{self, Author, settled, straight};
 use super::scalars::{bytes, duration, quantity, time};
-use super::table::{Element, Field, Kind, List, Map, Message, Unknown};
-use crate::values::json::{Key, Object, ParseError, Value};
+use super::table::{Element, Kind, Message};
+use crate::values::json::{self, Object, ParseError, Value};
 
 /// An object read by schema.
 #[derive(Debug, Default, PartialEq)]
@@ -121,6 +124,14 @@ pub(super) fn decode_any(message: &Message, text: &[u8]) -> Result<Decoded, Deco
 }
 
 fn decode_reporting(message: &Message, text: &[u8], report: Report) -> Result<Decoded, DecodeError> {
+    let careful = report.careful();
+    read_text(message, text, report).or_else(|error| match json::repaired(text) {
+        Some(text) => read_text(message, &text, careful),
+        None => Err(error),
+    })
+}
+
+fn read_text(message: &Message, text: &[u8], report: Report) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(text);
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
     report.finish(message, read, |error| ParseError::of(text, &error).to_string())
@@ -165,9 +176,16 @@ struct Root<'c> {
 macro_rules! refuse {
     ($($visit:ident($found:ty) = $name:literal;)*) => {$(
         fn $visit<E: serde::de::Error>(self, _: $found) -> Result<Option<Object>, E> {
-            Err(mismatch(self.report, None, $name, &message_name(self.message)))
+            self.wrong($name)
         }
     )*};
+}
+
+impl Root<'_> {
+    fn wrong<E>(&self, found: &str) -> Result<Option<Object>, E> {
+        self.report.mismatch(None, found, &message_name(self.message));
+        Ok(None)
+    }
 }
 
 impl<'de> Visitor<'de> for Root<'_> {
@@ -189,8 +207,9 @@ impl<'de> Visitor<'de> for Root<'_> {
         Ok(None)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, _: A) -> Result<Option<Object>, A::Error> {
-        Err(mismatch(self.report, None, "array", &message_name(self.message)))
+    fn visit_seq<A: SeqAccess<'de>>(self, source: A) -> Result<Option<Object>, A::Error> {
+        skip_items(source)?;
+        self.wrong("array")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, source: A) -> Result<Option<Object>, A::Error> {
@@ -215,13 +234,57 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
         if matches!(self.kind, Kind::FieldsV1) {
             return field_set_text(self.report, self.path, source);
         }
+        let is_integer = matches!(self.kind, Kind::Int32 | Kind::Int64 | Kind::IntOrString) && !self.is_free;
+        if self.report.is_careful() && is_integer {
+            return self.source_text(source);
+        }
         source.deserialize_any(self)
     }
 }
 
 impl Single<'_> {
-    fn wrong<E: serde::de::Error>(self, found: &str) -> E {
-        mismatch(self.report, self.path, found, &type_name(self.kind))
+    /// A value of the wrong type. It counts as none, unless the type reads itself.
+    fn wrong<E: serde::de::Error>(self, found: &str) -> Result<Option<Value>, E> {
+        let into = |wanted| format!("json: cannot unmarshal {found} into Go value of type {wanted}");
+        let sentence = match self.kind {
+            Kind::Time | Kind::MicroTime | Kind::Duration => into("string"),
+            Kind::IntOrString => into("int32"),
+            Kind::Quantity => quantity::FORMAT.to_owned(),
+            Kind::SchemaOrBool(_) => "boolean or JSON schema expected".to_owned(),
+            // Given, and neither a schema nor a list: validation has the words for it.
+            Kind::SchemaOrArray(_) | Kind::SchemaOrStrings(_) => return Ok(Some(Value::Array(Vec::new()))),
+            _ => {
+                let named = self.path.and_then(Path::named_type);
+                self.report.mismatch(self.path, found, named.unwrap_or(&type_name(self.kind)));
+                return Ok(None);
+            }
+        };
+        Err(self.report.fail(self.path, sentence))
+    }
+
+    /// An integer by its text, which errors show: `1e2` is none, `-0` is one.
+    fn source_text<'de, D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
+        let raw = <&RawValue>::deserialize(source)?.get();
+        if !raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+            return serde_json::Deserializer::from_str(raw).deserialize_any(self).map_err(D::Error::custom);
+        }
+        match raw.parse() {
+            Ok(number) => self.visit_i64(number),
+            Err(_) => self.wrong(&format!("number {raw}")),
+        }
+    }
+
+    /// A value of a type that reads itself: without strictness, and with errors that name fields from here on.
+    fn apart<E: serde::de::Error>(
+        self,
+        read: impl FnOnce(Single<'_>) -> Result<Value, E>,
+    ) -> Result<Option<Value>, E> {
+        let part = self.report.part();
+        let read = read(Single { report: &part, path: None, ..self });
+        match part.into_failure() {
+            Some(failure) => Err(self.report.fail(self.path, failure.message)),
+            None => read.map(Some),
+        }
     }
 
     fn float<E: serde::de::Error>(self, number: f64) -> Result<Option<Value>, E> {
@@ -229,8 +292,14 @@ impl Single<'_> {
             Kind::Double | Kind::Json | Kind::RawExtension => Ok(Some(plain_number(number))),
             Kind::Quantity => self.text(&number.to_string()),
             _ if self.is_free => Ok(Some(plain_number(number))),
-            Kind::Int32 | Kind::Int64 | Kind::IntOrString => Err(self.wrong(&format!("number {number}"))),
-            _ => Err(self.wrong("number")),
+            // What `-0` is in a tree.
+            Kind::Int32 | Kind::Int64 | Kind::IntOrString
+                if !self.report.is_text() && number == 0.0 && number.is_sign_negative() =>
+            {
+                Ok(Some(Value::Int(0)))
+            }
+            Kind::Int32 | Kind::Int64 | Kind::IntOrString => self.wrong(&format!("number {number}")),
+            _ => self.wrong("number"),
         }
     }
 
@@ -246,10 +315,14 @@ impl Single<'_> {
             Kind::MicroTime => time::canonical_micros(text),
             Kind::Duration => duration::canonical(text).map(Some),
             Kind::Quantity => quantity::canonical(text).map(Some).map_err(str::to_owned),
-            _ => return Err(self.wrong("string")),
+            _ => return self.wrong("string"),
         };
         match scalar {
             Ok(kept) => Ok(kept.map(|kept| Value::String(kept.into_owned()))),
+            Err(sentence) if matches!(self.kind, Kind::Bytes) => {
+                self.report.save(self.path, sentence);
+                Ok(None)
+            }
             Err(sentence) => Err(self.report.fail(self.path, sentence)),
         }
     }
@@ -285,7 +358,7 @@ impl<'de> Visitor<'de> for Single<'_> {
                 Ok(Some(Value::Bool(value)))
             }
             _ if self.is_free => Ok(Some(Value::Bool(value))),
-            _ => Err(self.wrong("bool")),
+            _ => self.wrong("bool"),
         }
     }
 
@@ -293,12 +366,12 @@ impl<'de> Visitor<'de> for Single<'_> {
         match self.kind {
             _ if self.is_free => Ok(Some(Value::Int(value))),
             Kind::Int32 | Kind::IntOrString if i32::try_from(value).is_err() => {
-                Err(self.wrong(&format!("number {value}")))
+                self.wrong(&format!("number {value}"))
             }
             Kind::Int32 | Kind::Int64 | Kind::IntOrString | Kind::Double => Ok(Some(Value::Int(value))),
             Kind::Json | Kind::RawExtension => Ok(Some(Value::Int(value))),
             Kind::Quantity => self.text(&value.to_string()),
-            _ => Err(self.wrong("number")),
+            _ => self.wrong("number"),
         }
     }
 
@@ -324,207 +397,40 @@ impl<'de> Visitor<'de> for Single<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, source: A) -> Result<Option<Value>, A::Error> {
         match self.kind {
             Kind::List(list) => read_list(self, list, source).map(Some),
-            Kind::SchemaOrArray(message) => {
+            Kind::SchemaOrArray(message) => self.apart(|whole| {
                 let item = &Kind::Message(message.clone());
-                read_items(Single { kind: item, ..self }, source, || Value::Object(zero_object(message)))
-                    .map(|items| Some(Value::Array(items)))
-            }
-            Kind::SchemaOrStrings(_) => {
-                read_items(Single { kind: &Kind::String, ..self }, source, || Value::String(String::new()))
-                    .map(|items| Some(Value::Array(items)))
-            }
+                let absent = || Value::Object(zero_object(message));
+                read_items(Single { kind: item, ..whole }, source, absent).map(Value::Array)
+            }),
+            Kind::SchemaOrStrings(_) => self.apart(|whole| {
+                let absent = || Value::String(String::new());
+                read_items(Single { kind: &Kind::String, ..whole }, source, absent).map(Value::Array)
+            }),
             Kind::Json | Kind::RawExtension => RAW.visit_seq(source).map(Some),
             _ if self.is_free => RAW.visit_seq(source).map(Some),
-            _ => Err(self.wrong("array")),
+            _ => {
+                skip_items(source)?;
+                self.wrong("array")
+            }
         }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, source: A) -> Result<Option<Value>, A::Error> {
         match self.kind {
-            Kind::Message(message)
-            | Kind::SchemaOrArray(message)
-            | Kind::SchemaOrBool(message)
-            | Kind::SchemaOrStrings(message) => read_message(self.report, message, self.path, source)
+            Kind::Message(message) => read_message(self.report, message, self.path, source)
                 .map(|object| Some(Value::Object(object))),
+            Kind::SchemaOrArray(message) | Kind::SchemaOrBool(message) | Kind::SchemaOrStrings(message) => {
+                self.apart(|whole| read_message(whole.report, message, None, source).map(Value::Object))
+            }
             Kind::Map(map) => read_map(self, map, source).map(Some),
             Kind::Json | Kind::RawExtension => RAW.visit_map(source).map(Some),
             _ if self.is_free => RAW.visit_map(source).map(Some),
-            _ => Err(self.wrong("object")),
-        }
-    }
-}
-
-fn read_message<'de, A: MapAccess<'de>>(
-    report: &Report,
-    message: &Message,
-    parent: At<'_>,
-    mut source: A,
-) -> Result<Object, A::Error> {
-    // Values beside the position of their field; documents mostly have few fields, and mostly in some order.
-    let mut given: SmallVec<[(usize, Option<Value>); 12]> = SmallVec::new();
-    let mut seen: SmallVec<[u64; 2]> = SmallVec::from_elem(0, message.fields.len().div_ceil(64));
-    let mut ascending = true;
-    let mut preserved: Vec<(Key, Value)> = Vec::new();
-    while let Some(found) = source.next_key_seed(FieldName { message })? {
-        let at = match found {
-            Ok(at) => at,
-            Err(name) => {
-                match message.unknown {
-                    Unknown::Prune => {
-                        report.note("unknown", parent, &name);
-                        source.next_value::<IgnoredAny>()?;
-                    }
-                    Unknown::Preserve => preserved.push((Key::Owned(name), source.next_value_seed(RAW)?)),
-                    Unknown::Refuse => {
-                        return Err(report.fail(
-                            parent,
-                            format!("unknown field {}", crate::values::field::go_quote(&name)),
-                        ));
-                    }
-                }
-                continue;
+            _ => {
+                skip_members(source)?;
+                self.wrong("object")
             }
-        };
-        let field = &message.fields[at];
-        let path = Path { parent, step: Step::Field(message, field) };
-        let (word, bit) = (at / 64, 1u64 << (at % 64));
-        let repeated = seen[word] & bit != 0;
-        if repeated {
-            report.note("duplicate", parent, &field.name);
-        }
-        seen[word] |= bit;
-        let is_free = message.custom && is_described_by_schema(field);
-        let single = Single { report, kind: &field.kind, path: Some(&path), is_free };
-        let value = if message.embedded && matches!(&*field.name, "kind" | "apiVersion" | "metadata") {
-            read_inner(&path, single, &mut source)?
-        } else {
-            source.next_value_seed(single)?
-        };
-        let value = self::given(field, value);
-        if repeated && let Some(slot) = given.iter_mut().find(|(position, _)| *position == at) {
-            slot.1 = value;
-            continue;
-        }
-        ascending &= given.last().is_none_or(|(last, _)| *last < at);
-        given.push((at, value));
-    }
-    if !ascending {
-        given.sort_unstable_by_key(|(at, _)| *at);
-    }
-    let mut members = Vec::with_capacity(given.len() + 2);
-    let mut given = given.into_iter().peekable();
-    for (at, field) in message.fields.iter().enumerate() {
-        let value = given.next_if(|(position, _)| *position == at).and_then(|(_, value)| value);
-        match value {
-            Some(value) => members.push((field.name.clone(), value)),
-            None if is_always_written(field) => members.push((field.name.clone(), zero_field(field))),
-            None => {}
         }
     }
-    members.extend(sorted(preserved, |name| report.note("duplicate", parent, name)));
-    Ok(members.into_iter().collect())
-}
-
-/// Whether a field of a type made at run time is not one of those that every object has.
-fn is_described_by_schema(field: &Field) -> bool {
-    field.pointer && !matches!(&field.kind, Kind::Message(message) if !message.custom)
-}
-
-/// Position of the field that a member name names, or the name if there is none.
-struct FieldName<'c> {
-    message: &'c Message,
-}
-
-impl<'de> DeserializeSeed<'de> for FieldName<'_> {
-    type Value = Result<usize, String>;
-
-    fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Self::Value, D::Error> {
-        source.deserialize_str(self)
-    }
-}
-
-impl Visitor<'_> for FieldName<'_> {
-    type Value = Result<usize, String>;
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a member name")
-    }
-
-    fn visit_str<E>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.message.position(name.as_bytes()).ok_or_else(|| name.to_owned()))
-    }
-}
-
-fn read_list<'de, A: SeqAccess<'de>>(whole: Single<'_>, list: &List, source: A) -> Result<Value, A::Error> {
-    let mut items =
-        read_items(Single { kind: &list.item.kind, ..whole }, source, || zero_element(&list.item))?;
-    if items.is_empty() && is_managed_fields(&list.item.kind) {
-        // An empty list means what a list of one empty entry means: forget who owns what. Other empty lists of built-in
-        // types are the same as none and leave no trace.
-        items.push(Value::Object(Object::new()));
-    }
-    Ok(Value::Array(items))
-}
-
-/// Reads the elements of a list, each of the kind of `item`, which stands where the list does; `null` is what `absent`
-/// makes.
-fn read_items<'de, A: SeqAccess<'de>>(
-    item: Single<'_>,
-    mut source: A,
-    absent: impl Fn() -> Value,
-) -> Result<Vec<Value>, A::Error> {
-    let mut items = Vec::new();
-    loop {
-        let path = Path { parent: item.path, step: Step::Index(items.len()) };
-        match source.next_element_seed(Single { path: Some(&path), ..item })? {
-            Some(value) => items.push(value.unwrap_or_else(&absent)),
-            None => return Ok(items),
-        }
-    }
-}
-
-fn is_managed_fields(kind: &Kind) -> bool {
-    matches!(kind, Kind::Message(message) if message.is(builtin::MANAGED_FIELDS_ENTRY))
-}
-
-fn read_map<'de, A: MapAccess<'de>>(whole: Single<'_>, map: &Map, mut source: A) -> Result<Value, A::Error> {
-    let Single { report, path: parent, .. } = whole;
-    let mut members: Vec<(Key, Value)> = Vec::new();
-    let mut ascending = true;
-    while let Some(name) = source.next_key::<String>()? {
-        let value = {
-            let path = Path { parent, step: Step::Key(&name) };
-            let value = Single { kind: &map.value.kind, path: Some(&path), ..whole };
-            source.next_value_seed(value)?.or_else(|| zero_member(&map.value))
-        };
-        let Some(value) = value else { continue };
-        ascending &= members.last().is_none_or(|(last, _)| last.as_ref() < name.as_str());
-        members.push((Key::Owned(name), value));
-    }
-    if !ascending {
-        members = sorted(members, |name| report.note("duplicate", parent, name));
-    }
-    Ok(Value::Object(members.into_iter().collect()))
-}
-
-/// Members sorted by name, the last of equal ones kept; the others' names are told in document order.
-fn sorted(members: Vec<(Key, Value)>, mut duplicate: impl FnMut(&str)) -> Vec<(Key, Value)> {
-    let mut placed: Vec<(usize, (Key, Value))> = members.into_iter().enumerate().collect();
-    placed.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b)); // stable: equal names stay in document order
-    let mut repeated: Vec<(usize, Key)> = Vec::new();
-    let mut kept: Vec<(Key, Value)> = Vec::with_capacity(placed.len());
-    for (at, (name, value)) in placed {
-        match kept.last_mut() {
-            Some(last) if last.0 == name => {
-                last.1 = value;
-                repeated.push((at, name));
-            }
-            _ => kept.push((name, value)),
-        }
-    }
-    repeated.sort_unstable_by_key(|(at, _)| *at);
-    repeated.iter().for_each(|(_, name)| duplicate(name));
-    kept
 }
 
 #[cfg(test)]

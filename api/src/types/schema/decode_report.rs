@@ -17,6 +17,8 @@ pub(super) struct Report {
     is_text: bool,
     /// Whether kind, version and metadata of an object inside a custom one are left out where they are wrong.
     is_lenient: bool,
+    /// Whether a text that was refused is read again, to find out what is wrong with it.
+    is_careful: bool,
     strict: RefCell<Vec<String>>,
     failure: RefCell<Option<DecodeError>>,
 }
@@ -42,8 +44,23 @@ impl Report {
         Report { is_lenient: true, ..Report::of_text() }
     }
 
+    /// For reading the same again with care.
+    pub(super) fn careful(&self) -> Self {
+        Report { is_careful: true, ..self.part() }
+    }
+
+    /// For reading a part of the same source.
+    pub(super) fn part(&self) -> Self {
+        let Report { is_text, is_lenient, is_careful, .. } = *self;
+        Report { is_text, is_lenient, is_careful, ..Report::default() }
+    }
+
     pub(super) fn is_lenient(&self) -> bool {
         self.is_lenient
+    }
+
+    pub(super) fn is_careful(&self) -> bool {
+        self.is_careful
     }
 
     /// Takes over what was found in a part, but for its failure, which is given back.
@@ -102,7 +119,30 @@ impl Report {
         }
     }
 
-    /// Ends decoding with `message` at `path`.
+    /// The error of decoding, if there is one.
+    pub(super) fn into_failure(self) -> Option<DecodeError> {
+        self.failure.into_inner()
+    }
+
+    /// Keeps `message` at `path` as the error of decoding, unless there is one before it.
+    pub(super) fn save(&self, path: Option<&Path>, message: String) {
+        let mut failure = self.failure.borrow_mut();
+        failure
+            .get_or_insert_with(|| DecodeError { message, path: path.map(Path::text).unwrap_or_default() });
+    }
+
+    /// Keeps the error that a value is of the wrong type.
+    pub(super) fn mismatch(&self, path: At, found: &str, wanted: &str) {
+        let place = match path.and_then(|path| Some((path.holder()?, path.fields()))) {
+            // Metadata is read on its own, so as a whole it is no field.
+            Some((_, fields)) if fields.is_empty() => "value".to_owned(),
+            Some((holder, fields)) => format!("struct field {}.{fields}", holder.name),
+            None => "value".to_owned(),
+        };
+        self.save(path, format!("json: cannot unmarshal {found} into Go {place} of type {wanted}"));
+    }
+
+    /// Ends decoding with `message` at `path`, which replaces an error that was kept before.
     pub(super) fn fail<E: serde::de::Error>(&self, path: Option<&Path>, message: String) -> E {
         let path = path.map(Path::text).unwrap_or_default();
         *self.failure.borrow_mut() = Some(DecodeError { message, path });
@@ -170,6 +210,16 @@ impl Path<'_> {
         out
     }
 
+    /// The name in error sentences of the type of a field whose type is a string with a name of its own.
+    pub(super) fn named_type(&self) -> Option<&'static str> {
+        let Step::Field(message, field) = self.step else { return None };
+        match (&*message.name, &*field.name) {
+            ("DeleteOptions", "propagationPolicy") => Some("v1.DeletionPropagation"),
+            ("ObjectMeta" | "OwnerReference" | "Preconditions", "uid") => Some("types.UID"),
+            _ => None,
+        }
+    }
+
     /// The struct that holds the innermost field.
     fn holder(&self) -> Option<&Message> {
         match self.step {
@@ -181,17 +231,6 @@ impl Path<'_> {
 
 /// Where a value stands, as the visitors pass it on.
 pub(super) type At<'p> = Option<&'p Path<'p>>;
-
-/// Ends decoding because a value is of the wrong type.
-pub(super) fn mismatch<E: serde::de::Error>(report: &Report, path: At, found: &str, wanted: &str) -> E {
-    let place = match path.and_then(|path| Some((path.holder()?, path.fields()))) {
-        // Metadata is read on its own, so as a whole it is no field.
-        Some((_, fields)) if fields.is_empty() => "value".to_owned(),
-        Some((holder, fields)) => format!("struct field {}.{fields}", holder.name),
-        None => "value".to_owned(),
-    };
-    report.fail(path, format!("json: cannot unmarshal {found} into Go {place} of type {wanted}"))
-}
 
 /// The type's name in error sentences: the last element of its package and its name.
 pub(super) fn type_name(kind: &Kind) -> String {

@@ -4,7 +4,7 @@ use super::*;
 use crate::types::schema::builtin;
 use crate::types::schema::conform::conform;
 use crate::types::schema::encode::{encode, encode_stamped, prefix_len, resource_version_range};
-use crate::values::json;
+use crate::values::json::Key;
 use crate::values::naming::KUBERNETES;
 
 fn message(name: &str) -> &Message {
@@ -168,6 +168,62 @@ fn values_of_the_wrong_type_are_refused_with_field_and_type() {
             "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
             "spec.overhead.cpu",
         ),
+        // Types that read themselves.
+        (
+            "api.core.v1.Pod",
+            r#"{"spec":{"overhead":{"cpu":true}}}"#,
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            "spec.overhead.cpu",
+        ),
+        (
+            "api.core.v1.Pod",
+            r#"{"spec":{"overhead":{"cpu":{},"memory":[1]}}}"#,
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            "spec.overhead.cpu",
+        ),
+        (
+            "api.core.v1.Service",
+            r#"{"spec":{"ports":[{"targetPort":1.5}]}}"#,
+            "json: cannot unmarshal number 1.5 into Go value of type int32",
+            "spec.ports[0].targetPort",
+        ),
+        (
+            "api.core.v1.ConfigMap",
+            r#"{"metadata":{"creationTimestamp":1}}"#,
+            "json: cannot unmarshal number into Go value of type string",
+            "metadata.creationTimestamp",
+        ),
+        (
+            "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",
+            r#"{"properties":{"a":{"additionalProperties":5}}}"#,
+            "boolean or JSON schema expected",
+            "properties.a.additionalProperties",
+        ),
+        (
+            "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",
+            r#"{"properties":{"a":{"items":{"type":5}}}}"#,
+            "json: cannot unmarshal number into Go struct field JSONSchemaProps.type of type string",
+            "properties.a.items",
+        ),
+        // Of several errors the first counts, unless a type that reads itself has one.
+        (
+            "api.core.v1.ConfigMap",
+            r#"{"data":{"k":1},"immutable":[{"a":1}],"metadata":{"name":3}}"#,
+            "json: cannot unmarshal number into Go struct field ConfigMap.data of type string",
+            "data.k",
+        ),
+        (
+            "api.core.v1.ConfigMap",
+            r#"{"data":[{}],"metadata":{"name":1,"creationTimestamp":"nope"}}"#,
+            r#"parsing time "nope" as "2006-01-02T15:04:05Z07:00": cannot parse "nope" as "2006""#,
+            "metadata.creationTimestamp",
+        ),
+        (
+            "api.core.v1.Pod",
+            r#"{"metadata":{"uid":1}}"#,
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.uid of type types.UID",
+            "metadata.uid",
+        ),
         (
             "api.core.v1.ConfigMap",
             r#"{"data":["a"]}"#,
@@ -187,12 +243,44 @@ fn values_of_the_wrong_type_are_refused_with_field_and_type() {
 }
 
 #[test]
+fn integers_are_read_by_their_source_text() {
+    let pod = message("api.core.v1.Pod");
+    for number in ["1e2", "1E2", "1.0", "-0.0", "3000000000"] {
+        let document = format!(r#"{{"spec":{{"priority": {number}}}}}"#);
+        let want = format!(
+            "json: cannot unmarshal number {number} into Go struct field PodSpec.spec.priority of type int32"
+        );
+        assert_eq!(decode(pod, document.as_bytes()).unwrap_err().message, want);
+    }
+    let (zero, _) = read(pod, r#"{"spec":{"priority":-0}}"#).unwrap();
+    assert_eq!(zero, r#"{"metadata":{},"spec":{"containers":null,"priority":0},"status":{}}"#);
+}
+
+#[test]
+fn schemas_that_read_themselves_are_not_strict() {
+    let schema = message("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
+    for (document, written, strict) in [
+        (r#"{"items":{"type":"a","type":"b","foo":1}}"#, r#"{"items":{"type":"b"}}"#, ""),
+        (r#"{"additionalProperties":{"foo":1}}"#, r#"{"additionalProperties":{}}"#, ""),
+        (r#"{"dependencies":{"a":{"foo":1}}}"#, r#"{"dependencies":{"a":{}}}"#, ""),
+        (r#"{"not":{"foo":1}}"#, r#"{"not":{}}"#, r#"unknown field "not.foo""#),
+        (r#"{"items":"x"}"#, r#"{"items":[]}"#, ""),
+        (r#"{"items":true}"#, r#"{"items":[]}"#, ""),
+    ] {
+        let (got, noted) = read(schema, document).unwrap_or_else(|error| panic!("{document}: {error}"));
+        assert_eq!((got.as_str(), noted.join(",").as_str()), (written, strict), "{document}");
+    }
+}
+
+#[test]
 fn bad_text_and_hostile_sizes_are_errors_or_cost_their_length() {
     let pod = message("api.core.v1.Pod");
     assert_eq!(decode(pod, b"{").unwrap_err().message, "unexpected end of JSON input");
-    for bad in [&b"{} {}"[..], b"", b"{\"a\":}", b"{\"kind\":\"\xff\"}"] {
+    for bad in [&b"{} {}"[..], b"", b"{\"a\":}", b"{\xff}"] {
         assert!(decode(pod, bad).is_err());
     }
+    let repaired = decode(pod, b"{\"kind\":\"\xff\\ud800\"}").unwrap().object;
+    assert_eq!(repaired.get("kind"), Some(&"\u{fffd}\u{fffd}".into()));
     let open = r#"{"properties":{"a":"#;
     let schema = message("apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps");
     let deep = format!("{}{{}}{}", open.repeat(200), "}}".repeat(200));

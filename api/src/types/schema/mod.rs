@@ -10,6 +10,7 @@ pub mod declared;
 pub mod decode;
 pub(crate) mod decode_form;
 mod decode_inner;
+mod decode_members;
 pub(crate) mod decode_raw;
 mod decode_report;
 mod decode_straight;

@@ -7,9 +7,10 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// Sentences for text that is no quantity.
-const FORMAT: &str =
+/// Said of what is no quantity.
+pub const FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+/// Said of a quantity with another suffix.
 const SUFFIX: &str = "unable to parse quantity's suffix";
 
 /// Digits that always fit 64 bits.
