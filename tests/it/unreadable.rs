@@ -105,6 +105,7 @@ async fn only_unreadable_objects_are_force_deleted_and_only_with_permission() {
         );
         assert_eq!((reply.status, reply.json()["message"].as_str()), (422, Some(want.as_str())));
     }
+    assert_eq!(client.delete(&format!("{MAPS}?{OPTION}")).await.status, 422);
     assert_eq!(client.get(&format!("{MAPS}/whole")).await.status, 200);
     let version = client.get(&format!("{MAPS}/whole")).await.json()["metadata"]["resourceVersion"].clone();
     let mut watch =

@@ -2,7 +2,7 @@
 
 use crate::types::attributes::Selection;
 use crate::values::field::FieldError;
-use crate::values::json::{Object, Value};
+use crate::values::json::Value;
 use crate::values::query::{Query, check_dry_run, invalid_options};
 use crate::values::status::{Reason, Status};
 use engine::Revision;
@@ -210,53 +210,27 @@ impl DeleteOptions {
         options.finish(query.first("propagationPolicy"), errors, meta_group)
     }
 
-    /// Unknown members are ignored; a member of the wrong type is a 400.
+    /// The options that a value holds which is of their type.
     pub fn from_value(value: &Value, meta_group: &str) -> Result<Self, Status> {
-        let bad = |what: &str| {
-            Status::bad_request(format!("decoded object cannot be converted to DeleteOptions: {what}"))
-        };
-        let members = value.as_object().ok_or_else(|| bad("not an object"))?;
-        let kind = members.get("kind").and_then(Value::as_str).unwrap_or("DeleteOptions");
-        if !matches!(kind, "" | "DeleteOptions") {
-            return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
-        }
+        let given = |name: &str| value.get(name).filter(|value| !value.is_null());
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let dry_run = given("dryRun").and_then(Value::as_array).unwrap_or_default();
+        let preconditions = given("preconditions");
         let mut errors = Vec::new();
-        let mut dry_run_values = Vec::new();
-        if let Some(list) = present(members, "dryRun") {
-            for item in list.as_array().ok_or_else(|| bad("dryRun"))? {
-                dry_run_values.push(item.as_str().ok_or_else(|| bad("dryRun"))?);
-            }
-        }
-        let typed = |name: &str| present(members, name);
-        let mut options = DeleteOptions {
-            dry_run: check_dry_run(dry_run_values.into_iter(), &mut errors),
-            grace_period_seconds: typed("gracePeriodSeconds")
-                .map(|value| value.as_i64().ok_or_else(|| bad("gracePeriodSeconds")))
-                .transpose()?,
-            orphan_dependents: typed("orphanDependents")
-                .map(|value| value.as_bool().ok_or_else(|| bad("orphanDependents")))
-                .transpose()?,
-            ignore_store_read_error: typed("ignoreStoreReadErrorWithClusterBreakingPotential")
-                .map(|value| {
-                    value.as_bool().ok_or_else(|| bad("ignoreStoreReadErrorWithClusterBreakingPotential"))
-                })
-                .transpose()?
+        let options = DeleteOptions {
+            dry_run: check_dry_run(dry_run.iter().filter_map(Value::as_str), &mut errors),
+            grace_period_seconds: given("gracePeriodSeconds").and_then(Value::as_i64),
+            orphan_dependents: given("orphanDependents").and_then(Value::as_bool),
+            propagation: None,
+            uid: preconditions.and_then(|conditions| conditions.get("uid")).and_then(text),
+            resource_version: preconditions
+                .and_then(|conditions| conditions.get("resourceVersion"))
+                .and_then(text),
+            ignore_store_read_error: given("ignoreStoreReadErrorWithClusterBreakingPotential")
+                .and_then(Value::as_bool)
                 .unwrap_or(false),
-            ..DeleteOptions::default()
         };
-        if let Some(preconditions) = typed("preconditions") {
-            let text = |name: &str| match preconditions.get(name) {
-                None | Some(Value::Null) => Ok(None),
-                Some(Value::String(text)) => Ok(Some(text.clone())),
-                Some(_) => Err(bad("preconditions")),
-            };
-            options.uid = text("uid")?;
-            options.resource_version = text("resourceVersion")?;
-        }
-        let policy = typed("propagationPolicy")
-            .map(|value| value.as_str().ok_or_else(|| bad("propagationPolicy")))
-            .transpose()?;
-        options.finish(policy, errors, meta_group)
+        options.finish(given("propagationPolicy").and_then(Value::as_str), errors, meta_group)
     }
 
     fn finish(
@@ -289,10 +263,6 @@ impl DeleteOptions {
         }
         if errors.is_empty() { Ok(self) } else { Err(invalid_options("DeleteOptions", meta_group, &errors)) }
     }
-}
-
-fn present<'v>(members: &'v Object, name: &str) -> Option<&'v Value> {
-    members.get(name).filter(|value| !value.is_null())
 }
 
 #[cfg(test)]

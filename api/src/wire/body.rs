@@ -160,15 +160,7 @@ impl Expected<'_> {
 
     /// The 400 for a JSON body that is something else or nothing readable.
     fn explain(&self, registry: &Registry, body: &[u8], error: &str) -> Status {
-        if let Some(syntax) = json::syntax_error(body) {
-            return self.unrecognized(body, &format!("{NO_VERSION_KIND}{syntax}"));
-        }
-        if let Some(found) = not_an_object(body) {
-            let why =
-                format!("{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}");
-            return self.unrecognized(body, &why);
-        }
-        if let Some(why) = json::parse(body).ok().as_ref().and_then(untyped) {
+        if let Some(why) = untyped_text(body) {
             return self.unrecognized(body, &why);
         }
         let given: TypeMeta = serde_json::from_slice(body).unwrap_or_default();
@@ -223,17 +215,27 @@ impl Expected<'_> {
     }
 }
 
+/// [`untyped`] for JSON text, which may be something else.
+pub fn untyped_text(body: &[u8]) -> Option<String> {
+    if let Some(syntax) = json::syntax_error(body) {
+        return Some(format!("{NO_VERSION_KIND}{syntax}"));
+    }
+    if let Some(found) = not_an_object(body) {
+        return Some(not_type_meta(found));
+    }
+    json::parse(body).ok().as_ref().and_then(untyped)
+}
+
+fn not_type_meta(found: &str) -> String {
+    format!("{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}")
+}
+
 /// Why a body does not even say of which type it is; `None` if it does, or says nothing.
 pub fn untyped(value: &Value) -> Option<String> {
     let object = match value {
         Value::Null => return None,
         Value::Object(object) => object,
-        other => {
-            let found = other.go_kind();
-            return Some(format!(
-                "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}"
-            ));
-        }
+        other => return Some(not_type_meta(other.go_kind())),
     };
     let is_wrong = |(name, value): &(&str, &Value)| {
         matches!(*name, "kind" | "apiVersion") && !value.is_null() && value.as_str().is_none()

@@ -13,11 +13,14 @@ use crate::objects::strategy::Endpoint;
 use crate::types::features::Feature;
 use crate::types::options::{DeleteOptions, ListOptions};
 use crate::types::schema::builtin;
+use crate::types::schema::conform::conform;
+use crate::types::schema::decode::decode;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 use crate::values::object::meta;
 use crate::values::query::invalid_options;
 use crate::values::status::{Details, Status};
+use crate::wire::body::{untyped, untyped_text};
 use crate::wire::codec::protobuf::{self, envelope::Unknown};
 use crate::wire::codec::{cbor, yaml};
 use crate::wire::negotiate::Input;
@@ -95,10 +98,11 @@ pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
 pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = read_options(call, body)?;
-    if options.ignore_store_read_error {
+    // Behind its gate the option is not there.
+    if options.ignore_store_read_error && call.api.features().has(Feature::AllowUnsafeMalformedObjectDeletion)
+    {
         let why = "is not allowed with DELETECOLLECTION, try again after removing the option";
-        let error =
-            FieldError::invalid("ignoreStoreReadErrorWithClusterBreakingPotential", &true.into(), why);
+        let error = FieldError::invalid(force_delete::OPTION, &true.into(), why);
         return Err(invalid_options("DeleteOptions", &meta_group, &[error]));
     }
     let list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
@@ -139,31 +143,45 @@ pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Statu
     if body.is_empty() {
         return DeleteOptions::from_query(call.query, &meta_group);
     }
-    let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
-    let value = match call.api.formats().input(call.headers)? {
-        Input::Json => value_of(body)?,
-        Input::Yaml => yaml::parse(body).map_err(|error| bad(&error))?.value,
-        Input::Cbor => cbor::parse(body).map_err(|error| bad(&error))?,
-        Input::Protobuf => {
-            let unknown = Unknown::read(body).map_err(|error| bad(&error))?;
-            if unknown.holds_json() {
-                value_of(unknown.raw)?
-            } else {
-                let registry = call.types.registry();
-                let mut object = protobuf::decode(registry, builtin::DELETE_OPTIONS, unknown.raw)
-                    .map_err(|error| bad(&error))?;
-                unknown.name(&mut object);
-                object.into()
-            }
-        }
-    };
+    let value = Value::Object(decode_options(call, body)?);
+    if let Some(why) = untyped(&value) {
+        return Err(Status::bad_request(why));
+    }
+    if !matches!(value.str_at(&["kind"]), "" | "DeleteOptions") {
+        return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
+    }
     let options = DeleteOptions::from_value(&value, &meta_group)?;
     call.record_options("DeleteOptions", value);
     Ok(options)
 }
 
-/// A JSON body.
-fn value_of(body: &[u8]) -> Result<Value, Status> {
-    crate::values::json::parse(body)
-        .map_err(|error| Status::bad_request(format!("couldn't get version/kind; json parse error: {error}")))
+/// The options that a body holds in its encoding, as an object of their type.
+fn decode_options(call: &Call<'_>, body: &[u8]) -> Result<Object, Status> {
+    let bad = |error: &dyn std::fmt::Display| Status::bad_request(error.to_string());
+    let tree = |value: Value| match untyped(&value) {
+        Some(why) => Err(Status::bad_request(why)),
+        None => conform(builtin::DELETE_OPTIONS, value).map_err(|error| bad(&error)),
+    };
+    let text = |body: &[u8]| {
+        let decoded = decode(builtin::DELETE_OPTIONS, body);
+        decoded.map_err(|error| Status::bad_request(untyped_text(body).unwrap_or(error.message)))
+    };
+    let decoded = match call.api.formats().input(call.headers)? {
+        Input::Json => text(body)?,
+        Input::Yaml => tree(yaml::parse(body).map_err(|error| bad(&error))?.value)?,
+        Input::Cbor => tree(cbor::parse(body).map_err(|error| bad(&error))?)?,
+        Input::Protobuf => {
+            let unknown = Unknown::read(body).map_err(|error| bad(&error))?;
+            if unknown.holds_json() {
+                text(unknown.raw)?
+            } else {
+                let registry = call.types.registry();
+                let mut object = protobuf::decode(registry, builtin::DELETE_OPTIONS, unknown.raw)
+                    .map_err(|error| bad(&error))?;
+                unknown.name(&mut object);
+                return Ok(object);
+            }
+        }
+    };
+    Ok(decoded.object)
 }

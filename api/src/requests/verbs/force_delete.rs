@@ -23,7 +23,7 @@ use crate::writes::admission::Options;
 use crate::writes::write::commit::{Attempt, commit};
 
 /// The option, as errors name it.
-const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+pub const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 /// The permission beyond `delete`.
 const VERB: &str = "unsafe-delete-ignore-read-errors";
