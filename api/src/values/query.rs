@@ -177,12 +177,9 @@ fn check_field_manager(manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > FIELD_MANAGER_MAX {
         errors.push(FieldError::too_long("fieldManager", FIELD_MANAGER_MAX));
     }
-    for (at, c) in manager.chars().enumerate() {
-        if c.is_control() {
-            let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
-            errors.push(FieldError::invalid("fieldManager", &manager.into(), detail));
-            break;
-        }
+    for (at, c) in manager.char_indices().filter(|(_, c)| !auth::go::is_printable(*c)) {
+        let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
+        errors.push(FieldError::invalid("fieldManager", &manager.into(), detail));
     }
 }
 
@@ -250,6 +247,14 @@ mod tests {
             (
                 "fieldManager=a%09b",
                 "CreateOptions.meta.g \"\" is invalid: fieldManager: Invalid value: \"a\\tb\": invalid character U+0009 (at position 1)",
+            ),
+            (
+                "fieldManager=%C2%A0",
+                "CreateOptions.meta.g \"\" is invalid: fieldManager: Invalid value: \"\\u00a0\": invalid character U+00A0 (at position 0)",
+            ),
+            (
+                "fieldManager=%C3%A9%00%00",
+                "CreateOptions.meta.g \"\" is invalid: [fieldManager: Invalid value: \"é\\x00\\x00\": invalid character U+0000 (at position 2), fieldManager: Invalid value: \"é\\x00\\x00\": invalid character U+0000 (at position 3)]",
             ),
         ] {
             let status = WriteOptions::from_query(&Query::parse(raw), "CreateOptions", "meta.g").unwrap_err();

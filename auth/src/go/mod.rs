@@ -5,7 +5,7 @@ mod quote;
 pub mod url;
 
 pub(crate) use quote::QuotedList;
-pub use quote::{Quoted, quote};
+pub use quote::{Quoted, is_printable, quote};
 use serde_json::Value;
 
 /// What a value is, in the words of Go's decoder.

@@ -30,7 +30,8 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// Whether `c` is a letter, mark, number, punctuation, symbol or the ASCII space, as `strconv.IsPrint` decides.
-fn is_printable(c: char) -> bool {
+/// Whether a character prints: the blank does, other separators, controls, private and unassigned characters do not.
+pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
     }
