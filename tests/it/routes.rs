@@ -23,7 +23,10 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("routing-errors", "GET /apis/nothing.example.com/v1/namespaces/$ns/things/x", "", PAGE),
             ("routing-errors", "GET /apis/apps/v99/deployments", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /api/v2/pods", "", NO_SUCH_ROUTE),
+            ("routing-errors", "GET //api/v1/namespaces", "", PAGE),
             // Inside one it is a Status.
+            ("routing-errors", "GET /api/v2", "", NO_SUCH_ROUTE),
+            ("routing-errors", "GET /api/foo", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /api/v1/nothing", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET $core/nothing/x", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /apis/apps/v1/pods", "", NO_SUCH_ROUTE),
@@ -37,6 +40,15 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             // A namespaced item has no path without its namespace.
             ("routing-errors", "GET /api/v1/configmaps/a", "", NO_SUCH_ROUTE),
             ("routing-errors", "PUT /api/v1/configmaps/a", "{}", NO_SUCH_ROUTE),
+            // What cannot be listed has no path for all namespaces.
+            ("routing-errors", "GET /api/v1/bindings", "", NO_SUCH_ROUTE),
+            ("routing-errors", "POST /api/v1/bindings", "{}", NO_SUCH_ROUTE),
+            (
+                "routing-errors",
+                "POST /apis/authorization.k8s.io/v1/localsubjectaccessreviews",
+                "{}",
+                NO_SUCH_ROUTE,
+            ),
             // An existing path refuses other methods.
             ("routing-errors", "POST $core/configmaps/a", "{}", NO_SUCH_METHOD),
             ("routing-errors", "PUT $core/configmaps", "{}", NO_SUCH_METHOD),
@@ -55,6 +67,10 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("built-in-resources", "DELETE $core/pods/a/status", "", NO_SUCH_METHOD),
             ("built-in-resources", "GET $core/pods/a/binding", "", NO_SUCH_METHOD),
             ("built-in-resources", "POST /version", "{}", NO_SUCH_METHOD),
+            ("discovery-documents", "POST /api", "{}", NO_SUCH_METHOD),
+            ("discovery-documents", "PUT /apis/apps/v1", "{}", NO_SUCH_METHOD),
+            ("discovery-documents", "POST /apis", "{}", "200 APIGroupList"),
+            ("discovery-documents", "DELETE /apis/apps", "", "200 APIGroup"),
             // Legacy watches are read-only, and the old proxy paths are gone.
             ("request-info", "POST /api/v1/watch/namespaces/$ns/configmaps", "{}", NO_SUCH_METHOD),
             ("request-info", "DELETE /api/v1/watch/namespaces/$ns/configmaps/a", "", NO_SUCH_METHOD),
@@ -136,7 +152,10 @@ async fn head_of_a_document_is_a_get_without_its_body_and_no_method_of_objects()
         let head = fixture.ask(&format!("HEAD {path}"), "").await;
         assert_eq!((head.status, head.body.is_empty()), (405, true), "{path}");
     }
-    for path in ["/version", "/healthz", "/api/v1", "/nothing"] {
+    for path in ["/api", "/api/v1", "/apis/apps/v1", "/version"] {
+        assert_eq!(fixture.ask(&format!("HEAD {path}"), "").await.status, 405, "{path}");
+    }
+    for path in ["/apis", "/healthz", "/nothing"] {
         let get = fixture.ask(&format!("GET {path}"), "").await;
         let head = fixture.ask(&format!("HEAD {path}"), "").await;
         assert_eq!(head.status, get.status, "{path}");

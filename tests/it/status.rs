@@ -53,6 +53,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
             ("options", &format!("POST $core/configmaps?fieldManager={manager}"), r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Too long: may not be more than 128 bytes"),
             ("options", "POST $core/configmaps?fieldManager=a%09b", r#"{"metadata":{"name":"d"}}"#, "422 Invalid: CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"a\\tb\": invalid character U+0009 (at position 1)"),
             ("timeouts-and-limits", "POST $core/configmaps?timeout=soon", r#"{"metadata":{"name":"d"}}"#, "400 BadRequest: invalid timeout specified in the request URL - time: invalid duration \"soon\""),
+            ("timeouts-and-limits", "GET $core/configmaps?timeout=", "", "200 ConfigMapList"),
             ("timeouts-and-limits", "POST $core/configmaps?timeout=-1s", r#"{"metadata":{"name":"timely"}}"#, "201 ConfigMap"),
         ])
         .await;

@@ -93,11 +93,16 @@ pub struct Permitted<'e> {
 /// What to answer instead.
 pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
     // A stream has no deadline that the client could set.
-    if let Some(text) = request.query.first("timeout").filter(|_| !request.info.is_long_running())
+    let timeout = request.query.first("timeout").filter(|text| !text.is_empty());
+    if let Some(text) = timeout.filter(|_| !request.info.is_long_running())
         && let Err(error) = duration::parse(text)
     {
         let message = format!("invalid timeout specified in the request URL - {error}");
         return Err(Status::bad_request(message));
+    }
+    // Such a path is authorized as what it resembles, and leads nowhere.
+    if request.info.path.starts_with("//") {
+        return Ok(not_found_page());
     }
     if let Some(extension) = request.context.extensions().of_path(&request.info.path) {
         return Box::pin(forward(request, &extension)).await;
@@ -466,15 +471,33 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         types.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
     };
     match response {
-        Some(_) if !is_read => Err(Status::method_not_allowed()),
+        Some(_) if !has_method(path, &head.method) => Err(Status::method_not_allowed()),
         Some(response) => Ok(response),
-        None if is_below_own_group(context.builtin(), path) => Err(Status::no_such_route()),
+        None if is_below_own_prefix(context.builtin(), path) => Err(Status::no_such_route()),
         None => Ok(not_found_page()),
     }
 }
 
-/// Whether a path is below a group of built-in types, all of whose paths are its own.
-fn is_below_own_group(builtin: &Registry, path: &str) -> bool {
+/// Whether a document is shown by `method`. The index, the list of groups and each group do not look at it; the resources of a
+/// version, the versions of the core group and the server's version are routes for GET alone.
+fn has_method(path: &str, method: &Method) -> bool {
+    let is_below =
+        |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if path == "/" {
+        return true;
+    }
+    if is_below("/apis") {
+        let segments = path.split('/').filter(|segment| !segment.is_empty()).count();
+        return segments < 3 || *method == Method::GET;
+    }
+    *method == Method::GET || *method == Method::HEAD && !is_below("/api") && !is_below("/version")
+}
+
+/// Whether a path is below the core group or a group of built-in types, all of whose paths are its own.
+fn is_below_own_prefix(builtin: &Registry, path: &str) -> bool {
+    if path.starts_with("/api/") {
+        return true;
+    }
     let below = path.strip_prefix("/apis/").and_then(|rest| rest.split_once('/'));
     below.is_some_and(|(group, rest)| !rest.is_empty() && builtin.group(group).is_some())
 }
@@ -571,9 +594,14 @@ fn check_scope(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
     if namespaced_path != resource.namespaced() && (namespaced_path || info.name_in_path) {
         return Err(Status::no_such_route());
     }
-    if resource.namespaced() && !namespaced_path && !matches!(info.verb, Verb::List | Verb::Watch) {
-        // The path for all namespaces exists, for reading only.
-        return Err(Status::method_not_allowed());
+    if resource.namespaced() && !namespaced_path {
+        // The path for all namespaces exists where there is something to list, for reading only.
+        if !resource.table.verbs.contains(&"list") {
+            return Err(Status::no_such_route());
+        }
+        if !matches!(info.verb, Verb::List | Verb::Watch) {
+            return Err(Status::method_not_allowed());
+        }
     }
     if !info.subpath.is_empty() && info.subresource != "proxy" {
         return Err(Status::no_such_route());
