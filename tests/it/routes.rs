@@ -8,6 +8,7 @@ use crate::fixture::{Fixture, agrees, outcome, report};
 const NO_SUCH_ROUTE: &str = "404 NotFound: the server could not find the requested resource";
 const NO_SUCH_METHOD: &str =
     "405 MethodNotAllowed: the server does not allow this method on the requested resource";
+const NO_SEGMENT: &str = "400 BadRequest: Name parameter invalid: \"a%b\": may not contain '%'";
 const PAGE: &str = "404 text: 404 page not found\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -106,6 +107,12 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "",
                 "404 NotFound: configmaps \"x y\" not found",
             ),
+            // Names that are no segment of a path are refused before the store is asked.
+            ("routing-errors", "GET $core/configmaps/a%25b", "", NO_SEGMENT),
+            ("routing-errors", "PUT $core/configmaps/a%25b", r#"{"metadata":{"name":"a%b"}}"#, NO_SEGMENT),
+            ("routing-errors", "PATCH $core/configmaps/a%25b", "{}", NO_SEGMENT),
+            ("routing-errors", "DELETE $core/configmaps/a%25b", "", NO_SEGMENT),
+            ("routing-errors", "GET /apis/rbac.authorization.k8s.io/v1/clusterroles/a%25b", "", NO_SEGMENT),
             ("built-in-resources", "GET /api/v1/componentstatuses", "", "200 ComponentStatusList"),
             (
                 "built-in-resources",

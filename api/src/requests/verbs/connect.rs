@@ -161,6 +161,7 @@ fn behind(call: &Call<'_>, service: &Object, id: (&str, Name<'_>), target: &str)
 
 /// An object, or 404.
 pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Object, Status> {
+    store::check_key_name(name)?;
     let key = store::key(resource, call.info.namespace_of(resource), name);
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
     let Some(stored) = call.api.open_for(Part::Routing).get(&key)? else {

@@ -159,6 +159,7 @@ fn selector_text(parent: &Object) -> Option<String> {
 
 /// GET of a scale.
 pub async fn get(call: &mut Call<'_>, table: &SubresourceTable) -> Result<Response, Status> {
+    store::check_key_name(&call.info.name)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     let Some(stored) = call.stored(&key).await? else {
         return Err(Status::not_found(call.subject(&call.info.name)));

@@ -218,6 +218,7 @@ async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>) -> Result<Located, S
         // The commit finds out whether there is one.
         return Ok(Located::At(None));
     }
+    store::check_key_name(intent.name)?;
     let key = store::key(intent.resource, intent.namespace, intent.name);
     let began = Instant::now();
     let found = intent.store.get(&key)?;
