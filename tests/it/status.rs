@@ -27,6 +27,7 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"x"}} {}"#, "400 BadRequest: …"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":5}}"#, "400 BadRequest: ConfigMap in version \"v1\" cannot be handled as a ConfigMap: …"),
             ("create", "POST $core/configmaps", r#"{"kind":"Secret","apiVersion":"v1","metadata":{"name":"x"}}"#, "400 BadRequest: Secret in version \"v1\" cannot be handled as a ConfigMap: …"),
+            ("create", "POST $core/configmaps", r#"{"apiVersion":"v1","kind":"ConfigMapList","items":[]}"#, "400 BadRequest: ConfigMapList in version \"v1\" cannot be handled as a ConfigMap: converting (v1.ConfigMapList) to (core.ConfigMap): unknown conversion"),
             ("create", "POST $core/configmaps", r#"{"kind":"Nonsense","apiVersion":"v1","metadata":{"name":"x"}}"#, "400 BadRequest: Nonsense in version \"v1\" cannot be handled as a ConfigMap: no kind \"Nonsense\" is registered for version \"v1\"…"),
             ("create", "POST $autoscaling/horizontalpodautoscalers", r#"{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{"name":"x"}}"#, "400 BadRequest: the API version in the data (autoscaling/v1) does not match the expected API version (autoscaling/v2)"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"x","namespace":"other"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),

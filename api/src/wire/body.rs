@@ -78,10 +78,13 @@ impl Expected<'_> {
         self.check(decoded, |error| self.explain(registry, body, error))
     }
 
-    /// YAML is converted to JSON; failures of strict decoding in the text come first.
+    /// YAML is converted to JSON, which sorts members by name; failures of strict decoding in the text come first.
     fn decode_yaml(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
-        let document = yaml::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
+        let mut document = yaml::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
         untyped(&document.value).map_or(Ok(()), |why| Err(self.unrecognized(body, &why)))?;
+        if !self.message.custom {
+            document.value.sort_names();
+        }
         let duplicates = document.strict_error();
         let decoded = self.decode_tree(registry, document.value)?;
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
@@ -197,7 +200,9 @@ impl Expected<'_> {
         if self.message.custom && api_version != self.api_version {
             return self.other_version(api_version);
         }
-        match registry.by_kind(group, version, kind) {
+        let is_of_list = || kind.strip_suffix("List").and_then(|item| registry.by_kind(group, version, item));
+        let known = registry.by_kind(group, version, kind).or_else(is_of_list);
+        match known.filter(|resource| !resource.table.message.custom) {
             Some(_) if kind == self.kind => self.other_version(api_version),
             Some(_) => Status::bad_request(format!(
                 "{kind} in version \"{version}\" cannot be handled as a {}: \

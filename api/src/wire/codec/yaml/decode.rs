@@ -72,9 +72,10 @@ pub enum YamlError {
 impl From<&ScanError> for YamlError {
     fn from(error: &ScanError) -> Self {
         let (line, what) = (error.marker().line(), error.info());
-        // The reference server leaves out what was being parsed, and counts the lines of the parser from 0 and those
-        // of the scanner from 1.
+        // The reference server leaves out what was being parsed, counts the lines of the parser from 0 and those of the
+        // scanner from 1, and says of neither that it is the first.
         match what.strip_prefix("while parsing ").and_then(|rest| rest.split_once(", ")) {
+            Some(("a quoted scalar" | "a tag" | "a tag directive", what)) => YamlError::scanned(line, what),
             Some((_, what)) => {
                 let what = match what.starts_with("expected ") {
                     true => format!("did not find {what}"),
@@ -82,9 +83,44 @@ impl From<&ScanError> for YamlError {
                 };
                 YamlError::Syntax { line: line.saturating_sub(1), what }
             }
-            None => YamlError::Syntax { line, what: said_of_scanning(what).to_owned() },
+            None => YamlError::scanned(line, said_of_scanning(what)),
         }
     }
+}
+
+impl YamlError {
+    /// An error of the scanner on a line, counted from 1.
+    fn scanned(line: usize, what: &str) -> Self {
+        YamlError::Syntax { line: if line > 1 { line } else { 0 }, what: what.to_owned() }
+    }
+
+    /// An error of what a node means, which is told without its line.
+    fn meant(what: impl Into<String>) -> Self {
+        YamlError::Syntax { line: 0, what: what.into() }
+    }
+}
+
+/// An alias of what has no anchor.
+fn of_alias(error: &ScanError, text: &str) -> Option<YamlError> {
+    let is_unknown = error.info() == "while parsing node, found unknown anchor";
+    is_unknown.then(|| {
+        YamlError::meant(format!("unknown anchor '{}' referenced", alias(text, error.marker().index())))
+    })
+}
+
+/// The name in the alias at a position, in characters.
+fn alias(text: &str, at: usize) -> String {
+    let name = text.chars().skip(at).skip_while(|c| *c == '*');
+    name.take_while(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_')).collect()
+}
+
+/// A tab before the first token of a text. The parser takes it for a blank, the reference server's scanner does not.
+fn of_leading_tab(text: &str) -> Option<YamlError> {
+    let lines = text.trim_start_matches('\u{feff}').split('\n').map(|line| line.trim_start_matches(' '));
+    let is_content = |line: &str| !matches!(line.trim_end_matches('\r').chars().next(), None | Some('#'));
+    let (before, first) = lines.enumerate().find(|(_, line)| is_content(line))?;
+    let what = "found character that cannot start any token";
+    first.starts_with('\t').then(|| YamlError::scanned(before + 1, what))
 }
 
 /// What the reference server says where characters make no token.
@@ -119,12 +155,13 @@ fn of_tab(error: &ScanError, text: &str) -> Option<YamlError> {
 /// See [`YamlError`]. Duplicate keys are no error; they are returned beside the tree.
 pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     let text = std::str::from_utf8(text).map_err(|_| YamlError::NotUnicode)?;
+    of_leading_tab(text).map_or(Ok(()), Err)?;
+    let told = |error: &ScanError| of_tab(error, text).or_else(|| of_alias(error, text));
     let mut parser = Parser::new_from_str(text);
     let mut builder = Builder::default();
     let mut document = Value::Null;
     while let Some(event) = parser.next_event() {
-        let (event, span) =
-            event.map_err(|error| of_tab(&error, text).unwrap_or_else(|| builder.syntax(&error)))?;
+        let (event, span) = event.map_err(|error| told(&error).unwrap_or_else(|| builder.syntax(&error)))?;
         let line = span.start.line();
         match event {
             Event::StreamEnd => break,
@@ -135,6 +172,10 @@ pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
                 }
             }
             Event::StreamStart | Event::DocumentStart(_) | Event::Nothing => {}
+            Event::Alias(anchor) if !builder.anchors.contains_key(&anchor) => {
+                let name = alias(text, span.start.index());
+                return Err(YamlError::meant(format!("anchor '{name}' value contains itself")));
+            }
             event => builder.take(event, line)?,
         }
     }
@@ -226,7 +267,7 @@ impl Builder {
             },
             Event::Alias(anchor) => {
                 let Some(Anchored { value, cost }) = self.anchors.get(&anchor) else {
-                    return Err(wrong("anchor value contains itself"));
+                    return Err(wrong("did not find expected node content"));
                 };
                 if self.stack.len() + cost.depth > DEPTH_MAX {
                     return Err(YamlError::Depth);
@@ -241,7 +282,7 @@ impl Builder {
                     if is_core { Tag::by_name(&tag.suffix) } else { Tag::Other }
                 });
                 let scalar = match tag {
-                    Some(tag) => scalar::resolve_tagged(tag, &text).map_err(|what| wrong(&what))?,
+                    Some(tag) => scalar::resolve_tagged(tag, &text).map_err(YamlError::meant)?,
                     None if style == ScalarStyle::Plain => scalar::resolve(&text),
                     None => Scalar::Value(Value::String(text.clone().into_owned())),
                 };
@@ -297,7 +338,7 @@ impl Builder {
                 match std::mem::replace(expect, Expect::Key) {
                     // An alias as a key.
                     Expect::Key => *expect = key(&value, line)?,
-                    Expect::Merge => merge(value, merged, line)?,
+                    Expect::Merge => merge(value, merged)?,
                     Expect::Value(name, shown) => {
                         if members.set(Key::Owned(name), value) && self.duplicates.len() < DUPLICATES_MAX {
                             self.duplicates.push(format!("line {line}: key {shown} already set in map"));
@@ -345,11 +386,8 @@ fn key(value: &Value, line: usize) -> Result<Expect, YamlError> {
 }
 
 /// The mappings of a `<<` key; earlier ones of a list take precedence.
-fn merge(value: Value, merged: &mut Vec<Object>, line: usize) -> Result<(), YamlError> {
-    let wanted = || {
-        let what = "map merge requires map or sequence of maps as the value".to_owned();
-        YamlError::Syntax { line, what }
-    };
+fn merge(value: Value, merged: &mut Vec<Object>) -> Result<(), YamlError> {
+    let wanted = || YamlError::meant("map merge requires map or sequence of maps as the value");
     match value {
         Value::Object(members) => merged.push(members),
         Value::Array(items) => {

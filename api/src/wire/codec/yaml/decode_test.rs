@@ -97,12 +97,12 @@ fn documents_without_a_json_equivalent_are_refused() {
         ("null: 1", "yaml: line 1: invalid map key"),
         ("a: 1\n[x]: 1", "yaml: line 2: invalid map key"),
         ("a: 1\nb: c\n \t\n\td: 1", "yaml: line 4: found a tab character that violates indentation"),
-        ("a: &a [*a]", "yaml: line 1: anchor value contains itself"),
-        ("<<: 1", "yaml: line 1: map merge requires map or sequence of maps as the value"),
-        ("a: !!int x", "yaml: line 1: cannot decode !!str `x` as a !!int"),
+        ("a: &a [*a]", "yaml: anchor 'a' value contains itself"),
+        ("<<: 1", "yaml: map merge requires map or sequence of maps as the value"),
+        ("a: !!int x", "yaml: cannot decode !!str `x` as a !!int"),
         (&bomb, "yaml: document contains excessive aliasing"),
         (&deep(129), "yaml: exceeded max depth"),
-        (&deep(100_000), "yaml: line 1: recursion limit exceeded"), // the scanner's own bound
+        (&deep(100_000), "yaml: recursion limit exceeded"), // the scanner's own bound
         (&deep_aliases, "yaml: exceeded max depth"),
     ] {
         assert_eq!(parse(yaml.as_bytes()).unwrap_err().to_string(), want, "{yaml:.60}");
@@ -128,6 +128,16 @@ fn errors_count_lines_as_clients_know_them() {
         ("a: [1\n", "yaml: line 1: did not find expected"),
         ("a: {\n", "yaml: line 1: did not find expected"),
         ("a: [1, 2\nb: }", "yaml: line 1: did not find expected ',' or ']'"),
+        // The first line is not counted.
+        ("a: b: c", "yaml: mapping values are not allowed in this context"),
+        ("x: 1\na: b: c", "yaml: line 2: mapping values are not allowed in this context"),
+        ("a: @b", "yaml: found character that cannot start any token"),
+        ("x: 1\na: @b", "yaml: line 2: found character that cannot start any token"),
+        ("a: \"b", "yaml: found unexpected end of stream"),
+        ("\ta: b", "yaml: found character that cannot start any token"),
+        ("# x\n\n \ta: b", "yaml: line 3: found character that cannot start any token"),
+        // Errors of what a node means have no line.
+        ("é: 1\nk: *x-1_y", "yaml: unknown anchor 'x-1_y' referenced"),
         ("x: 1\ny: 2\na: [1, 2\nb: }", "yaml: line 2: did not find expected ',' or ']'"),
     ] {
         let error = parse(yaml.as_bytes()).unwrap_err().to_string();
