@@ -8,6 +8,7 @@ pub(crate) mod keepalive;
 pub mod metrics;
 pub mod negotiate;
 pub mod outgoing;
+mod parameters;
 pub mod request;
 pub mod response;
 pub mod server;

@@ -18,6 +18,7 @@ use crate::types::table::MetaVersion;
 use crate::values::naming::{CLUSTER, Naming};
 use crate::values::query::Query;
 use crate::values::status::Status;
+use crate::wire::parameters;
 
 /// Media type of JSON.
 pub const JSON: &str = "application/json";
@@ -183,6 +184,12 @@ impl Formats {
         self.check_route(header, offer)?;
         for clause in clauses(header) {
             let Some((encoding, media_type)) = self.encoding(&clause, offer) else { continue };
+            // YAML has no streams.
+            if encoding == Encoding::Yaml
+                && clause.parameter("stream").is_some_and(|stream| !stream.is_empty())
+            {
+                continue;
+            }
             let Some((transform, words)) = clause.transform(self.naming, offer) else { continue };
             // Tables are text (docs/api/encodings.md#accept).
             let has_form = match (encoding, transform) {
@@ -262,7 +269,9 @@ impl Formats {
             }
             Some(given) => given,
         };
-        let is = |media_type: &str| given.eq_ignore_ascii_case(media_type);
+        let header = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let has_parameters = parameters::are_valid(header);
+        let is = |media_type: &str| has_parameters && given.eq_ignore_ascii_case(media_type);
         if is(JSON) {
             Ok(Input::Json)
         } else if is(YAML) {
@@ -306,7 +315,11 @@ impl<'h> Clause<'h> {
         if given("sv").is_some_and(|version| offer == Offer::Plain || version != META_VERSION) {
             return None;
         }
-        let Some(target) = self.parameter("as") else { return Some((Transform::None, naming)) };
+        let Some(target) = self.parameter("as") else {
+            // A group or a version alone asks for a transform to nothing.
+            let is_plain = self.parameter("g").or(self.parameter("v")).is_none();
+            return is_plain.then_some((Transform::None, naming));
+        };
         let group = self.parameter("g")?;
         let words = naming.understood().find(|words| words.meta_group() == group)?;
         let known_version = self.parameter("v").and_then(MetaVersion::by_name).is_some();
