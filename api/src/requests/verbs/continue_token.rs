@@ -6,9 +6,9 @@
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use base64::{DecodeError, Engine as _, alphabet};
 use engine::Revision;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::values::json::ParseError;
+use crate::values::json::{self, Value};
 use crate::values::status::Status;
 
 /// The alphabet of tokens; like the reference server's it does not look at bits that no byte needs.
@@ -24,14 +24,56 @@ pub struct ContinueToken {
     pub start: String,
 }
 
-#[derive(Deserialize, Serialize)]
+#[derive(Default, Serialize)]
 struct Wire {
-    #[serde(default)]
     v: String,
-    #[serde(default)]
     rv: i64,
-    #[serde(default)]
     start: String,
+}
+
+impl Wire {
+    /// Reads JSON text as `encoding/json` does: names match in any case, `null` changes nothing, and the first value of a wrong
+    /// type is the error.
+    fn read(text: &[u8]) -> Result<Self, String> {
+        let value = json::parse(text).map_err(|error| error.to_string())?;
+        let mut wire = Wire::default();
+        let members = match &value {
+            Value::Null => return Ok(wire),
+            Value::Object(members) => members,
+            other => {
+                let found = other.go_kind();
+                return Err(format!(
+                    "json: cannot unmarshal {found} into Go value of type storage.continueToken"
+                ));
+            }
+        };
+        for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
+            wire.set(name, value)?;
+        }
+        Ok(wire)
+    }
+
+    fn set(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        let wrong = |field: &str, wanted: &str| {
+            let found = match value {
+                Value::Float(number) if wanted == "int64" => format!("number {number}"),
+                other => other.go_kind().to_owned(),
+            };
+            format!(
+                "json: cannot unmarshal {found} into Go struct field continueToken.{field} of type {wanted}"
+            )
+        };
+        let text = |field: &str| value.as_str().map(str::to_owned).ok_or_else(|| wrong(field, "string"));
+        match name {
+            name if name.eq_ignore_ascii_case("v") => self.v = text("v")?,
+            name if name.eq_ignore_ascii_case("start") => self.start = text("start")?,
+            name if name.eq_ignore_ascii_case("rv") => {
+                self.rv = value.as_i64().ok_or_else(|| wrong("rv", "int64"))?;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 impl ContinueToken {
@@ -49,8 +91,7 @@ impl ContinueToken {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
         };
         let bytes = BASE64.decode(text).map_err(|error| invalid(illegal_base64(text, &error)))?;
-        let wire: Wire = serde_json::from_slice(&bytes)
-            .map_err(|error| invalid(ParseError::of(&bytes, &error).to_string()))?;
+        let wire = Wire::read(&bytes).map_err(invalid)?;
         if wire.v != meta_version {
             return Err(invalid(format!("server does not recognize this encoded version {}", wire.v)));
         }
@@ -125,6 +166,25 @@ mod tests {
             (encode(r#"{"v":"meta.example/v1","rv":5,"start":"//a"}"#), "//a"),
             (encode(r#"{"v":"meta.example/v1","rv":5,"start":"a//x"}"#), "a//x"),
             (encode(r#"{"v":"v9","rv":5,"start":"a"}"#), "server does not recognize this encoded version v9"),
+            (encode(r#"{"V":"meta.example/v1","RV":5,"Start":"a/.."}"#), "a/.."),
+            (encode("null"), "server does not recognize this encoded version "),
+            (encode("[]"), "json: cannot unmarshal array into Go value of type storage.continueToken"),
+            (
+                encode(r#"{"v":"meta.example/v1","rv":"x"}"#),
+                "json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
+            ),
+            (
+                encode(r#"{"rv":1.5,"v":1}"#),
+                "json: cannot unmarshal number 1.5 into Go struct field continueToken.rv of type int64",
+            ),
+            (
+                encode(r#"{"v":1}"#),
+                "json: cannot unmarshal number into Go struct field continueToken.v of type string",
+            ),
+            (
+                encode(r#"{"start":{}}"#),
+                "json: cannot unmarshal object into Go struct field continueToken.start of type string",
+            ),
             ("%%%".to_owned(), "illegal base64 data at input byte 0"),
             ("ab+c".to_owned(), "illegal base64 data at input byte 2"),
             ("abcd=".to_owned(), "illegal base64 data at input byte 4"),
