@@ -316,7 +316,7 @@ async fn bodies_that_are_something_else_are_refused_precisely() {
         (
             named("ConfigMap", "v1", b"\x08\x01"),
             "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: \
-             proto: wrong wireType = 0 for field Metadata at metadata"
+             proto: wrong wireType = 0 for field ObjectMeta"
                 .to_owned(),
         ),
         (

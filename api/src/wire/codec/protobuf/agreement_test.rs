@@ -376,7 +376,7 @@ fn embedded_objects_may_be_json_or_enveloped() {
 fn errors_name_the_cause_and_the_field() {
     let pod = message("api.core.v1.Pod");
     for (bytes, message, path) in [
-        ("08 01", "proto: wrong wireType = 0 for field Metadata", "metadata"),
+        ("08 01", "proto: wrong wireType = 0 for field ObjectMeta", "metadata"),
         ("0a 02 08 01", "proto: wrong wireType = 0 for field Name", "metadata.name"),
         ("12 04 12 02 0a 05", "unexpected EOF", "spec.containers[0]"),
         (
@@ -390,7 +390,10 @@ fn errors_name_the_cause_and_the_field() {
             "metadata.creationTimestamp",
         ),
         ("0a 05", "unexpected EOF", ""),
-        ("00", "proto: illegal tag 0 (wire type 0)", ""),
+        ("00", "proto: Pod: illegal tag 0 (wire type 0)", ""),
+        ("0c", "proto: Pod: wiretype end group for non-group", ""),
+        ("0a ff ff ff ff ff ff ff ff ff 01", "proto: negative length found during unmarshaling", ""),
+        ("0a 02 28 01", "proto: wrong wireType = 0 for field UID", "metadata.uid"),
     ] {
         let error = decode(&registry(), pod, &sample(bytes)).unwrap_err();
         assert_eq!((error.message.as_str(), error.path.as_str()), (message, path), "{bytes}");

@@ -99,7 +99,7 @@ impl Decoder<'_> {
         let mut inlined: SmallVec<[Parts; 1]> = message.inlined.iter().map(|_| Parts::new()).collect();
         for part in parts {
             let mut reader = Reader::new(part);
-            while let Some((number, data)) = reader.next().map_err(fail)? {
+            while let Some((number, data)) = reader.next().map_err(|error| no_field(message, error))? {
                 match message.wire_field(number) {
                     Some(Place::Field(at)) => {
                         let (field, slot) = (&message.fields[usize::from(at)], &mut slots[usize::from(at)]);
@@ -546,13 +546,32 @@ fn fail(message: impl ToString) -> DecodeError {
 }
 
 fn wire_error(field: &Field, error: WireError) -> DecodeError {
-    fail(format!("{error} for field {}", capitalized(&field.name)))
+    fail(format!("{error} for field {}", go_name(field)))
+}
+
+/// The error of a tag that begins no field of a message.
+fn no_field(message: &Message, error: WireError) -> DecodeError {
+    let name = &message.name;
+    match error {
+        WireError::IllegalTag { number, wire } => {
+            fail(format!("proto: {name}: illegal tag {number} (wire type {wire})"))
+        }
+        WireError::EndOfGroup => fail(format!("proto: {name}: wiretype end group for non-group")),
+        error => fail(error),
+    }
 }
 
 /// The field's name as the reference server's errors spell it.
-fn capitalized(name: &str) -> String {
-    let mut letters = name.chars();
-    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+fn go_name(field: &Field) -> String {
+    match (&*field.name, &field.kind) {
+        ("metadata", Kind::Message(message)) => message.name.clone().into_owned(),
+        ("uid", _) => "UID".to_owned(),
+        ("apiVersion", _) => "APIVersion".to_owned(),
+        (name, _) => {
+            let mut letters = name.chars();
+            letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+        }
+    }
 }
 
 /// The error with `step` prepended to its path.

@@ -12,6 +12,9 @@ pub enum WireError {
     /// The input ends inside a field, or a length goes beyond its end.
     #[error("unexpected EOF")]
     Truncated,
+    /// A length that is negative as a signed number.
+    #[error("proto: negative length found during unmarshaling")]
+    NegativeLength,
     /// An integer of more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
@@ -147,7 +150,8 @@ impl<'b> Reader<'b> {
                 Ok(Data::Fixed64(*value))
             }
             2 => {
-                let len = usize::try_from(self.varint()?).map_err(|_| WireError::Truncated)?;
+                let len = i64::try_from(self.varint()?).map_err(|_| WireError::NegativeLength)?;
+                let len = usize::try_from(len).map_err(|_| WireError::Truncated)?;
                 let (value, rest) = self.rest.split_at_checked(len).ok_or(WireError::Truncated)?;
                 self.rest = rest;
                 Ok(Data::Bytes(value))
@@ -292,7 +296,8 @@ mod tests {
             (&b"\x08"[..], WireError::Truncated),
             (b"\x08\x80", WireError::Truncated),
             (b"\x12\x03hi", WireError::Truncated),
-            (b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", WireError::Truncated),
+            (b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\x7f", WireError::Truncated),
+            (b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", WireError::NegativeLength),
             (b"\x19\0", WireError::Truncated),
             (b"\x25\0", WireError::Truncated),
             (b"\x0b\x08\x01", WireError::Truncated),
