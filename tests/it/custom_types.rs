@@ -88,6 +88,39 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let client = server.client();
     establish(&server, &shapes(&Value::Null)).await;
 
+    let missing = "Object 'Kind' is missing in";
+    let json_type = [("content-type", "application/json")];
+    for (query, body, want) in [
+        (
+            "",
+            r#"{"metadata":{"name":"nameless-kind"}}"#,
+            format!(
+                "the object provided is unrecognized (must be of type Shape): {missing} \
+                 '{{\"metadata\":{{\"name\":\"nameless-kind\"}}}}' ({{\"metadata\":{{\"name\":\"nameless- ...)"
+            ),
+        ),
+        (
+            "",
+            "{}",
+            format!("the object provided is unrecognized (must be of type Shape): {missing} '{{}}' ({{}})"),
+        ),
+        (
+            "?fieldValidation=Ignore",
+            "{}",
+            format!("Shape in version \"v1\" cannot be handled as a Shape: {missing} '{{}}'"),
+        ),
+        (
+            "",
+            r#"{"kind":"Shape","metadata":{"name":"a"}}"#,
+            "the API version in the data () does not match the expected API version (g.example.com/v1)"
+                .to_owned(),
+        ),
+    ] {
+        let refused = client.send("POST", &format!("{SHAPES}{query}"), &json_type, body.as_bytes()).await;
+        let message = refused.json()["message"].as_str().unwrap_or_default().to_owned();
+        assert_eq!((refused.status, message), (400, want), "{body}");
+    }
+
     let whole = json!({
         "color": "red", "note": null, "size": "50%",
         "anything": {"a": [1, {"b": null, "c": 1.5}], "d": {"e": "f"}},

@@ -155,9 +155,24 @@ async fn a_collection_is_deleted_as_it_was_selected() {
     }
     fixture
         .check(&[
-            ("delete", "DELETE $core/secrets?ignoreStoreReadErrorWithClusterBreakingPotential=true", "null", "200 SecretList"),
-            ("delete", "DELETE $core/secrets?ignoreStoreReadErrorWithClusterBreakingPotential=true", "", "200 SecretList"),
-            ("list-options", "DELETE $core/secrets?resourceVersionMatch=Exact", "", "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: …"),
+            (
+                "delete",
+                "DELETE $core/secrets?ignoreStoreReadErrorWithClusterBreakingPotential=true",
+                "null",
+                "200 SecretList",
+            ),
+            (
+                "delete",
+                "DELETE $core/secrets?ignoreStoreReadErrorWithClusterBreakingPotential=true",
+                "",
+                "200 SecretList",
+            ),
+            (
+                "list-options",
+                "DELETE $core/secrets?resourceVersionMatch=Exact",
+                "",
+                "422 Invalid: ListOptions.meta.k8s.io \"\" is invalid: …",
+            ),
             ("selectors", "DELETE $core/secrets?labelSelector=%21%21", "", "400 BadRequest: …"),
             ("selectors", "DELETE $core/secrets?fieldSelector=data.k%3Dv", "", "400 BadRequest: …"),
         ])

@@ -28,6 +28,8 @@ pub struct Expected<'e> {
     pub older: &'e [&'e str],
     /// An object of the type with settled parts that the body is probably a changed copy of.
     pub known: Option<&'e Object>,
+    /// Whether unknown and duplicate fields are looked for. Objects of custom types are read in another way if not.
+    pub is_strict: bool,
 }
 
 /// `kind` and `apiVersion` of a request body.
@@ -58,8 +60,8 @@ fn not_an_object(text: &[u8]) -> Option<&'static str> {
 }
 
 impl Expected<'_> {
-    /// Decodes a request body by its `Content-Type`; kind and apiVersion default to the endpoint's, and must be
-    /// it when given.
+    /// Decodes a request body by its `Content-Type`; kind and apiVersion must be the endpoint's when given, and default to
+    /// it but for custom types.
     pub fn decode(&self, input: Input, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         match input {
             Input::Json => self.decode_json(registry, body),
@@ -75,7 +77,7 @@ impl Expected<'_> {
             Some(known) => decode_known(self.message, body, known),
             None => decode(self.message, body),
         };
-        self.check(decoded, |error| self.explain(registry, body, error))
+        self.check(decoded, body, |error| self.explain(registry, body, error))
     }
 
     /// YAML is converted to JSON, which sorts members by name; failures of strict decoding in the text come first.
@@ -86,33 +88,43 @@ impl Expected<'_> {
             document.value.sort_names();
         }
         let duplicates = document.strict_error();
-        let decoded = self.decode_tree(registry, document.value)?;
+        let decoded = self.decode_tree(registry, document.value, body)?;
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
     }
 
     /// CBOR refuses duplicates when it reads them, so only unknown fields are left to find.
     fn decode_cbor(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let value = cbor::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
-        self.decode_tree(registry, value)
+        self.decode_tree(registry, value, body)
     }
 
     /// A body that was read to a tree without its schema.
-    fn decode_tree(&self, registry: &Registry, value: Value) -> Result<Decoded, Status> {
+    fn decode_tree(&self, registry: &Registry, value: Value, body: &[u8]) -> Result<Decoded, Status> {
         Memory::check_structures(value.structures()).map_err(Status::no_memory)?;
         let text = |name: &str| value.str_at(&[name]).to_owned();
         let (kind, api_version) = (text("kind"), text("apiVersion"));
-        self.check(conform(self.message, value), |error| self.mismatch(registry, &kind, &api_version, error))
+        let decoded = conform(self.message, value);
+        self.check(decoded, body, |error| self.mismatch(registry, &kind, &api_version, error))
     }
 
     /// Checks that a body has the kind of the endpoint, and sets it.
     fn check(
         &self,
         decoded: Result<Decoded, DecodeError>,
+        body: &[u8],
         refuse: impl Fn(&str) -> Status,
     ) -> Result<Decoded, Status> {
         let mut decoded = decoded.map_err(|error| refuse(&error.to_string()))?;
         let text = |name: &str| decoded.object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (kind, api_version) = (text("kind"), text("apiVersion"));
+        if self.message.custom {
+            if kind.is_empty() {
+                return Err(self.without_kind(body));
+            }
+            if api_version.is_empty() {
+                return Err(self.other_version(""));
+            }
+        }
         if !self.fits(kind, api_version) {
             return Err(match self.message.custom && self.fits("", api_version) {
                 true => self.other_kind(kind, &decoded.object),
@@ -134,10 +146,8 @@ impl Expected<'_> {
         if unknown.holds_json() {
             return self.decode_json(registry, unknown.raw);
         }
-        let mut object = protobuf::decode(registry, self.message, unknown.raw).map_err(|error| {
-            let place = if error.path.is_empty() { String::new() } else { format!(" at {}", error.path) };
-            self.mismatch(registry, unknown.kind, unknown.api_version, &format!("{error}{place}"))
-        })?;
+        let mut object = protobuf::decode(registry, self.message, unknown.raw)
+            .map_err(|error| self.mismatch(registry, unknown.kind, unknown.api_version, &error.message))?;
         Unknown { kind: self.kind, api_version: self.api_version, ..unknown }.name(&mut object);
         Ok(Decoded { object, strict: Vec::new() })
     }
@@ -150,6 +160,17 @@ impl Expected<'_> {
         };
         (kind.is_empty() || kind == self.kind)
             && (api_version.is_empty() || api_version == self.api_version || is_older(api_version))
+    }
+
+    /// The 400 for an object of a custom type that does not say its kind.
+    fn without_kind(&self, body: &[u8]) -> Status {
+        let why = format!("Object 'Kind' is missing in '{}'", String::from_utf8_lossy(body));
+        if self.is_strict {
+            return self.unrecognized(body, &why);
+        }
+        let (_, version) = self.api_version.split_once('/').unwrap_or(("", self.api_version));
+        let kind = self.kind;
+        Status::bad_request(format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"))
     }
 
     /// The 422 for an object of another kind where custom objects are accepted: those are of any kind until they are

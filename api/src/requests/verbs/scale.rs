@@ -180,6 +180,7 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
         message: view.message,
         older: &[],
         known: None,
+        is_strict: true,
     };
     let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let kind = view.kind;

@@ -65,6 +65,7 @@ pub fn decode_own(
             message: &table.message,
             older,
             known: None,
+            is_strict: true,
         };
         let here = expected.decode(input, call.types.registry(), body);
         if here.is_ok() || decoded.is_none() {

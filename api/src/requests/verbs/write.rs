@@ -9,7 +9,7 @@ use crate::objects::representation::refuse_list_transform;
 use crate::objects::strategy::{self, Endpoint};
 use crate::values::json::{Object, Value};
 use crate::values::object::{meta, metadata_mut, set_meta};
-use crate::values::query::WriteOptions;
+use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::Status;
 use crate::wire::response::Response;
 use crate::writes::admission::{Operation, Options};
@@ -178,6 +178,7 @@ fn decode_copy(
         message: &table.message,
         older: &[],
         known,
+        is_strict: options.field_validation != FieldValidation::Ignore,
     };
     let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
     let version = &call.resource.version;
