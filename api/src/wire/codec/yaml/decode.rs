@@ -161,7 +161,8 @@ pub fn parse(text: &[u8]) -> Result<Document, YamlError> {
     let mut builder = Builder::default();
     let mut document = Value::Null;
     while let Some(event) = parser.next_event() {
-        let (event, span) = event.map_err(|error| told(&error).unwrap_or_else(|| builder.syntax(&error)))?;
+        let (event, span) =
+            event.map_err(|error| told(&error).unwrap_or_else(|| builder.syntax(&error, text)))?;
         let line = span.start.line();
         match event {
             Event::StreamEnd => break,
@@ -223,7 +224,11 @@ struct Builder {
 
 impl Builder {
     /// An error of the parser at this place of the document.
-    fn syntax(&self, error: &ScanError) -> YamlError {
+    fn syntax(&self, error: &ScanError, text: &str) -> YamlError {
+        if error.info() == "misplaced bracket" {
+            let what = self.instead_of_bracket(text, error.marker().index()).to_owned();
+            return YamlError::Syntax { line: error.marker().line().saturating_sub(1), what };
+        }
         // Between the elements of a sequence in brackets the reference server only knows what may follow, and says where
         // the sequence begins, unless that is the first line.
         let of_pair = error.info() == "illegal placement of ':' indicator";
@@ -233,6 +238,18 @@ impl Builder {
                 what: "did not find expected ',' or ']'".to_owned(),
             },
             _ => error.into(),
+        }
+    }
+
+    /// What the reference server wants where a bracket closes nothing, at a position in characters: a node after an indicator,
+    /// else what may follow a node.
+    fn instead_of_bracket(&self, text: &str, at: usize) -> &'static str {
+        let before = text.chars().take(at).filter(|c| !c.is_whitespace()).last();
+        match (before, self.stack.last()) {
+            (None | Some(':' | '-' | '?'), _) => "did not find expected node content",
+            (_, Some(Frame::Mapping { .. })) => "did not find expected key",
+            (_, Some(Frame::Sequence { .. })) => "did not find expected '-' indicator",
+            (_, None) => "did not find expected <document start>",
         }
     }
 

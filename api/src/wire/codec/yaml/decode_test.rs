@@ -136,6 +136,9 @@ fn errors_count_lines_as_clients_know_them() {
         ("a: \"b", "yaml: found unexpected end of stream"),
         ("\ta: b", "yaml: found character that cannot start any token"),
         ("# x\n\n \ta: b", "yaml: line 3: found character that cannot start any token"),
+        ("a: ]", "yaml: did not find expected node content"),
+        ("a: {b: c}}", "yaml: did not find expected key"),
+        ("x: 1\na: ]", "yaml: line 1: did not find expected node content"),
         // Errors of what a node means have no line.
         ("é: 1\nk: *x-1_y", "yaml: unknown anchor 'x-1_y' referenced"),
         ("x: 1\ny: 2\na: [1, 2\nb: }", "yaml: line 2: did not find expected ',' or ']'"),
