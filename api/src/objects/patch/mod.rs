@@ -15,7 +15,6 @@ mod leftover;
 mod lists;
 mod members;
 mod merge;
-mod named;
 pub mod restore;
 mod strategic;
 mod words;

@@ -5,11 +5,11 @@
 //! writes as text read themselves, and their errors name no place.
 
 use super::Value;
-use super::named::text_type;
 use crate::types::schema::conform::conform_value;
 use crate::types::schema::decode::plain_number;
 use crate::types::schema::scalars::{bytes, quantity};
 use crate::types::schema::table::{Kind, Message};
+use crate::types::schema::text_types::text_type;
 use crate::values::json::write;
 
 /// Makes integers of the whole numbers in `value` that stand where its type has integers.

@@ -254,8 +254,11 @@ impl Single<'_> {
             // Given, and neither a schema nor a list: validation has the words for it.
             Kind::SchemaOrArray(_) | Kind::SchemaOrStrings(_) => return Ok(Some(Value::Array(Vec::new()))),
             _ => {
-                let named = self.path.and_then(Path::named_type);
-                self.report.mismatch(self.path, found, named.unwrap_or(&type_name(self.kind)));
+                let wanted = match self.kind {
+                    Kind::String => self.path.map_or("string", Path::text_type).to_owned(),
+                    kind => type_name(kind),
+                };
+                self.report.mismatch(self.path, found, &wanted);
                 return Ok(None);
             }
         };

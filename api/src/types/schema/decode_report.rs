@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use super::decode::{DecodeError, Decoded};
 use super::table::{Field, Kind, Message};
+use super::text_types::text_type;
 use crate::values::json::Object;
 
 /// Most unknown and duplicate fields reported for one document (docs/api/encodings.md#strict-decoding).
@@ -210,13 +211,12 @@ impl Path<'_> {
         out
     }
 
-    /// The name in error sentences of the type of a field whose type is a string with a name of its own.
-    pub(super) fn named_type(&self) -> Option<&'static str> {
-        let Step::Field(message, field) = self.step else { return None };
-        match (&*message.name, &*field.name) {
-            ("DeleteOptions", "propagationPolicy") => Some("v1.DeletionPropagation"),
-            ("ObjectMeta" | "OwnerReference" | "Preconditions", "uid") => Some("types.UID"),
-            _ => None,
+    /// The name in error sentences of the type of a text that stands here: of a field, or of an element of its list.
+    pub(super) fn text_type(&self) -> &'static str {
+        match (&self.step, self.parent) {
+            (Step::Field(message, field), _) => text_type(message, field),
+            (Step::Index(_), Some(list)) => list.text_type(),
+            _ => "string",
         }
     }
 

@@ -28,6 +28,7 @@ pub mod registry;
 pub mod scalars;
 pub mod share;
 pub mod table;
+pub mod text_types;
 pub mod versioned;
 pub mod versions;
 

@@ -274,6 +274,8 @@ mod tests {
         for text in ["", "{", "[1,]", "nul", "1 2", "\"\\x\"", "{\"a\"}", deep.as_str()] {
             assert!(parse(text.as_bytes()).is_err(), "{text:.20}");
         }
-        assert!(parse(b"\"\xff\"").is_err(), "invalid UTF-8");
+        // As `encoding/json`: what is no text is replaced.
+        assert_eq!(parse(b"\"\xff\"").unwrap(), "\u{fffd}".into());
+        assert_eq!(parse(b"\"\\ud800\"").unwrap(), "\u{fffd}".into());
     }
 }

@@ -145,7 +145,8 @@ async fn lists_paths_and_warnings_are_those_of_custom_types() {
     let lenient = spec.replace("self < 10", "true");
     let (_, _, made) = server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, &lenient)).await;
     established(&server, "things.g.example").await;
-    let object = r#"{"metadata":{"name":"a","finalizers":["plain","a.b/c"]},"spec":{"n":20}}"#;
+    let object = r#"{"apiVersion":"g.example/v1","kind":"Thing",
+        "metadata":{"name":"a","finalizers":["plain","a.b/c"]},"spec":{"n":20}}"#;
     let (code, warnings, _) = server.ask(&format!("POST {THINGS}"), object).await;
     let plain = r#"299 - "metadata.finalizers: \"plain\": prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers""#;
     assert_eq!((code, warnings), (201, vec![plain.to_owned()]));
@@ -184,7 +185,8 @@ async fn lists_paths_and_warnings_are_those_of_custom_types() {
     let (code, _, body) = server.ask(&format!("PUT {DEFINITIONS}/things.g.example"), &strict).await;
     assert_eq!(code, 200, "{made:?} {body:?}");
     let refused = format!("POST {THINGS}?dryRun=All");
-    until_refused(&server, &refused, r#"{"metadata":{"name":"b"},"spec":{"n":20}}"#).await;
+    let body = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"b"},"spec":{"n":20}}"#;
+    until_refused(&server, &refused, body).await;
     let (code, warnings, _) = server.ask(&format!("MERGE {THINGS}/a"), r#"{"spec":{"m":1}}"#).await;
     assert_eq!((code, warnings), (200, vec![r#"299 - "spec.n: Invalid value: 20: too large""#.to_owned()]));
     controllers.stop().await;

@@ -1,12 +1,12 @@
-//! Go's names of types that are texts, where errors of a conversion tell them (see `restore`).
+//! Go's names of types that are texts, which errors of decoding and of conversions tell.
 //!
 //! The types that clients write most are here; of the others errors say `string`.
 
-use crate::types::schema::table::{Field, Message};
+use super::table::{Field, Message};
 
 /// The names, each with the fields that have the type, or elements of the type.
-const NAMED: [(&str, &[&str]); 44] = [
-    ("types.UID", &["ObjectMeta.uid", "OwnerReference.uid"]),
+const NAMED: [(&str, &[&str]); 45] = [
+    ("types.UID", &["ObjectMeta.uid", "OwnerReference.uid", "Preconditions.uid"]),
     ("v1.AddressType", &["EndpointSlice.addressType"]),
     ("v1.Capability", &["Capabilities.add", "Capabilities.drop"]),
     ("v1.CompletionMode", &["JobSpec.completionMode"]),
@@ -15,6 +15,7 @@ const NAMED: [(&str, &[&str]); 44] = [
     ("v1.ContainerRestartPolicy", &["Container.restartPolicy"]),
     ("v1.DNSPolicy", &["PodSpec.dnsPolicy"]),
     ("v1.DaemonSetUpdateStrategyType", &["DaemonSetUpdateStrategy.type"]),
+    ("v1.DeletionPropagation", &["DeleteOptions.propagationPolicy"]),
     ("v1.DeploymentStrategyType", &["DeploymentStrategy.type"]),
     ("v1.FinalizerName", &["NamespaceSpec.finalizers"]),
     ("v1.HostPathType", &["HostPathVolumeSource.type"]),
@@ -73,7 +74,7 @@ const NAMED: [(&str, &[&str]); 44] = [
 ];
 
 /// The name of the type of a field's texts.
-pub(super) fn text_type(message: &Message, field: &Field) -> &'static str {
+pub fn text_type(message: &Message, field: &Field) -> &'static str {
     let is_it = |place: &&str| place.split_once('.') == Some((&*message.name, &*field.name));
     let found = NAMED.iter().find(|(_, places)| places.iter().any(is_it));
     found.map_or("string", |(name, _)| name)
