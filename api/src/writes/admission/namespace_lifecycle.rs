@@ -1,5 +1,5 @@
-//! The plugin NamespaceLifecycle: namespaced objects need a namespace that exists and is not going away; the system's
-//! own namespaces cannot be deleted.
+//! The plugin NamespaceLifecycle: namespaced objects, and commands on them such as an eviction, need a namespace that
+//! exists and is not going away; the system's own namespaces cannot be deleted.
 //!
 //! The namespace is looked up in the newest state, which is always at hand here, so there is nothing to wait for.
 //!
@@ -18,7 +18,6 @@ use crate::objects::store::Stored;
 use crate::types::attributes::Attributes;
 use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
-use crate::values::object::meta;
 use crate::values::status::{Cause, Status, Subject};
 
 /// What a namespace can be to a write.
@@ -100,8 +99,7 @@ impl NamespaceLifecycle {
 
     fn create(&self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
         let namespace = record.namespace;
-        // A subresource belongs to an object that is there, or is missing itself.
-        if !record.is_namespaced() || is_review(record.resource) || !record.subresource.is_empty() {
+        if !record.is_namespaced() || is_review(record.resource) {
             return Ok(());
         }
         match self.state(namespace)? {
@@ -111,8 +109,7 @@ impl NamespaceLifecycle {
                 let why = format!(
                     "unable to create new content in namespace {namespace} because it is being terminated"
                 );
-                let name = record.new.as_ref().map_or("", |new| meta(new, "name"));
-                let mut status = Status::forbidden(subject(record.resource, name), &why);
+                let mut status = record.forbidden(&why);
                 if let Some(details) = &mut status.details {
                     details.causes.push(Cause {
                         reason: "NamespaceTerminating".to_owned(),

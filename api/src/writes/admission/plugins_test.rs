@@ -87,6 +87,36 @@ async fn what_plugins_keep_follows_every_write() {
 }
 
 #[tokio::test]
+async fn nothing_begins_in_a_namespace_that_is_terminating_or_missing() {
+    let server = server("", "").await;
+    given(&server, PODS, &pod("", "", "")).await;
+    assert_eq!(server.ask("DELETE /api/v1/namespaces/n", "").await.0, 200);
+    let terminating = "is forbidden: unable to create new content in namespace n because it is being terminated";
+    let eviction = r#"{"metadata":{"name":"p"}}"#;
+    for (request, body, want) in [
+        ("n/configmaps", r#"{"metadata":{"name":"m"}}"#, r#"403 configmaps "m""#),
+        ("n/configmaps", r#"{"metadata":{"generateName":"g-"}}"#, r#"403 configmaps "g-""#),
+        ("n/configmaps", "{}", r#"403 configmaps "Unknown""#),
+        ("n/pods/p/eviction", eviction, r#"403 pods "p""#),
+        ("n/pods/p/binding", r#"{"metadata":{"name":"p"},"target":{"name":"x"}}"#, r#"403 pods "p""#),
+        ("n/serviceaccounts/default/token", "{}", r#"403 serviceaccounts "default""#),
+        ("nope/pods/p/eviction", eviction, r#"404 namespaces "nope""#),
+        ("nope/serviceaccounts/default/token", "{}", r#"404 namespaces "nope""#),
+    ] {
+        let (code, _, answer) = server.ask(&format!("POST /api/v1/namespaces/{request}"), body).await;
+        let why = if code == 403 { terminating } else { "not found" };
+        let got = format!("{code} {}", answer.str_at(&["message"]));
+        assert_eq!(got, format!("{want} {why}"), "{request}");
+        if code == 403 {
+            let name = want.split('"').nth(1).unwrap();
+            assert_eq!(answer.str_at(&["details", "name"]), name, "{request}");
+            let causes = answer.at(&["details", "causes"]).and_then(Value::as_array).unwrap();
+            assert_eq!(causes[0].str_at(&["reason"]), "NamespaceTerminating", "{request}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn pods_get_the_priority_of_their_class() {
     let server = server("", "").await;
     let classes = "/apis/scheduling.k8s.io/v1/priorityclasses";
