@@ -19,6 +19,7 @@ use crate::types::schema::registry::Resource;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::{self, copy_path, meta, same_at, set_meta};
+use crate::values::status::Status;
 
 include!(concat!(env!("OUT_DIR"), "/strategies.rs"));
 
@@ -127,6 +128,24 @@ const SYSTEM_METADATA: [&str; 5] =
 pub fn wipe_system_metadata(object: &mut Object) {
     let metadata = object::metadata_mut(object);
     metadata.retain(|name, _| !SYSTEM_METADATA.contains(&name));
+}
+
+/// Gives an object the namespace of its request, or none where its resource is in no namespace.
+///
+/// # Errors
+/// 400 for an object that names another namespace.
+pub fn scope_to(resource: &Resource, namespace: &str, object: &mut Object) -> Result<(), Status> {
+    let given = meta(object, "namespace");
+    if !resource.namespaced() {
+        set_meta(object, "namespace", None);
+    } else if given.is_empty() {
+        set_meta(object, "namespace", Some(namespace.into()));
+    } else if given != namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
 }
 
 /// Makes a decoded, defaulted object what a new one looks like; returns what its writer is warned of, which what the

@@ -48,9 +48,9 @@ pub fn validate_metadata_create(
     if !base.is_empty() {
         refuse(errors, &root.child("generateName"), base, names::generate_base(name_rule, base));
     }
-    match text("name") {
-        "" => errors.push(FieldError::required(root.child("name"), "name or generateName is required")),
-        name => refuse(errors, &root.child("name"), name, names::by_rule(name_rule, name)),
+    require_name(&root, metadata, errors);
+    if !text("name").is_empty() {
+        refuse(errors, &root.child("name"), text("name"), names::by_rule(name_rule, text("name")));
     }
     match (scope, text("namespace")) {
         (Scope::Namespaced, "") => errors.push(FieldError::required(root.child("namespace"), "")),
@@ -72,15 +72,26 @@ pub fn validate_metadata_update(new: &Object, old: &Object, errors: &mut Vec<Fie
         let value = Value::Int(generation(new));
         errors.push(FieldError::invalid(root.child("generation"), &value, "must not be decremented"));
     }
-    for name in
-        ["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"]
-    {
-        let (new, old) = (new.get(name).unwrap_or(&Value::Null), old.get(name).unwrap_or(&Value::Null));
+    let mut keep = |name: &'static str, absent: &Value| {
+        let (new, old) = (new.get(name).unwrap_or(absent), old.get(name).unwrap_or(absent));
         if new != old {
             errors.push(FieldError::invalid(root.child(name), new, "field is immutable"));
         }
+    };
+    for name in ["name", "namespace", "uid"] {
+        keep(name, &"".into());
+    }
+    for name in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"] {
+        keep(name, &Value::Null);
     }
     validate_common(&root, new, errors);
+}
+
+/// Every object has a name.
+pub(super) fn require_name(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+    if metadata.get("name").and_then(Value::as_str).unwrap_or_default().is_empty() {
+        errors.push(FieldError::required(root.child("name"), "name or generateName is required"));
+    }
 }
 
 fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
@@ -393,6 +404,11 @@ mod tests {
                     r#"metadata.name: Invalid value: "b": field is immutable"#,
                     r#"metadata.uid: Invalid value: "v": field is immutable"#,
                 ],
+            ),
+            (
+                r#"{"name":"a","uid":"u"}"#,
+                r#"{"uid":"u"}"#,
+                vec![r#"metadata.name: Invalid value: "": field is immutable"#],
             ),
             (
                 r#"{"deletionTimestamp":"2024-01-01T00:00:00Z","finalizers":["x/y"]}"#,

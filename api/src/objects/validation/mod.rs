@@ -291,8 +291,10 @@ fn update_of_metadata(validator: &mut Validator, is_whole: bool, new: &Object, o
         return;
     }
     errors.extend_from_within(..);
+    let root = Path::ROOT.child("metadata");
     for _ in 0..=usize::from(is_whole) {
-        metadata::validate_common(&Path::ROOT.child("metadata"), new, errors);
+        metadata::require_name(&root, new, errors);
+        metadata::validate_common(&root, new, errors);
     }
 }
 

@@ -210,19 +210,7 @@ pub fn check_identity(call: &Call<'_>, object: &Object) -> Result<(), Status> {
 
 /// Gives the object the request's namespace, or none.
 pub fn scope_to_request(call: &Call<'_>, object: &mut Object) -> Result<(), Status> {
-    if !call.resource.namespaced() {
-        set_meta(object, "namespace", None);
-        return Ok(());
-    }
-    let namespace = meta(object, "namespace");
-    if namespace.is_empty() {
-        set_meta(object, "namespace", Some(call.info.namespace.as_str().into()));
-    } else if namespace != call.info.namespace {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    Ok(())
+    strategy::scope_to(call.resource, &call.info.namespace, object)
 }
 
 /// Drops repeated owners, with a warning that names them.

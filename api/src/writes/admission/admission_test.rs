@@ -4,7 +4,7 @@ use parking_lot::Mutex;
 
 use super::*;
 use crate::values::json::{Object, Value};
-use crate::values::object::{meta, metadata_mut};
+use crate::values::object::{meta, metadata_mut, set_meta};
 use crate::values::status::Status;
 use crate::writes::write::server_fixture::Server;
 
@@ -74,15 +74,80 @@ fn text(object: &Object) -> String {
     format!("{} {}{spec}{}", member("apiVersion"), member("kind"), if labelled { " labelled" } else { "" })
 }
 
+/// A server whose chain has this plugin after its own ones, and a namespace `n`.
+async fn server_with(name: &'static str, last: std::sync::Arc<dyn Plugin>) -> Server {
+    let make: Make = std::sync::Arc::new(move |_| last.clone());
+    let server = Server::admitting(Settings::default().without("ServiceAccount").with_last(name, make));
+    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server
+}
+
 /// A server whose chain has the probe after its own plugins.
 async fn probed() -> (Server, std::sync::Arc<Probe>) {
     let probe = std::sync::Arc::<Probe>::default();
-    let last = probe.clone();
-    let make: Make = std::sync::Arc::new(move |_| last.clone());
-    let server = Server::admitting(Settings::default().without("ServiceAccount").with_last("Probe", make));
-    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    let server = server_with("Probe", probe.clone()).await;
     probe.asked.lock().clear();
     (server, probe)
+}
+
+/// Gives an object the name and the namespace that its annotations `set-name` and `set-namespace` say, or none.
+struct Mover;
+
+impl Plugin for Mover {
+    fn handles(&self, _: &Target<'_>) -> bool {
+        true
+    }
+
+    fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+        let Some(new) = &mut record.new else { return Ok(()).into() };
+        for (annotation, member) in [("set-name", "name"), ("set-namespace", "namespace")] {
+            let wanted = new.get("metadata").and_then(|metadata| metadata.at(&["annotations", annotation]));
+            let wanted = wanted.cloned();
+            match wanted.as_ref().and_then(Value::as_str) {
+                None => {}
+                Some("") => set_meta(new, member, None),
+                Some(text) => set_meta(new, member, Some(text.into())),
+            }
+        }
+        Ok(()).into()
+    }
+}
+
+#[tokio::test]
+async fn a_plugin_can_move_no_object() {
+    let server = server_with("Mover", std::sync::Arc::new(Mover)).await;
+    let maps = "/api/v1/namespaces/n/configmaps";
+    for name in ["u", "v"] {
+        server.ask(&format!("POST {maps}"), &format!(r#"{{"metadata":{{"name":"{name}"}}}}"#)).await;
+    }
+    let other = "400 the namespace of the provided object does not match the namespace sent on the request";
+    let immutable = "field is immutable";
+    let renamed =
+        format!(r#"422 ConfigMap "zz" is invalid: metadata.name: Invalid value: "zz": {immutable}"#);
+    let unnamed = format!(
+        r#"422 ConfigMap "" is invalid: [metadata.name: Invalid value: "": {immutable}, metadata.name: Required value: name or generateName is required]"#
+    );
+    for (request, name, set, want) in [
+        ("POST MAPS", "a", r#""set-namespace":"other""#, other),
+        ("POST MAPS", "a", r#""set-namespace":"""#, "201 n/a"),
+        ("POST MAPS", "b", r#""set-name":"c""#, "201 n/c"),
+        ("POST /api/v1/namespaces", "m", r#""set-namespace":"other""#, "201 /m"),
+        ("PUT MAPS/u", "u", r#""set-namespace":"other""#, other),
+        ("PUT MAPS/u", "u", r#""set-namespace":"""#, "200 n/u"),
+        ("MERGE MAPS/v", "v", r#""set-namespace":"other""#, other),
+        ("MERGE MAPS/v", "v", r#""set-namespace":"""#, "200 n/v"),
+        ("PUT MAPS/u", "u", r#""set-name":"zz""#, &renamed),
+        ("PUT MAPS/u", "u", r#""set-name":"""#, &unnamed),
+    ] {
+        let body = format!(r#"{{"metadata":{{"name":"{name}","annotations":{{{set}}}}}}}"#);
+        let (code, _, answer) = server.ask(&request.replace("MAPS", maps), &body).await;
+        let metadata = |name: &str| answer.str_at(&["metadata", name]);
+        let got = match answer.str_at(&["message"]) {
+            "" => format!("{code} {}/{}", metadata("namespace"), metadata("name")),
+            message => format!("{code} {message}"),
+        };
+        assert_eq!(got, want, "{request} {set}");
+    }
 }
 
 #[tokio::test]

@@ -91,7 +91,8 @@ async fn nothing_begins_in_a_namespace_that_is_terminating_or_missing() {
     let server = server("", "").await;
     given(&server, PODS, &pod("", "", "")).await;
     assert_eq!(server.ask("DELETE /api/v1/namespaces/n", "").await.0, 200);
-    let terminating = "is forbidden: unable to create new content in namespace n because it is being terminated";
+    let terminating =
+        "is forbidden: unable to create new content in namespace n because it is being terminated";
     let eviction = r#"{"metadata":{"name":"p"}}"#;
     for (request, body, want) in [
         ("n/configmaps", r#"{"metadata":{"name":"m"}}"#, r#"403 configmaps "m""#),

@@ -92,7 +92,7 @@ async fn rounds<C: Caller, S: Source<C>>(
             Round::Ready(ready) => *ready,
             Round::Over(outcome) => return Ok(outcome),
         };
-        let name = if intent.name.is_empty() { &name } else { intent.name };
+        let name = if intent.presence == Presence::New { &name } else { intent.name };
         let taken = match store(intent, name, encoded, &new, current.as_ref()).await? {
             Ended::Stored(outcome) => {
                 held.charges.into_iter().for_each(|charge| charge.keep());
@@ -133,7 +133,7 @@ enum Round<'w> {
 
 /// A write before its commit.
 struct Ready<'w> {
-    /// The name of the object.
+    /// The name of an object that must be new; empty for others, whose name is that of the intent.
     name: String,
     encoded: Encoded,
     new: Object,
@@ -177,7 +177,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
     let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
     let generated_from = match &current {
-        None => stages::identify(intent, &mut new)?,
+        None => stages::identify(&mut new)?,
         Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
     };
     if let Some(old) = &old {
@@ -190,7 +190,8 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     stages::escalate(intent, &new, old.as_ref()).await?;
     let charges = stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
     let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
-    let name = if intent.name.is_empty() { meta(&new, "name").to_owned() } else { String::new() };
+    // A plugin may have given a new object another name.
+    let name = if intent.presence == Presence::New { meta(&new, "name").to_owned() } else { String::new() };
     let held = Held { charges, _structures: structures, _creation: creation, _allocated: allocated };
     Ok(Round::Ready(Box::new(Ready { name, encoded, new, current, generated_from, held })))
 }

@@ -157,7 +157,8 @@ pub(super) async fn own_new(intent: &Intent<'_>, object: &mut Object) -> Result<
     Ok(())
 }
 
-/// The object in the stored version, and the state that it is to replace where a later stage looks at it.
+/// The object in the stored version and in the namespace of the request, which a plugin cannot change, and the state that
+/// it is to replace where a later stage looks at it.
 pub(super) fn convert<C, S: Source<C>>(
     intent: &Intent<'_>,
     source: &mut S,
@@ -165,25 +166,20 @@ pub(super) fn convert<C, S: Source<C>>(
     mut current: Option<&mut Current>,
 ) -> Result<(Object, Option<Object>), Status> {
     let mut new = source.to_stored(intent, object, current.as_deref_mut())?;
-    let old = match current {
-        Some(current) if !intent.leaves_out.contains(&Stage::Prepare) => {
-            Some(current.beside(intent.resource, &mut new)?)
-        }
-        _ => None,
-    };
+    if intent.leaves_out.contains(&Stage::Prepare) {
+        return Ok((new, None));
+    }
+    strategy::scope_to(intent.resource, intent.namespace, &mut new)?;
+    let old = current.map(|current| current.beside(intent.resource, &mut new)).transpose()?;
     Ok((new, old))
 }
 
 /// Gives a new object its time of creation, its identity, and a name if it asks for a generated one; returns what that
 /// was generated from.
-pub(super) fn identify(intent: &Intent<'_>, object: &mut Object) -> Result<Option<String>, Status> {
+pub(super) fn identify(object: &mut Object) -> Result<Option<String>, Status> {
     if !meta(object, "resourceVersion").is_empty() {
         let why = "resourceVersion should not be set on objects to be created";
         return Err(Status::new(Reason::Unknown, why));
-    }
-    // A plugin may have taken it away with the rest of the metadata.
-    if !intent.namespace.is_empty() && meta(object, "namespace").is_empty() {
-        metadata_mut(object).insert("namespace", intent.namespace.into());
     }
     set_meta(object, "creationTimestamp", Some(clock::now().into()));
     let base = generate_name(object).to_owned();
@@ -361,8 +357,7 @@ pub(super) fn validate<C: Caller>(
     if errors.is_empty() {
         return Ok(());
     }
-    let name = if old.is_none() { meta(new, "name") } else { intent.name };
-    Err(Status::invalid(intent.subject_of_rules(name), &errors))
+    Err(Status::invalid(intent.subject_of_rules(meta(new, "name")), &errors))
 }
 
 /// What the kind has to say of a valid object.
