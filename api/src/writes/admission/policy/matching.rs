@@ -26,7 +26,7 @@ pub struct Asked<'r> {
     pub resource: &'r Resource,
     /// Subresource; empty for the resource itself.
     pub subresource: &'r str,
-    /// Namespace; empty for cluster-scoped objects.
+    /// Namespace; empty for cluster-scoped objects, but a namespace is in itself.
     pub namespace: &'r str,
     /// Name; empty when it is to be generated.
     pub name: &'r str,

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::matching::{Asked, Matching};
 use super::params::{ParamKind, ParamRef};
 use super::permission::Permissions;
-use super::request::Request;
+use super::request::{Request, kind_of, matched_kind};
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
 use crate::types::schema::registry::Resource;
@@ -235,15 +235,21 @@ impl<P> Bound<P> {
 
 /// A write as rules see it, with this new object.
 pub fn asked<'r, N>(record: &Record<'r, N>, new: Option<&'r Object>) -> Asked<'r> {
+    let name = match (record.name, new) {
+        ("", Some(new)) => meta(new, "name"),
+        (name, _) => name,
+    };
     Asked {
         operation: record.operation,
         resource: record.resource,
         subresource: record.subresource,
-        namespace: if record.is_namespaced() { record.namespace } else { "" },
-        name: match (record.name, new) {
-            ("", Some(new)) => meta(new, "name"),
-            (name, _) => name,
+        // A namespace is in itself.
+        namespace: match record.resource.is_of("", "namespaces") {
+            true => name,
+            false if record.is_namespaced() => record.namespace,
+            false => "",
         },
+        name,
         old: record.old,
         new,
     }
@@ -256,13 +262,13 @@ pub fn request<'r, N>(
     matched: &'r Resource,
     options: &'r Value,
 ) -> Request<'r> {
-    let kind = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.kind);
+    let requested = kind_of(asked.new.or(asked.old), record.resource);
     let named = |resource: &'r Resource| (&*resource.group, &*resource.version, &*resource.table.plural);
     Request {
         operation: record.operation,
-        kind: kind(matched),
+        kind: matched_kind(requested, matched, record.subresource),
         resource: named(matched),
-        request_kind: kind(record.resource),
+        request_kind: requested,
         request_resource: named(record.resource),
         subresource: record.subresource,
         name: asked.name,

@@ -334,7 +334,9 @@ pub(super) fn matches(
     inputs: &Inputs<'_>,
     params: Option<&Object>,
 ) -> Judged {
-    let inputs = Inputs { namespace: None, ..inputs.clone() };
+    let own = inputs.request.for_conditions();
+    let request = own.as_ref().unwrap_or(inputs.request);
+    let inputs = Inputs { namespace: None, request, ..inputs.clone() };
     let scope = Scope::new(&inputs, params, variables);
     conditions.judge(&scope.open(), || scope.take_cost())
 }

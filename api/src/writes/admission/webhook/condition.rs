@@ -2,28 +2,29 @@
 
 use std::sync::OnceLock;
 
-use super::review::{kind, shown_name};
+use super::review::{shown_name, shown_namespace};
 use super::{Webhook, Write};
 use crate::types::schema::registry::Resource;
 use crate::writes::admission::Lookup;
 use crate::writes::admission::policy::condition::Judged;
 use crate::writes::admission::policy::permission::Permissions;
-use crate::writes::admission::policy::request::Request;
+use crate::writes::admission::policy::request::{Request, kind_of, matched_kind};
 use crate::writes::admission::policy::scope::{Inputs, Scope};
 
 /// What the conditions of a webhook come to. The objects are those of the request's version.
 pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, lookup: &Lookup) -> Judged {
-    let requested = kind(write.new.or(write.old), write);
+    let requested = kind_of(write.new.or(write.old), write.resource);
+    let resource = (&*write.resource.group, &*write.resource.version, &*write.resource.table.plural);
     let options = write.options.shown(write.operation, lookup.naming);
     let request = Request {
         operation: write.operation,
-        kind: (&seen.group, &seen.version, &seen.table.kind),
-        resource: (&seen.group, &seen.version, &seen.table.plural),
+        kind: matched_kind(requested, seen, write.subresource),
+        resource,
         request_kind: requested,
-        request_resource: (&write.resource.group, &write.resource.version, &write.resource.table.plural),
+        request_resource: resource,
         subresource: write.subresource,
         name: shown_name(write),
-        namespace: write.namespace,
+        namespace: shown_namespace(write),
         user: write.user,
         dry_run: write.dry_run,
         options: &options,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use super::review::{Verdict, converted, is_whole};
+use super::review::{Verdict, converted};
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::objects::patch::{Patch, PatchKind, apply_operations};
 use crate::types::schema::conform::conform;
@@ -16,6 +16,7 @@ use crate::values::json::{self, Object, Value};
 use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
 use crate::wire::outgoing::Identities;
+use crate::writes::admission::policy::request::is_whole;
 use crate::writes::admission::{Operation, Plugin, Record, Review, Step, Target};
 
 /// The plugin.

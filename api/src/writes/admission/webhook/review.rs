@@ -13,6 +13,7 @@ use crate::values::object::{meta, set_meta};
 use crate::values::status::{Details, Reason, Said, Status};
 use crate::values::user;
 use crate::wire::outgoing;
+use crate::writes::admission::policy::request::{is_whole, kind_of, matched_kind};
 use crate::writes::admission::{Lookup, Operation};
 
 /// A review that is to be sent.
@@ -113,13 +114,8 @@ pub(super) async fn request(
     let uid = crate::values::names::uid();
     let mut request = Object::with_capacity(16);
     request.push("uid", uid.as_str().into());
-    let requested = kind(write.new.or(write.old), write);
-    let shown = if is_whole(write.subresource) {
-        (&*seen.group, &*seen.version, &*seen.table.kind)
-    } else {
-        requested
-    };
-    request.push("kind", named(shown, "kind"));
+    let requested = kind_of(write.new.or(write.old), write.resource);
+    request.push("kind", named(matched_kind(requested, seen, write.subresource), "kind"));
     let plural =
         |resource: &Resource| named((&resource.group, &resource.version, &resource.table.plural), "resource");
     request.push("resource", plural(seen));
@@ -128,10 +124,7 @@ pub(super) async fn request(
     request.push("requestResource", plural(write.resource));
     push_text(&mut request, "requestSubResource", write.subresource);
     push_text(&mut request, "name", shown_name(write));
-    // A namespace is in itself.
-    let is_namespace = write.resource.is_of("", "namespaces");
-    let namespace = if is_namespace { shown_name(write) } else { write.namespace };
-    push_text(&mut request, "namespace", namespace);
+    push_text(&mut request, "namespace", shown_namespace(write));
     request.push("operation", write.operation.as_str().into());
     request.push("userInfo", user::info(write.user).into());
     request.push("object", new.map_or(Value::Null, Value::Object));
@@ -168,9 +161,9 @@ pub(super) fn shown_name<'r>(write: &Write<'r>) -> &'r str {
     }
 }
 
-/// Whether the objects of a write are those of its resource, which have a form in each version.
-pub(super) fn is_whole(subresource: &str) -> bool {
-    matches!(subresource, "" | "status" | "ephemeralcontainers" | "resize" | "approval" | "finalize")
+/// The namespace of the request; a namespace is in itself.
+pub(super) fn shown_namespace<'r>(write: &Write<'r>) -> &'r str {
+    if write.resource.is_of("", "namespaces") { shown_name(write) } else { write.namespace }
 }
 
 async fn in_version(
@@ -198,18 +191,6 @@ pub(super) async fn converted(
     let stored = convert::to_stored(from, object, lookup.naming)?;
     let object = convert::to_served(to, stored, lookup.naming)?;
     lookup.converter.between(object, to).await
-}
-
-/// Group, version and kind of an object, or of the resource where there is none.
-pub(super) fn kind<'r>(object: Option<&'r Object>, write: &Write<'r>) -> (&'r str, &'r str, &'r str) {
-    let text = |name: &str| object.and_then(|object| object.get(name)).and_then(Value::as_str);
-    match (text("apiVersion"), text("kind")) {
-        (Some(api_version), Some(kind)) => {
-            let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-            (group, version, kind)
-        }
-        _ => (&write.resource.group, &write.resource.version, &write.resource.table.kind),
-    }
 }
 
 fn named((group, version, name): (&str, &str, &str), what: &'static str) -> Value {
