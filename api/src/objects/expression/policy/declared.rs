@@ -20,7 +20,8 @@ impl Expressions {
         Expressions { declarations, extent: Extent { params, authorizer: true } }
     }
 
-    /// Declares the variables; what is wrong with each. Call it once, before the other checks, if there are any.
+    /// Declares the variables; what is wrong with each. Call it once, if there are any: after the checks of conditions, which
+    /// see none, and before all others.
     pub fn variables<'t>(
         &mut self,
         variables: impl IntoIterator<Item = (&'t str, &'t str)>,

@@ -267,8 +267,8 @@ const ANNOTATIONS_MAX: usize = 20;
 /// Longest expression of an audit annotation, in bytes.
 const ANNOTATION_BYTES_MAX: usize = 5 * 1024;
 
-/// What both kinds of policies have: requests that are matched, conditions, variables. The expressions behind them see
-/// these variables.
+/// What both kinds of policies have: requests that are matched, conditions, variables. Conditions see no variables; the
+/// expressions behind them do.
 fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
     if !spec.has("matchConstraints") {
         validator.required(path.child("matchConstraints"), "");
@@ -277,6 +277,7 @@ fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
         validator.required(place.child("resourceRules"), "");
     }
     let mut expressions = Expressions::new(spec.has("paramKind"));
+    conditions(validator, &path.child("matchConditions"), spec, &expressions);
     let list = path.child("variables");
     let variables = spec.structs("variables");
     if variables.len() > 0 {
@@ -298,7 +299,6 @@ fn matched(validator: &mut Validator, path: &Path, spec: View) -> Expressions {
             expression(validator, &place.child("expression"), text, |_| fault);
         }
     }
-    conditions(validator, &path.child("matchConditions"), spec, &expressions);
     expressions
 }
 
