@@ -118,6 +118,14 @@ impl Policy {
         [self.enforce, self.audit, self.warn].iter().all(|mode| mode.level == Level::Privileged)
     }
 
+    /// Whether both come to the same. The version of a level that allows everything does not matter.
+    pub fn is_equivalent(self, other: Policy) -> bool {
+        let modes = |policy: Policy| [policy.enforce, policy.audit, policy.warn];
+        modes(self).into_iter().zip(modes(other)).all(|(own, other)| {
+            own.level == other.level && (own.level == Level::Privileged || own.version == other.version)
+        })
+    }
+
     /// The policy of a namespace with these labels, and what is wrong with them. A wrong label is not ignored where
     /// that would allow more: what is enforced is then the strictest.
     ///

@@ -25,7 +25,7 @@ use super::settings::Make;
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use crate::objects::validation::View;
 use crate::types::schema::registry::Resource;
-use crate::values::field::FieldError;
+use crate::values::field::{FieldError, go_quote};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::meta;
@@ -88,8 +88,14 @@ impl PodSecurity {
                 Subject { group: &record.resource.group, kind: &table.kind, name: meta(new, "name") };
             Err(Status::invalid(subject, &errors))
         };
+        let is_exempt = self.exempts_namespace(meta(new, "name"));
+        let ignored = || self.ignored(new, policy).filter(|_| is_exempt);
         let Some(old) = record.old else {
-            return if errors.is_empty() { Ok(()) } else { invalid() }.into();
+            if !errors.is_empty() {
+                return invalid().into();
+            }
+            review.warnings.extend(ignored());
+            return Ok(()).into();
         };
         let (old_policy, old_errors) = policy_of(old, self.lookup.naming, self.config.defaults);
         if !errors.is_empty() && errors != old_errors {
@@ -97,7 +103,11 @@ impl PodSecurity {
         }
         let (to, from) = (policy.enforce, old_policy.enforce);
         let relaxed = to.version == from.version && to.level <= from.level;
-        if to.level == Level::Privileged || relaxed || self.exempts_namespace(record.name) {
+        if to.level == Level::Privileged || relaxed {
+            return Ok(()).into();
+        }
+        if is_exempt {
+            review.warnings.extend(ignored());
             return Ok(()).into();
         }
         Step::wait(async move {
@@ -106,6 +116,25 @@ impl PodSecurity {
             review.warnings.extend(found);
             Ok(())
         })
+    }
+
+    /// What the writer of an exempt namespace is warned of: that the policy which its labels make has no effect.
+    fn ignored(&self, namespace: &Object, policy: Policy) -> Option<String> {
+        if policy.is_privileged() || policy.is_equivalent(self.config.defaults) {
+            return None;
+        }
+        let labels = View::of(namespace).child("metadata").child("labels");
+        let modes = [("enforce", policy.enforce), ("audit", policy.audit), ("warn", policy.warn)];
+        let stated = modes.iter().filter(|(name, mode)| {
+            let label = level::label(self.lookup.naming, name);
+            mode.level != Level::Privileged && (labels.has(&label) || labels.has(&format!("{label}-version")))
+        });
+        let stated: Vec<String> = stated.map(|(name, mode)| format!("{name}={mode}")).collect();
+        Some(format!(
+            "namespace {} is exempt from Pod Security, and the policy ({}) will be ignored",
+            go_quote(meta(namespace, "name")),
+            stated.join(", ")
+        ))
     }
 
     /// A pod, or a workload with a template.

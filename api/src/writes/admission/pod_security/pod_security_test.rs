@@ -75,14 +75,66 @@ async fn labels_that_mean_nothing_are_refused_when_they_are_new() {
     );
 }
 
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &str) -> Result<Vec<u8>, String> {
+        Err("no files".to_owned())
+    }
+}
+
+/// A server with these defaults and exemptions.
+fn configured(defaults: &str, exemptions: &str) -> Server {
+    let config = format!(
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{{name: PodSecurity, \
+         configuration: {{kind: PodSecurityConfiguration, \
+         defaults: {defaults}, exemptions: {exemptions}}}}}]"
+    );
+    let disable = ["ServiceAccount".to_owned()];
+    let wishes = Wishes { disable: &disable, config: Some(config.as_bytes()), ..Wishes::default() };
+    Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap())
+}
+
+#[tokio::test]
+async fn a_policy_of_an_exempt_namespace_is_warned_of() {
+    let ignored = |policy: &str| {
+        format!(
+            r#"299 - "namespace \"n\" is exempt from Pod Security, and the policy ({policy}) will be ignored""#
+        )
+    };
+    for (defaults, exempt, labels, want) in [
+        ("{}", "n", "", None),
+        ("{}", "n", "enforce=privileged audit-version=v1.30", None),
+        ("{}", "other", "enforce=baseline", None),
+        ("{}", "n", "enforce=baseline", Some("enforce=baseline:latest")),
+        (
+            "{}",
+            "n",
+            "enforce=baseline audit-version=v1.30 audit=restricted warn=privileged",
+            Some("enforce=baseline:latest, audit=restricted:v1.30"),
+        ),
+        ("{enforce: baseline, warn: baseline}", "n", "enforce=baseline", None),
+        ("{enforce: baseline}", "n", "warn=restricted", Some("warn=restricted:latest")),
+    ] {
+        let server = configured(defaults, &format!("{{namespaces: [{exempt:?}]}}"));
+        let want: Vec<String> = want.map(ignored).into_iter().collect();
+        let (code, warnings, _) = server.ask("POST /api/v1/namespaces", &namespace(labels)).await;
+        assert_eq!((code, warnings), (201, want), "{defaults} {labels}");
+    }
+    // An update says it where the level that is enforced becomes stricter.
+    let server = configured("{}", "{namespaces: [\"n\"]}");
+    server.ask("POST /api/v1/namespaces", &namespace("")).await;
+    for (labels, want) in
+        [("warn=baseline", None), ("enforce=baseline", Some("enforce=baseline:latest, warn=baseline:latest"))]
+    {
+        let (code, warnings, _) = server.ask("MERGE /api/v1/namespaces/n", &namespace(labels)).await;
+        let want: Vec<String> = want.map(ignored).into_iter().collect();
+        assert_eq!((code, warnings), (200, want), "{labels}");
+    }
+}
+
 #[tokio::test]
 async fn what_the_configuration_exempts_is_not_checked() {
-    struct NoFiles;
-    impl Files for NoFiles {
-        fn read(&self, _: &str) -> Result<Vec<u8>, String> {
-            Err("no files".to_owned())
-        }
-    }
     for (exemptions, want) in [
         ("{}", 403),
         ("{usernames: [\"system:anonymous\"]}", 201),
@@ -90,13 +142,7 @@ async fn what_the_configuration_exempts_is_not_checked() {
         ("{namespaces: [\"n\"]}", 201),
         ("{runtimeClasses: [r]}", 403),
     ] {
-        let config = format!(
-            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{{name: PodSecurity, configuration: {{kind: PodSecurityConfiguration, \
-             defaults: {{enforce: restricted}}, exemptions: {exemptions}}}}}]"
-        );
-        let disable = ["ServiceAccount".to_owned()];
-        let wishes = Wishes { disable: &disable, config: Some(config.as_bytes()), ..Wishes::default() };
-        let server = Server::admitting(Settings::parse(&wishes, &NoFiles).unwrap());
+        let server = configured("{enforce: restricted}", exemptions);
         server.ask("POST /api/v1/namespaces", &namespace("")).await;
         let (code, ..) = server.ask(&format!("POST {PODS}"), &pod("p", "")).await;
         assert_eq!(code, want, "{exemptions}");

@@ -68,6 +68,11 @@ fn what_the_baseline_does_not_allow() {
             with_context(r#""seccompProfile":{"type":"Unconfined"}"#, r#""seccompProfile":{"type":"Unconfined"}"#),
             r#"seccompProfile (pod and container "a" must not set securityContext.seccompProfile.type to "Unconfined")"#,
         ),
+        (
+            "baseline:latest",
+            with_context(r#""seccompProfile":{"type":"Unconfined"},"seLinuxOptions":{"type":"foo"}"#, ""),
+            r#"seLinuxOptions (pod set forbidden securityContext.seLinuxOptions: type "foo"), seccompProfile (pod must not set securityContext.seccompProfile.type to "Unconfined")"#,
+        ),
         ("baseline:v1.18", with_context(r#""seccompProfile":{"type":"Unconfined"}"#, ""), ""),
         (
             "baseline:v1.18",
