@@ -196,7 +196,7 @@ fn faults_of_pod(new: &Object, limits: &[Limit]) -> Vec<String> {
                 }
             }
             "Pod" => {
-                let of = |bound| pod::of_containers(new, bound);
+                let of = |bound| pod::of_pod_alone(new, bound);
                 let (requests, limits) = (of(Bound::Requests), of(Bound::Limits));
                 Usage { kind: &limit.kind, requests, limits }.faults(limit, &mut faults);
             }
@@ -247,6 +247,22 @@ impl Plugin for LimitRanger {
 mod tests {
     use super::*;
     use crate::testing::object;
+
+    #[test]
+    fn resources_of_a_pod_stand_for_those_of_its_containers() {
+        let limits =
+            parse(&object(r#"{"spec":{"limits":[{"type":"Pod","max":{"cpu":"1","memory":"1Gi"}}]}}"#));
+        for (own, want) in [
+            (r#""cpu":"500m""#, ""),
+            (r#""cpu":"2""#, "maximum cpu usage per Pod is 1, but limit is 2"),
+            (r#""memory":"1Gi""#, "maximum cpu usage per Pod is 1, but limit is 3"),
+        ] {
+            let containers = r#"[{"name":"c","resources":{"limits":{"cpu":"3","memory":"1Mi"}}}]"#;
+            let text =
+                format!(r#"{{"spec":{{"resources":{{"limits":{{{own}}}}},"containers":{containers}}}}}"#);
+            assert_eq!(faults_of_pod(&object(&text), &limits).join(" "), want, "{own}");
+        }
+    }
 
     #[test]
     fn what_is_outside_of_the_limits_is_said() {

@@ -128,11 +128,16 @@ pub fn of_containers(pod: &Object, bound: Bound) -> Amounts {
     sum
 }
 
-/// What a pod needs as a whole: what it says itself, else what its containers need; and its overhead.
-pub fn of_pod(pod: &Object, bound: Bound) -> Amounts {
+/// What a pod needs without its overhead: what it says itself, else what its containers need (KEP 2837).
+pub fn of_pod_alone(pod: &Object, bound: Bound) -> Amounts {
     let mut all = of_containers(pod, bound);
-    let own = amounts(at(pod, "spec.resources").and_then(|resources| resources.get(bound.name())));
-    all.extend(own);
+    all.extend(amounts(at(pod, "spec.resources").and_then(|resources| resources.get(bound.name()))));
+    all
+}
+
+/// What a pod needs as a whole, with its overhead.
+pub fn of_pod(pod: &Object, bound: Bound) -> Amounts {
+    let mut all = of_pod_alone(pod, bound);
     for (name, overhead) in amounts(at(pod, "spec.overhead")) {
         // Overhead never makes a limit where there was none.
         match all.get(&name) {
