@@ -233,6 +233,9 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
                 let taints = |node: View<'_>| node.child("spec").items("taints").to_vec();
                 let why = format!("node {node:?} is not allowed to modify taints");
                 self.require(taints(new) == taints(old), why)?;
+                let owners = |node: View<'_>| node.child("metadata").items("ownerReferences").to_vec();
+                let why = format!("node {node:?} is not allowed to modify ownerReferences");
+                self.require(owners(new) == owners(old), why)?;
                 let why = format!("is not allowed to modify labels: {forbidden}");
                 self.require(forbidden.is_empty(), why)
             }
@@ -317,6 +320,66 @@ fn node_of(user: &User) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::writes::admission::{Make, Settings};
+    use crate::writes::write::server_fixture::Server;
+
+    /// The plugin, for writes that are all by the agent of the node `x`.
+    struct ByAgent {
+        plugin: NodeRestriction,
+        user: User,
+    }
+
+    impl Plugin for ByAgent {
+        fn handles(&self, target: &Target<'_>) -> bool {
+            target.resource.is_of("", "nodes")
+        }
+
+        fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
+            let record = Record {
+                writer: record.writer,
+                user: &self.user,
+                operation: record.operation,
+                dry_run: record.dry_run,
+                options: record.options,
+                resource: record.resource,
+                subresource: record.subresource,
+                namespace: record.namespace,
+                name: record.name,
+                old: record.old,
+                new: record.new.as_deref(),
+            };
+            self.plugin.check(&record).into()
+        }
+    }
+
+    #[tokio::test]
+    async fn an_agent_changes_little_of_its_node() {
+        let make: Make = Arc::new(|lookup: &Lookup| {
+            let user = User::new("system:node:x", [NODES]);
+            Arc::new(ByAgent { plugin: NodeRestriction::new(lookup), user }) as Arc<dyn Plugin>
+        });
+        let server =
+            Server::admitting(Settings::default().without("ServiceAccount").with_last("ByAgent", make));
+        assert_eq!(server.ask("POST /api/v1/nodes", r#"{"metadata":{"name":"x"}}"#).await.0, 201);
+        let owners = r#""ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}]"#;
+        let taints = r#""spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}"#;
+        let label = r#""labels":{"node-restriction.kubernetes.io/a":"b"}"#;
+        let own = "node \"x\" is not allowed to modify";
+        for (body, want) in [
+            (r#"{"metadata":{"annotations":{"a":"b"}}}"#.to_owned(), String::new()),
+            (format!(r#"{{"metadata":{{{owners}}},{taints}}}"#), format!("{own} taints")),
+            (format!(r#"{{"metadata":{{{owners},{label}}}}}"#), format!("{own} ownerReferences")),
+            (
+                format!(r#"{{"metadata":{{{label}}}}}"#),
+                "is not allowed to modify labels: node-restriction.kubernetes.io/a".to_owned(),
+            ),
+        ] {
+            let (code, _, answer) = server.ask("MERGE /api/v1/nodes/x", &body).await;
+            let message = answer.str_at(&["message"]);
+            let got = message.strip_prefix("nodes \"x\" is forbidden: ").unwrap_or(message);
+            assert_eq!((got, code), (&*want, if want.is_empty() { 200 } else { 403 }), "{body}");
+        }
+    }
 
     #[test]
     fn agents_of_nodes_are_known_by_group_and_name() {
