@@ -229,7 +229,7 @@ impl Fixture {
                 api::values::json::write(&object.into(), &mut text);
                 out["patched"] = serde_json::from_slice(&text).unwrap_or_default();
             }
-            Err(why) => out["runtimeError"] = why.into(),
+            Err(why) => out["runtimeError"] = why.to_string().into(),
         }
         // What failed on the way has no cost.
         let is_evaluated = !out["runtimeError"].as_str().unwrap_or_default().starts_with("expression '");

@@ -11,6 +11,7 @@ use super::quota::Ledger;
 use crate::objects::conversion::Converter;
 use crate::objects::services::Services;
 use crate::objects::store::{self, Stored};
+use crate::types::convert;
 use crate::types::features::Features;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::types::served::{Served, Types};
@@ -80,6 +81,20 @@ impl Lookup {
     /// It cannot be read.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Object>, Status> {
         self.stored(resource, namespace, name)?.map(|stored| stored.object(resource)).transpose()
+    }
+
+    /// An object of one version in another.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub async fn converted(
+        &self,
+        object: Object,
+        (from, to): (&Resource, &Resource),
+    ) -> Result<Object, Status> {
+        let stored = convert::to_stored(from, object, self.naming)?;
+        let object = convert::to_served(to, stored, self.naming)?;
+        self.converter.between(object, to).await
     }
 
     /// The objects of a namespace, or of the cluster for an empty one, in the order of their names.

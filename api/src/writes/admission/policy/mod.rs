@@ -24,5 +24,7 @@ pub mod validating;
 pub mod validation;
 
 #[cfg(test)]
+mod server_test;
+#[cfg(test)]
 #[path = "policy_test.rs"]
 mod tests;

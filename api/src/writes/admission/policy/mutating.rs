@@ -1,15 +1,29 @@
 //! The plugin MutatingAdmissionPolicy: changes objects as policies say, in the order of their names.
+//!
+//! ```text
+//! policy ─► matches as a version of the resource ─► object in that version ─► mutations ─► object as requested
+//!        └► cannot be used ─► refusal                                      └► failed ─► refusal
+//! ```
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use cel::library::authorizer::Authorizer;
+
 use super::condition::{Match, Owner};
-use super::mutation::Mutating;
-use super::source::{Source, asked, handles, inputs, misconfigured, request};
+use super::matching::Asked;
+use super::mutation::{Mutating, Refused};
+use super::request::{Request, message_of};
+use super::scope::Inputs;
+use super::source::{
+    Bound, Invocation, Policy, Source, WithBindings, asked, handles, inputs, misconfigured, request,
+};
 use super::validation::FailurePolicy;
 use crate::types::schema::defaults;
-use crate::values::json::Object;
+use crate::types::schema::table::Message;
+use crate::values::field::go_quote;
+use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::meta;
 use crate::values::status::{Cause, Reason, Status};
@@ -28,6 +42,40 @@ pub struct MutatingAdmissionPolicy {
     metrics: Arc<Metrics>,
 }
 
+/// Refusals by policies whose failures are not ignored.
+#[derive(Default)]
+struct Refusals {
+    /// By policies and bindings that cannot be used.
+    of_configuration: Vec<String>,
+    /// By conditions and mutations that failed.
+    of_evaluation: Vec<String>,
+}
+
+/// What expressions see of one round of a write, whichever policy is asked.
+struct Round {
+    namespace: Option<Object>,
+    authorizer: Arc<dyn Authorizer>,
+    options: Value,
+    is_again: bool,
+}
+
+/// The write as one policy sees it.
+struct Asking<'a> {
+    /// The write, with its objects in the version as which the policy matched it.
+    write: Asked<'a>,
+    request: &'a Request<'a>,
+    message: &'a Message,
+    round: &'a Round,
+}
+
+impl Asking<'_> {
+    /// What expressions see once the object has become `object`.
+    fn inputs<'o>(&'o self, object: &'o Object) -> Inputs<'o> {
+        let write = Asked { new: Some(object), ..self.write };
+        inputs(&write, self.request, self.round.namespace.as_ref(), &self.round.authorizer)
+    }
+}
+
 impl MutatingAdmissionPolicy {
     /// The plugin over this store.
     pub fn new(lookup: &Lookup) -> MutatingAdmissionPolicy {
@@ -40,109 +88,168 @@ impl MutatingAdmissionPolicy {
         }
     }
 
-    fn change(&self, record: &mut Record<'_, &mut Object>, review: &mut Review) -> Result<(), Status> {
-        let bound = self.source.bound()?;
-        if bound.is_empty() || record.operation == Operation::Delete || record.new.is_none() {
-            return Ok(());
-        }
-        let namespace = self.source.namespace(record)?;
-        let namespace = namespace.as_ref();
-        let authorizer = self.source.permissions(record);
-        let options = self.source.options(record);
-        let is_again = review.is_reinvocation();
-        let mut refusals: Vec<String> = Vec::new();
+    async fn change(
+        &self,
+        bound: Bound<Mutating>,
+        record: &mut Record<'_, &mut Object>,
+        review: &mut Review,
+    ) -> Result<(), Status> {
+        let round = Round {
+            namespace: self.source.namespace(record)?,
+            authorizer: self.source.permissions(record),
+            options: self.source.options(record),
+            is_again: review.is_reinvocation(),
+        };
+        let mut refusals = Refusals::default();
         for policy in bound.iter() {
-            let compiled = &policy.0.compiled;
-            if is_again && !compiled.is_reinvoked {
+            if round.is_again && !policy.0.compiled.is_reinvoked {
                 continue;
             }
-            let Some(mut object) = record.new.as_deref().cloned() else { return Ok(()) };
-            let mut is_changed = false;
-            // A copy that stays as it is: matching is asked of the object before the policy.
-            let before = object.clone();
-            let before = asked(record, Some(&before));
-            for used in self.source.invocations(&bound, policy, &before, namespace) {
-                let name = &policy.0.name;
-                let mut refuse = |binding: Option<&str>, why: &str| {
-                    if policy.0.failure_policy == FailurePolicy::Fail {
-                        refusals.push(match binding {
-                            Some(binding) => {
-                                format!("policy '{name}' with binding '{binding}' denied request: {why}")
-                            }
-                            None => format!("policy '{name}' denied request: {why}"),
-                        });
-                    }
-                };
-                let invocation = match used {
-                    Ok(invocation) => invocation,
-                    Err(fault) => {
-                        refuse(fault.binding.map(|binding| &*binding.name), &misconfigured(&fault));
-                        continue;
-                    }
-                };
-                let binding = &*invocation.binding.name;
-                let params = invocation.params.as_deref();
-                let request = request(record, &before, invocation.resource, &options);
-                let current = object.clone();
-                let now = asked(record, Some(&current));
-                let known = inputs(&now, &request, namespace, &authorizer);
-                if let Some(judged) = compiled.matches(&known, params) {
-                    judged.count(
-                        &self.metrics,
-                        Owner { kind: "policy", name, point: "validate" },
-                        record.operation,
-                    );
-                    match judged.outcome {
-                        Match::Yes => {}
-                        Match::No(_) => continue,
-                        Match::Failed(why) => {
-                            refuse(Some(binding), &why);
-                            continue;
-                        }
-                    }
-                }
-                if compiled.is_reinvoked {
-                    let of =
-                        |params: &Object| format!("{}/{}", meta(params, "namespace"), meta(params, "name"));
-                    let used = (name.clone(), binding.to_owned(), params.map_or_else(String::new, of));
-                    let Reached(reached) = review.state();
-                    match is_again {
-                        true if !reached.contains(&used) => continue,
-                        true => {}
-                        false => {
-                            reached.insert(used);
-                        }
-                    }
-                }
-                let message = &record.resource.table.message;
-                for mutation in &compiled.mutations {
-                    let current = object.clone();
-                    let now = asked(record, Some(&current));
-                    let known = inputs(&now, &request, namespace, &authorizer);
-                    let began = Instant::now();
-                    let applied = compiled.apply(mutation, &known, params, message, &current);
-                    let error = error_type(applied.as_ref().err().map(|why| &**why));
-                    self.metrics.mutations.record(&[error, name, binding], began.elapsed());
-                    match applied {
-                        Ok(mut changed) => {
-                            defaults::apply(message, &mut changed, self.naming);
-                            is_changed |= changed != current;
-                            object = changed;
-                        }
-                        // The next mutation gets what this one got.
-                        Err(why) => refuse(Some(binding), &why),
-                    }
-                }
-            }
-            if is_changed {
-                if let Some(new) = record.new.as_deref_mut() {
-                    *new = object;
-                }
+            let about = (&*record, &mut *review, &mut refusals);
+            let changed = self.changed(&bound, policy, &round, about).await?;
+            if let (Some(new), Some(changed)) = (record.new.as_deref_mut(), changed) {
+                *new = changed;
                 review.reinvoke();
             }
         }
-        if refusals.is_empty() { Ok(()) } else { Err(refusal(record, refusals)) }
+        refusals.finish(record)
     }
+
+    /// The object as one policy changes it; none if it stays as it is.
+    async fn changed(
+        &self,
+        bound: &Bound<Mutating>,
+        policy: &WithBindings<Mutating>,
+        round: &Round,
+        (record, review, refusals): (&Record<'_, &mut Object>, &mut Review, &mut Refusals),
+    ) -> Result<Option<Object>, Status> {
+        // A copy that stays as it is: matching is asked of the object before the policy.
+        let Some(before) = record.new.as_deref().cloned() else { return Ok(None) };
+        let before = asked(record, Some(&before));
+        let uses = self.source.invocations(bound, policy, &before, round.namespace.as_ref());
+        for fault in uses.iter().filter_map(|used| used.as_ref().err()) {
+            let binding = fault.binding.map(|binding| &*binding.name);
+            refusals.configuration(fault.policy, binding, &misconfigured(fault));
+        }
+        let mut uses = uses.iter().flatten().peekable();
+        let Some(matched) = uses.peek().map(|used| used.resource) else { return Ok(None) };
+        let seen = match self.source.seen(&before, matched).await {
+            Ok(seen) => seen,
+            Err(status) => {
+                let why = format!("failed to configure policy: {}", status.message);
+                refusals.configuration(&policy.0, None, &why);
+                return Ok(None);
+            }
+        };
+        let write = seen.as_ref().map_or(before, |seen| seen.asked(&before));
+        let Some(mut object) = write.new.cloned() else { return Ok(None) };
+        let request = request(record, &before, matched, &round.options);
+        let message = message_of(&object, matched, record.subresource);
+        let asking = Asking { write, request: &request, message, round };
+        let mut is_changed = false;
+        for used in uses {
+            is_changed |= self.apply(used, &asking, (&mut object, &mut *review, &mut *refusals))?;
+        }
+        match (is_changed, seen) {
+            (false, _) => Ok(None),
+            (true, None) => Ok(Some(object)),
+            (true, Some(_)) => self.source.given_back(object, matched, record.resource).await.map(Some),
+        }
+    }
+
+    /// Applies the mutations of a policy with one binding and one set of parameters. Whether the object changed.
+    fn apply(
+        &self,
+        used: &Invocation<'_, Mutating>,
+        asking: &Asking<'_>,
+        (object, review, refusals): (&mut Object, &mut Review, &mut Refusals),
+    ) -> Result<bool, Status> {
+        let (policy, binding, params) = (used.policy, &*used.binding.name, used.params.as_deref());
+        let compiled = &policy.compiled;
+        if let Some(judged) = compiled.matches(&asking.inputs(object), params) {
+            let owner = Owner { kind: "policy", name: &policy.name, point: "validate" };
+            judged.count(&self.metrics, owner, asking.write.operation);
+            match judged.outcome {
+                Match::Yes => {}
+                Match::No(_) => return Ok(false),
+                Match::Failed(why) => {
+                    refusals.evaluation(policy, binding, &why);
+                    return Ok(false);
+                }
+            }
+        }
+        if compiled.is_reinvoked && !is_reached(used, asking.round.is_again, review) {
+            return Ok(false);
+        }
+        let mut is_changed = false;
+        for mutation in &compiled.mutations {
+            let began = Instant::now();
+            let applied = compiled.apply(mutation, &asking.inputs(object), params, asking.message, object);
+            let error = error_type(applied.as_ref().err().map(Refused::to_string).as_deref());
+            self.metrics.mutations.record(&[error, &policy.name, binding], began.elapsed());
+            match applied {
+                Ok(mut changed) => {
+                    defaults::apply(asking.message, &mut changed, self.naming);
+                    is_changed |= changed != *object;
+                    *object = changed;
+                }
+                Err(Refused::Broken(why)) => return Err(Status::internal(why)),
+                // The next mutation gets what this one got.
+                Err(Refused::Failed(why)) => refusals.evaluation(policy, binding, &why),
+            }
+        }
+        Ok(is_changed)
+    }
+}
+
+/// Whether a use of a policy that may be asked once more is to be applied: in the second round only if it was in the first.
+fn is_reached(used: &Invocation<'_, Mutating>, is_again: bool, review: &mut Review) -> bool {
+    let of = |params: &Object| format!("{}/{}", meta(params, "namespace"), meta(params, "name"));
+    let params = used.params.as_deref().map_or_else(String::new, of);
+    let used = (used.policy.name.clone(), used.binding.name.clone(), params);
+    let Reached(reached) = review.state();
+    if is_again {
+        return reached.contains(&used);
+    }
+    reached.insert(used);
+    true
+}
+
+impl Refusals {
+    fn configuration(&mut self, policy: &Policy<Mutating>, binding: Option<&str>, why: &str) {
+        if policy.failure_policy == FailurePolicy::Fail {
+            self.of_configuration.push(match binding {
+                Some(binding) => refused(policy, binding, why),
+                None => format!("policy {} denied request: {why}", go_quote(&policy.name)),
+            });
+        }
+    }
+
+    fn evaluation(&mut self, policy: &Policy<Mutating>, binding: &str, why: &str) {
+        if policy.failure_policy == FailurePolicy::Fail {
+            self.of_evaluation.push(refused(policy, binding, why));
+        }
+    }
+
+    /// The first refusal with all of them as causes. Those of the configuration come first, and are of another reason; the
+    /// code is that of a forbidden request for both.
+    fn finish(self, record: &Record<'_, &mut Object>) -> Result<(), Status> {
+        let reason = if self.of_configuration.is_empty() { Reason::Invalid } else { Reason::Forbidden };
+        let refusals: Vec<String> = self.of_configuration.into_iter().chain(self.of_evaluation).collect();
+        let Some(first) = refusals.first() else { return Ok(()) };
+        let mut status = record.forbidden("admission request denied by policy");
+        status.reason = reason;
+        status.message.clone_from(first);
+        if let Some(details) = &mut status.details {
+            let cause = |message| Cause { reason: String::new(), message, field: String::new() };
+            details.causes.extend(refusals.into_iter().map(cause));
+        }
+        Err(status)
+    }
+}
+
+fn refused(policy: &Policy<Mutating>, binding: &str, why: &str) -> String {
+    format!("policy '{}' with binding '{binding}' denied request: {why}", policy.name)
 }
 
 impl Plugin for MutatingAdmissionPolicy {
@@ -151,20 +258,10 @@ impl Plugin for MutatingAdmissionPolicy {
     }
 
     fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, review: &'p mut Review) -> Step<'p> {
-        self.change(record, review).into()
+        match self.source.bound() {
+            Err(status) => Err(status).into(),
+            Ok(bound) if bound.is_empty() => Ok(()).into(),
+            Ok(bound) => Step::wait(self.change(bound, record, review)),
+        }
     }
-}
-
-/// The refusal: that of the first policy, with all of them as causes. The code stays that of a forbidden request.
-fn refusal(record: &Record<'_, &mut Object>, refusals: Vec<String>) -> Status {
-    let mut status = record.forbidden("admission request denied by policy");
-    status.reason = Reason::Invalid;
-    if let Some(first) = refusals.first() {
-        status.message = first.clone();
-    }
-    if let Some(details) = &mut status.details {
-        let cause = |message| Cause { reason: String::new(), message, field: String::new() };
-        details.causes.extend(refusals.into_iter().map(cause));
-    }
-    status
 }

@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! Object{…} ─► names of types follow the fields ─► tree ─► known fields, nothing atomic ─► merged into the object
-//! [JSONPatch{…}] ─► operations ─► applied to the object's tree ─► read by its schema
+//! [JSONPatch{…}] ─► operations ─► applied to the object's tree ─► read by its schema, strictly
 //! ```
+//!
+//! A patch whose result is no object of its type is a fault of the server to the client, whatever the failure policy.
 
 use cel::environment::{Environment, Origin};
 use cel::value::{Object as ObjectValue, Value};
@@ -17,6 +19,7 @@ use crate::objects::expression::policy::form::{Form, OBJECT, environment};
 use crate::objects::expression::{Budget, Expression, evaluate, json};
 use crate::objects::patch;
 use crate::types::schema::conform::conform;
+use crate::types::schema::decode::DecodeError;
 use crate::types::schema::table::Message;
 use crate::values::field::go_quote;
 use crate::values::json as trees;
@@ -33,6 +36,23 @@ pub struct Mutating {
     pub mutations: Vec<Mutation>,
     conditions: Conditions,
     variables: Vec<Variable>,
+}
+
+/// Why a mutation was not applied.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Refused {
+    /// It cannot be evaluated or applied: the failure policy decides.
+    #[error("{0}")]
+    Failed(String),
+    /// What it makes is no object of its type: an internal error in any case.
+    #[error("Internal error occurred: {0}")]
+    Broken(String),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Failed(why)
+    }
 }
 
 /// One mutation.
@@ -64,11 +84,11 @@ impl Mutation {
         message: &Message,
         object: &Object,
         budget: &mut Budget,
-    ) -> Result<Object, String> {
+    ) -> Result<Object, Refused> {
         let value = evaluate(&self.expression, open, || scope.take_cost(), budget);
         let value = value.map_err(|failure| failure.to_string())?;
         match self.form {
-            Form::ApplyConfiguration => merged(&value, message, object),
+            Form::ApplyConfiguration => Ok(merged(&value, message, object)?),
             Form::JsonPatch => patched(&value, message, object),
         }
     }
@@ -115,7 +135,7 @@ impl Mutating {
         params: Option<&Object>,
         message: &Message,
         object: &Object,
-    ) -> Result<Object, String> {
+    ) -> Result<Object, Refused> {
         let scope = Scope::new(inputs, params, &self.variables);
         let open = scope.open();
         mutation.apply(&scope, &open, message, object, &mut Budget::new(POLICY_COST_MAX))
@@ -137,7 +157,23 @@ fn merged(value: &Value<'_>, message: &Message, object: &Object) -> Result<Objec
     }
     let merged = apply::merge_given(message, object, &config);
     let merged = merged.map_err(|error| format!("error applying patch: {error}"))?;
-    Ok(conform(message, merged.into()).map_err(|error| format!("Internal error occurred: {error}"))?.object)
+    Ok(conform(message, merged.into()).map_err(|error| unconvertible(&error, object))?.object)
+}
+
+/// Why a merged object is none of the type of `object`. A merge takes a number with a fraction for an integer.
+fn unconvertible(error: &DecodeError, object: &Object) -> String {
+    let text = |name: &str| object.get(name).and_then(trees::Value::as_str).unwrap_or_default();
+    let api_version = text("apiVersion");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let number = error.message.strip_prefix("json: cannot unmarshal number ");
+    let number = number.and_then(|rest| rest.split_once(' ')).map_or("", |(number, _)| number);
+    let why = match error.message.rsplit_once(" of type ") {
+        Some((_, integer @ ("int32" | "int64"))) if number.contains('.') => {
+            format!("cannot convert float64 to {integer}")
+        }
+        _ => error.message.clone(),
+    };
+    format!("unable to convert unstructured object to {group}/{version}, Kind={}: {why}", text("kind"))
 }
 
 /// Checks that the type of each part is named after the field it is in. `names` are those that lead to the value.
@@ -184,16 +220,21 @@ fn below(part: &Value<'_>, field: &str, names: &mut Vec<String>) -> Result<(), S
     Ok(())
 }
 
-/// Applies the operations of a JSON patch to an object.
-fn patched(value: &Value<'_>, message: &Message, object: &Object) -> Result<Object, String> {
-    let Value::List(list) = value else { return Err("type conversion error".to_owned()) };
+/// Applies the operations of a JSON patch to an object. Custom objects may get fields that their type lacks, which are
+/// dropped.
+fn patched(value: &Value<'_>, message: &Message, object: &Object) -> Result<Object, Refused> {
+    let Value::List(list) = value else { return Err("type conversion error".to_owned().into()) };
     let operations = list.iter().map(|operation| operation_of(&operation)).collect::<Result<Vec<_>, _>>()?;
     let patched = match patch::apply_operations(trees::Value::Array(operations), object.clone().into()) {
         Ok(patched) => patched,
         Err(patch::Refused::Test(_)) => return Ok(object.clone()),
-        Err(refused) => return Err(format!("JSON Patch: {refused}")),
+        Err(refused) => return Err(format!("JSON Patch: {refused}").into()),
     };
-    Ok(conform(message, patched).map_err(|error| format!("Internal error occurred: {error}"))?.object)
+    let read = conform(message, patched).map_err(|error| Refused::Broken(error.to_string()))?;
+    if !read.strict.is_empty() && !message.custom {
+        return Err(Refused::Broken(format!("strict decoding error: {}", read.strict.join(", "))));
+    }
+    Ok(read.object)
 }
 
 /// One operation as JSON. Texts that are no JSON when they are quoted as in Go are left out, which fails later.

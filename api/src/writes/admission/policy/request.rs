@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use auth::User;
 
 use crate::types::schema::registry::Resource;
+use crate::types::schema::table::Message;
 use crate::values::json::{Object, Value};
 use crate::values::user;
 use crate::writes::admission::Operation;
@@ -37,6 +38,15 @@ pub fn matched_kind<'r>(requested: Named<'r>, matched: &'r Resource, subresource
 /// Whether the objects of a write are those of its resource, which have a form in each version.
 pub fn is_whole(subresource: &str) -> bool {
     matches!(subresource, "" | "status" | "ephemeralcontainers" | "resize" | "approval" | "finalize")
+}
+
+/// The type of the object of a write.
+pub fn message_of<'r>(object: &Object, resource: &'r Resource, subresource: &str) -> &'r Message {
+    let is_own = object.get("kind").and_then(Value::as_str) == Some(&*resource.table.kind);
+    match resource.subresource(subresource) {
+        Some(subresource) if !is_own => &subresource.table.message,
+        _ => &resource.table.message,
+    }
 }
 
 /// What a request is about.

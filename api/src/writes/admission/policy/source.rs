@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::matching::{Asked, Matching};
 use super::params::{ParamKind, ParamRef};
 use super::permission::Permissions;
-use super::request::{Request, kind_of, matched_kind};
+use super::request::{Request, is_whole, kind_of, matched_kind};
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
 use crate::types::schema::registry::Resource;
@@ -71,6 +71,19 @@ pub struct Misconfigured<'i, P> {
     pub binding: Option<&'i Binding>,
     /// Why.
     pub why: String,
+}
+
+/// The objects of a write in the version as which a policy matched it.
+pub struct Seen {
+    old: Option<Object>,
+    new: Option<Object>,
+}
+
+impl Seen {
+    /// The write with these objects.
+    pub fn asked<'s>(&'s self, asked: &Asked<'s>) -> Asked<'s> {
+        Asked { old: self.old.as_ref(), new: self.new.as_ref(), ..*asked }
+    }
 }
 
 /// A policy with its bindings.
@@ -213,6 +226,37 @@ impl<P: Send + Sync + 'static> Source<P> {
             }
         }
         found
+    }
+
+    /// The objects of a write as a policy sees it that matched it as `matched`; none where they are in that version already.
+    ///
+    /// # Errors
+    /// One cannot be converted.
+    pub async fn seen(&self, asked: &Asked<'_>, matched: &Resource) -> Result<Option<Seen>, Status> {
+        if std::ptr::eq(asked.resource, matched) || !is_whole(asked.subresource) {
+            return Ok(None);
+        }
+        let mut seen = Seen { old: None, new: None };
+        for (object, into) in [(asked.old, &mut seen.old), (asked.new, &mut seen.new)] {
+            if let Some(object) = object {
+                *into = Some(self.lookup.converted(object.clone(), (asked.resource, matched)).await?);
+            }
+        }
+        Ok(Some(seen))
+    }
+
+    /// An object that a policy changed, in the version of the request again.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub async fn given_back(
+        &self,
+        object: Object,
+        matched: &Resource,
+        requested: &Resource,
+    ) -> Result<Object, Status> {
+        let converted = self.lookup.converted(object, (matched, requested)).await;
+        converted.map_err(|why| Status::internal(format_args!("failed to convert object: {}", why.message)))
     }
 
     /// The options of a write, as expressions see them.

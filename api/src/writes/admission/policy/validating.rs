@@ -1,4 +1,5 @@
-//! The plugin ValidatingAdmissionPolicy: refuses, warns and annotates as policies say.
+//! The plugin ValidatingAdmissionPolicy: refuses, warns and annotates as policies say. A policy sees the objects of a write
+//! in the version as which it matched it.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::condition::Owner;
 use super::matching::Asked;
-use super::source::{Source, asked, handles, inputs, misconfigured, request};
+use super::source::{Bound, Source, asked, handles, inputs, misconfigured, request};
 use super::validation::{Decision, FailurePolicy, Outcome, Published, Validation};
 use crate::values::json::{Object, Value, write};
 use crate::values::status::{Cause, Reason, Status};
@@ -47,11 +48,12 @@ impl ValidatingAdmissionPolicy {
         }
     }
 
-    fn judge(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
-        let bound = self.source.bound()?;
-        if bound.is_empty() {
-            return Ok(());
-        }
+    async fn judge(
+        &self,
+        bound: Bound<Validation>,
+        record: &Record<'_, &Object>,
+        review: &mut Review,
+    ) -> Result<(), Status> {
         let namespace = self.source.namespace(record)?;
         let namespace = namespace.as_ref();
         let authorizer = self.source.permissions(record);
@@ -65,6 +67,24 @@ impl ValidatingAdmissionPolicy {
             // The request is made once for all uses of a policy.
             let matched = uses.iter().flatten().next().map(|invocation| invocation.resource);
             let request = matched.map(|matched| request(record, &asked, matched, &options));
+            let seen = match matched {
+                Some(matched) => self.source.seen(&asked, matched).await,
+                None => Ok(None),
+            };
+            let seen = match seen {
+                Ok(seen) => seen,
+                Err(_) if policy.0.failure_policy == FailurePolicy::Ignore => continue,
+                Err(status) => {
+                    denials.push(Denial {
+                        policy: policy.0.name.clone(),
+                        binding: None,
+                        message: format!("failed to configure policy: {}", status.message),
+                        reason: "Invalid".into(),
+                    });
+                    continue;
+                }
+            };
+            let seen = seen.as_ref().map_or(asked, |seen| seen.asked(&asked));
             for used in &uses {
                 let invocation = match used {
                     Ok(invocation) => invocation,
@@ -80,7 +100,7 @@ impl ValidatingAdmissionPolicy {
                     }
                 };
                 let Some(request) = &request else { continue };
-                let inputs = inputs(&asked, request, namespace, &authorizer);
+                let inputs = inputs(&seen, request, namespace, &authorizer);
                 let outcome = invocation.policy.compiled.judge(&inputs, invocation.params.as_deref());
                 let Outcome { decisions, took, annotations: made, conditions } = outcome;
                 let (name, binding) = (&*invocation.policy.name, invocation.binding);
@@ -171,7 +191,11 @@ impl Plugin for ValidatingAdmissionPolicy {
     }
 
     fn validate<'p>(&'p self, record: &'p Record<'_, &Object>, review: &'p mut Review) -> Step<'p> {
-        self.judge(record, review).into()
+        match self.source.bound() {
+            Err(status) => Err(status).into(),
+            Ok(bound) if bound.is_empty() => Ok(()).into(),
+            Ok(bound) => Step::wait(self.judge(bound, record, review)),
+        }
     }
 }
 

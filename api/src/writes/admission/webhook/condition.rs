@@ -2,17 +2,43 @@
 
 use std::sync::OnceLock;
 
-use super::review::{shown_name, shown_namespace};
+use super::review::{in_version, shown_name, shown_namespace};
 use super::{Webhook, Write};
 use crate::types::schema::registry::Resource;
+use crate::values::json::Object;
+use crate::values::status::Status;
 use crate::writes::admission::Lookup;
 use crate::writes::admission::policy::condition::Judged;
 use crate::writes::admission::policy::permission::Permissions;
 use crate::writes::admission::policy::request::{Request, kind_of, matched_kind};
 use crate::writes::admission::policy::scope::{Inputs, Scope};
 
-/// What the conditions of a webhook come to. The objects are those of the request's version.
-pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, lookup: &Lookup) -> Judged {
+/// What the conditions of a webhook come to. They see the objects in the version of `seen`, as which the webhook matched the
+/// write.
+///
+/// # Errors
+/// 500 for an object that cannot be converted.
+pub(super) async fn judge(
+    webhook: &Webhook,
+    write: &Write<'_>,
+    seen: &Resource,
+    lookup: &Lookup,
+) -> Result<Judged, Status> {
+    if std::ptr::eq(seen, write.resource) {
+        return Ok(evaluate(webhook, write, (write.new, write.old), seen, lookup));
+    }
+    let new = in_version(write, seen, write.new, lookup).await.map_err(Status::internal)?;
+    let old = in_version(write, seen, write.old, lookup).await.map_err(Status::internal)?;
+    Ok(evaluate(webhook, write, (new.as_ref(), old.as_ref()), seen, lookup))
+}
+
+fn evaluate(
+    webhook: &Webhook,
+    write: &Write<'_>,
+    (new, old): (Option<&Object>, Option<&Object>),
+    seen: &Resource,
+    lookup: &Lookup,
+) -> Judged {
     let requested = kind_of(write.new.or(write.old), write.resource);
     let resource = (&*write.resource.group, &*write.resource.version, &*write.resource.table.plural);
     let options = write.options.shown(write.operation, lookup.naming);
@@ -32,7 +58,7 @@ pub(super) fn judge(webhook: &Webhook, write: &Write<'_>, seen: &Resource, looku
     };
     let authorizer = Permissions::of(&lookup.authorizer, write.user);
     let authorizer = Some(&authorizer);
-    let inputs = Inputs { object: write.new, old: write.old, namespace: None, request: &request, authorizer };
+    let inputs = Inputs { object: new, old, namespace: None, request: &request, authorizer };
     let scope = Scope::new(&inputs, None, &[]);
     let open = scope.open();
     webhook.conditions.judge(&open, || scope.take_cost())

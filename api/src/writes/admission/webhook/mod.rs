@@ -133,8 +133,9 @@ impl Webhooks {
     /// not asked.
     ///
     /// # Errors
-    /// 403 where its conditions fail and that is not to be ignored, 404 for a missing namespace.
-    fn wanted<'r>(
+    /// 403 where its conditions fail and that is not to be ignored, 404 for a missing namespace, 500 for objects that cannot be
+    /// converted for the conditions.
+    async fn wanted<'r>(
         &self,
         webhook: &Webhook,
         write: &Write<'_>,
@@ -151,7 +152,7 @@ impl Webhooks {
         if webhook.conditions.is_empty() {
             return Ok(Some(seen));
         }
-        let judged = condition::judge(webhook, write, seen, &self.lookup);
+        let judged = condition::judge(webhook, write, seen, &self.lookup).await?;
         let owner = Owner { kind: "webhook", name: &webhook.name, point: self.point };
         judged.count(&self.lookup.metrics, owner, write.operation);
         match judged.outcome {

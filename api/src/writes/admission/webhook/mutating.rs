@@ -5,18 +5,18 @@
 
 use std::sync::Arc;
 
-use super::review::{Verdict, converted};
+use super::review::Verdict;
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::objects::patch::{Patch, PatchKind, apply_operations};
 use crate::types::schema::conform::conform;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::{defaults, table::Message};
-use crate::values::field::FieldError;
+use crate::values::field::{FieldError, go_quote};
 use crate::values::json::{self, Object, Value};
 use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
 use crate::wire::outgoing::Identities;
-use crate::writes::admission::policy::request::is_whole;
+use crate::writes::admission::policy::request::{is_whole, message_of};
 use crate::writes::admission::{Operation, Plugin, Record, Review, Step, Target};
 
 /// The plugin.
@@ -68,9 +68,8 @@ impl MutatingWebhooks {
                 continue;
             }
             let write = Write::of(record, record.new.as_deref());
-            let Some(seen) = self.0.wanted(webhook, &write, record.resource, served.registry())? else {
-                continue;
-            };
+            let wanted = self.0.wanted(webhook, &write, record.resource, served.registry()).await?;
+            let Some(seen) = wanted else { continue };
             let outcome = self.0.ask(webhook, &write, seen, true).await;
             let changed = self.take(record, review, (owner, webhook, index), seen, outcome).await?;
             let progress = review.state::<Progress>();
@@ -114,14 +113,15 @@ impl MutatingWebhooks {
             }
             Ok(Outcome::Answered(verdict)) => {
                 webhook.annotate(&verdict, review);
-                match operations(&verdict, webhook) {
+                let is_written = record.new.is_some() && record.operation != Operation::Delete;
+                match operations(&verdict, webhook, is_written) {
                     Ok(Some(operations)) => {
                         let mut told = about();
                         told.push("patch", sorted(operations.clone()));
                         told.push("patchType", "JSONPatch".into());
                         review.request_annotations.push((format!("patch.{place}"), text(told)));
                         // A webhook that patches has changed the object, even to what it was.
-                        self.change(record, webhook, seen, operations).await.map(|()| true)
+                        self.change(record, seen, operations).await.map(|()| true)
                     }
                     outcome => outcome.map(|_| false),
                 }
@@ -137,26 +137,18 @@ impl MutatingWebhooks {
     async fn change(
         &self,
         record: &mut Record<'_, &mut Object>,
-        webhook: &Webhook,
         seen: &Resource,
         operations: Value,
     ) -> Result<(), Status> {
         let lookup = &self.0.lookup;
-        let Some(new) = record.new.as_deref_mut().filter(|_| record.operation != Operation::Delete) else {
-            let (name, operation) = (&webhook.name, record.operation.as_str());
-            tracing::debug!(name, operation, "a patch where nothing is written");
-            return Err(Status::internal(format!(
-                "admission webhook \"{name}\" attempted to modify the object, which is not supported for this \
-                 operation"
-            )));
-        };
+        let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
         let resource = record.resource;
         *new = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
-            let shown = converted(new.clone(), (resource, seen), lookup).await?;
+            let shown = lookup.converted(new.clone(), (resource, seen)).await?;
             let patched = patched(operations, &seen.table.message, &shown, lookup)?;
-            converted(patched, (seen, resource), lookup).await?
+            lookup.converted(patched, (seen, resource)).await?
         } else {
-            patched(operations, message(resource, record.subresource, new), new, lookup)?
+            patched(operations, message_of(new, resource, record.subresource), new, lookup)?
         };
         Ok(())
     }
@@ -165,8 +157,12 @@ impl MutatingWebhooks {
 /// The operations of a patch that is to be applied; `None` for none.
 ///
 /// # Errors
-/// The webhook denies, or gave no patch where that is not to be ignored.
-fn operations(verdict: &Verdict, webhook: &Webhook) -> Result<Option<Value>, Status> {
+/// The webhook denies, changes what is not written (`is_written`), or gave no patch where that is not to be ignored.
+pub(super) fn operations(
+    verdict: &Verdict,
+    webhook: &Webhook,
+    is_written: bool,
+) -> Result<Option<Value>, Status> {
     if let Some(denial) = &verdict.denial {
         return Err(denial.status(&webhook.name));
     }
@@ -178,7 +174,19 @@ fn operations(verdict: &Verdict, webhook: &Webhook) -> Result<Option<Value>, Sta
         return webhook.failed(&why).map(|()| None);
     }
     let operations = json::parse(&verdict.patch).map_err(Status::internal)?;
-    Ok(Some(operations).filter(|operations| operations.as_array().is_some_and(|list| !list.is_empty())))
+    if operations.as_array().is_none_or(<[Value]>::is_empty) {
+        return Ok(None);
+    }
+    if !is_written {
+        return Err(Status::internal(format!(
+            "admission webhook \"{}\" attempted to modify the object, which is not supported for this operation",
+            webhook.name
+        )));
+    }
+    if let Some(form) = &verdict.unknown_form {
+        return webhook.failed(&format!("unsupported patch type {}", go_quote(form))).map(|()| None);
+    }
+    Ok(Some(operations))
 }
 
 /// Operations with their members sorted, as audit events have them.
@@ -193,15 +201,6 @@ fn text(object: Object) -> String {
     let mut text = Vec::new();
     json::write(&object.into(), &mut text);
     String::from_utf8_lossy(&text).into_owned()
-}
-
-/// The type of an object of a write.
-fn message<'r>(resource: &'r Resource, subresource: &str, object: &Object) -> &'r Message {
-    let is_own = object.get("kind").and_then(Value::as_str) == Some(&*resource.table.kind);
-    match resource.subresource(subresource) {
-        Some(subresource) if !is_own => &subresource.table.message,
-        _ => &resource.table.message,
-    }
 }
 
 /// The patched object with its defaults. What does not apply, or does not fit, is a mistake of the webhook, not of the

@@ -4,7 +4,6 @@ use ::bytes::Bytes;
 use http::StatusCode;
 
 use super::Write;
-use crate::types::convert;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::scalars::bytes;
 use crate::values::json::{self, Object, Value};
@@ -31,6 +30,8 @@ pub(super) struct Verdict {
     pub(super) annotations: Vec<(String, String)>,
     /// The text of a JSON patch; empty for none.
     pub(super) patch: Vec<u8>,
+    /// What the webhook calls the form of the patch, if that is none that is known.
+    pub(super) unknown_form: Option<String>,
 }
 
 /// The `status` of an answer that denies.
@@ -56,7 +57,9 @@ impl Denial {
         let metadata = ["selfLink", "resourceVersion", "continue", "remainingItemCount"];
         let metadata =
             metadata.iter().filter_map(|name| Some(((*name).into(), given?.get(name)?.clone()))).collect();
-        let (outcome, reason) = (text("status").to_owned(), text("reason").to_owned());
+        // A denial is never a success, whatever the webhook calls it.
+        let outcome = Some(text("status")).filter(|outcome| *outcome != "Success").unwrap_or_default();
+        let (outcome, reason) = (outcome.to_owned(), text("reason").to_owned());
         status.said = Some(Box::new(Said { status: outcome, reason, metadata }));
         status
     }
@@ -166,7 +169,11 @@ pub(super) fn shown_namespace<'r>(write: &Write<'r>) -> &'r str {
     if write.resource.is_of("", "namespaces") { shown_name(write) } else { write.namespace }
 }
 
-async fn in_version(
+/// An object of a write in the version of `seen`, if it has a form in each.
+///
+/// # Errors
+/// It cannot be converted.
+pub(super) async fn in_version(
     write: &Write<'_>,
     seen: &Resource,
     object: Option<&Object>,
@@ -176,21 +183,7 @@ async fn in_version(
     if !is_whole(write.subresource) || std::ptr::eq(seen, write.resource) {
         return Ok(Some(object));
     }
-    converted(object, (write.resource, seen), lookup).await.map(Some).map_err(|status| status.message)
-}
-
-/// An object of one version in another.
-///
-/// # Errors
-/// 500 where it cannot be converted.
-pub(super) async fn converted(
-    object: Object,
-    (from, to): (&Resource, &Resource),
-    lookup: &Lookup,
-) -> Result<Object, Status> {
-    let stored = convert::to_stored(from, object, lookup.naming)?;
-    let object = convert::to_served(to, stored, lookup.naming)?;
-    lookup.converter.between(object, to).await
+    lookup.converted(object, (write.resource, seen)).await.map(Some).map_err(|status| status.message)
 }
 
 fn named((group, version, name): (&str, &str, &str), what: &'static str) -> Value {
@@ -240,10 +233,7 @@ pub(super) fn verdict(
         }
         review.verify(&answer).and_then(|()| check(&patch, patch_type, mutating)).map_err(invalid)?;
     }
-    let allows_patch = version != "v1" || matches!(patch_type, None | Some("JSONPatch"));
-    if allowed && !patch.is_empty() && !allows_patch {
-        return Err(format!("unsupported patch type \"{}\"", patch_type.unwrap_or_default()));
-    }
+    let unknown_form = patch_type.filter(|form| version == "v1" && *form != "JSONPatch").map(str::to_owned);
     let status = member("status").and_then(Value::as_object);
     let annotations = member("auditAnnotations").and_then(Value::as_object);
     Ok(Verdict {
@@ -255,6 +245,7 @@ pub(super) fn verdict(
             .map(|(key, value)| (key.to_owned(), value.as_str().unwrap_or_default().to_owned()))
             .collect(),
         patch,
+        unknown_form,
     })
 }
 

@@ -32,7 +32,8 @@ impl ValidatingWebhooks {
             webhooks.extend(&owner.webhooks);
         }
         for (index, webhook) in webhooks.into_iter().enumerate() {
-            if let Some(seen) = self.0.wanted(webhook, &write, record.resource, served.registry())? {
+            let wanted = self.0.wanted(webhook, &write, record.resource, served.registry()).await?;
+            if let Some(seen) = wanted {
                 asked.push((index, webhook, seen));
             }
         }

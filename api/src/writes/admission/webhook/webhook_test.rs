@@ -1,7 +1,11 @@
 //! What answers mean.
 
+use super::configuration::Configuration;
+use super::mutating::operations;
 use super::review::verdict;
+use crate::testing::object;
 use crate::values::naming::KUBERNETES;
+use crate::wire::outgoing::Identities;
 
 #[test]
 fn answers_are_verdicts_or_say_why_they_are_none() {
@@ -37,12 +41,7 @@ fn answers_are_verdicts_or_say_why_they_are_none() {
             r#"{"uid":"u","allowed":true,"patch":"W10="}"#,
             Err(format!("{invalid} webhook returned response.patch but not response.patchType")),
         ),
-        (
-            "v1",
-            true,
-            r#"{"uid":"u","allowed":true,"patch":"W10=","patchType":"MergePatch"}"#,
-            Err("unsupported patch type \"MergePatch\"".to_owned()),
-        ),
+        ("v1", true, r#"{"uid":"u","allowed":true,"patch":"W10=","patchType":"MergePatch"}"#, Ok("allowed")),
         (
             "v1",
             false,
@@ -73,6 +72,55 @@ fn answers_are_verdicts_or_say_why_they_are_none() {
                 }
             });
         assert_eq!(got, want.map(str::to_owned), "{response}");
+    }
+}
+
+#[test]
+fn patches_are_judged_in_the_order_of_the_reference_server() {
+    let configuration = r#"{"webhooks":[{"name":"w","clientConfig":{"url":"https://a.example.com"}}]}"#;
+    let configuration = Configuration::read(&object(configuration), &Identities::default());
+    let webhook = &configuration.webhooks[0];
+    let failed = "Internal error occurred: failed calling webhook \"w\":";
+    let on_delete = "Internal error occurred: admission webhook \"w\" attempted to modify the object, which is not \
+                     supported for this operation";
+    let unsupported = format!("{failed} unsupported patch type \"X\"");
+    let undecodable = format!("{failed} received undecodable patch in webhook response: ");
+    // The patches in base64: `[]`, `x`, and `[{"op":"remove","path":"/a"}]`.
+    let (none, bad, some) = ("W10=", "eA==", "W3sib3AiOiJyZW1vdmUiLCJwYXRoIjoiL2EifV0=");
+    for (patch, form, is_written, want) in [
+        (none, "X", true, "none"),
+        (none, "X", false, "none"),
+        (bad, "X", true, &*undecodable),
+        (bad, "JSONPatch", false, &undecodable),
+        (some, "X", false, on_delete),
+        (some, "JSONPatch", false, on_delete),
+        (some, "X", true, &unsupported),
+        (some, "JSONPatch", true, "some"),
+    ] {
+        let response = format!(r#"{{"uid":"u","allowed":true,"patch":"{patch}","patchType":"{form}"}}"#);
+        let text = format!(
+            r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{response}}}"#
+        );
+        let verdict = verdict(text.as_bytes(), ("v1", "u"), true, &KUBERNETES).unwrap();
+        let got = match operations(&verdict, webhook, is_written) {
+            Ok(None) => "none".to_owned(),
+            Ok(Some(_)) => "some".to_owned(),
+            Err(status) => status.message,
+        };
+        assert!(got.starts_with(want), "{patch} {form} {is_written}: {got}");
+    }
+}
+
+#[test]
+fn a_denial_is_a_failure() {
+    for (said, want) in [("Success", ""), ("", ""), ("Failure", "Failure"), ("Odd", "Odd")] {
+        let text = format!(
+            r#"{{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{{"uid":"u","status":{{"status":"{said}"}}}}}}"#
+        );
+        let verdict = verdict(text.as_bytes(), ("v1", "u"), false, &KUBERNETES).unwrap();
+        let status = verdict.denial.unwrap().status("w");
+        // An empty outcome is shown as a failure.
+        assert_eq!(status.said.unwrap().status, want, "{said}");
     }
 }
 

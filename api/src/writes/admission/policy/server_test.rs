@@ -1,0 +1,211 @@
+//! Policies seen by clients: what their expressions are told of a request, and what becomes of faults.
+
+use crate::values::json::Value;
+use crate::writes::admission::Settings;
+use crate::writes::write::server_fixture::Server;
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+
+/// A rule for all operations on these resources.
+fn rule(group: &str, version: &str, resources: &str) -> String {
+    format!(
+        r#""matchConstraints":{{"resourceRules":[{{"operations":["*"],"apiGroups":["{group}"],"apiVersions":["{version}"],"resources":[{resources}]}}]}}"#
+    )
+}
+
+async fn server() -> Server {
+    let server = Server::admitting(Settings::default().without("ServiceAccount"));
+    given(&server, "/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    server
+}
+
+async fn given(server: &Server, path: &str, body: &str) {
+    let (code, _, answer) = server.ask(&format!("POST {path}"), body).await;
+    assert_eq!(code, 201, "{path}: {}", answer.str_at(&["message"]));
+}
+
+/// Makes a policy `p` with a binding `b`.
+async fn bound(server: &Server, kind: &str, spec: &str, binding: &str) {
+    let policy = format!(r#"{{"metadata":{{"name":"p"}},"spec":{{{spec}}}}}"#);
+    given(server, &format!("{GROUP}/{kind}admissionpolicies"), &policy).await;
+    let binding = format!(r#"{{"metadata":{{"name":"b"}},"spec":{{"policyName":"p"{binding}}}}}"#);
+    given(server, &format!("{GROUP}/{kind}admissionpolicybindings"), &binding).await;
+}
+
+/// Makes a validating policy that refuses everything with this message.
+async fn refusing(server: &Server, rule: &str, conditions: &str, message: &str) {
+    let spec = format!(
+        r#"{rule}{conditions},"validations":[{{"expression":"false","messageExpression":"{message}"}}]"#
+    );
+    bound(server, "validating", &spec, r#","validationActions":["Deny"]"#).await;
+}
+
+/// The message of a refusal, without what comes before it.
+async fn refused(server: &Server, request: &str, body: &str) -> String {
+    let (_, _, answer) = server.ask(request, body).await;
+    let message = answer.str_at(&["message"]);
+    message.rsplit("denied request: ").next().unwrap_or_default().to_owned()
+}
+
+const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+
+const SCALER: &str =
+    r#"{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"X","name":"x"}}}"#;
+
+#[tokio::test]
+async fn expressions_see_the_kind_and_the_namespace_of_a_request() {
+    let server = server().await;
+    let namespace = "/api/v1/namespaces/n";
+    let deployments = "/apis/apps/v1/namespaces/n/deployments";
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    given(&server, &format!("{namespace}/pods"), pod).await;
+    given(&server, &format!("{namespace}/serviceaccounts"), r#"{"metadata":{"name":"s"}}"#).await;
+    given(&server, deployments, DEPLOYMENT).await;
+    let message = "request.operation + ' ' + request.kind.group + '/' + request.kind.version + '/' + request.kind.kind + \
+                   ' in ' + (has(request.namespace) ? request.namespace : '-')";
+    let kinds = r#","matchConditions":[{"name":"same","expression":"request.kind == request.requestKind"}]"#;
+    refusing(&server, &rule("*", "*", r#""*","*/*""#), kinds, message).await;
+    for (request, body, want) in [
+        (format!("POST {namespace}/configmaps"), r#"{"metadata":{"name":"m"}}"#, "CREATE /v1/ConfigMap in n"),
+        (
+            format!("MERGE {deployments}/d/scale"),
+            r#"{"spec":{"replicas":2}}"#,
+            "UPDATE autoscaling/v1/Scale in n",
+        ),
+        (
+            format!("MERGE {deployments}/d/status"),
+            r#"{"status":{"replicas":2}}"#,
+            "UPDATE apps/v1/Deployment in n",
+        ),
+        (
+            format!("POST {namespace}/pods/p/eviction"),
+            r#"{"metadata":{"name":"p"}}"#,
+            "CREATE policy/v1/Eviction in n",
+        ),
+        (
+            format!("POST {namespace}/pods/p/binding"),
+            r#"{"metadata":{"name":"p"},"target":{"name":"x"}}"#,
+            "CREATE /v1/Binding in n",
+        ),
+        (format!("POST {namespace}/pods/p/exec?command=ls"), "", "CONNECT /v1/PodExecOptions in n"),
+        (
+            format!("POST {namespace}/serviceaccounts/s/token"),
+            "{}",
+            "CREATE authentication.k8s.io/v1/TokenRequest in n",
+        ),
+        ("POST /api/v1/nodes".to_owned(), r#"{"metadata":{"name":"x"}}"#, "CREATE /v1/Node in -"),
+        ("POST /api/v1/namespaces".to_owned(), r#"{"metadata":{"name":"o"}}"#, "CREATE /v1/Namespace in o"),
+        (format!("MERGE {namespace}"), r#"{"metadata":{"labels":{"a":"b"}}}"#, "UPDATE /v1/Namespace in n"),
+        (format!("DELETE {namespace}"), "", "DELETE /v1/Namespace in n"),
+    ] {
+        assert_eq!(refused(&server, &request, body).await, want, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_for_a_namespace_are_in_that_namespace() {
+    let server = server().await;
+    let spec = format!(
+        r#"{},"paramKind":{{"apiVersion":"v1","kind":"ConfigMap"}},"validations":[{{"expression":"true"}}]"#,
+        rule("", "v1", r#""namespaces""#)
+    );
+    let binding = r#","validationActions":["Deny"],"paramRef":{"name":"c","parameterNotFoundAction":"Deny"}"#;
+    bound(&server, "validating", &spec, binding).await;
+    let missing =
+        "failed to configure binding: no params found for policy binding with `Deny` parameterNotFoundAction";
+    let got = refused(&server, "POST /api/v1/namespaces", r#"{"metadata":{"name":"o"}}"#).await;
+    assert_eq!(got, missing);
+}
+
+#[tokio::test]
+async fn a_policy_sees_the_version_that_it_matched() {
+    let scalers = "/apis/autoscaling/v2/namespaces/n/horizontalpodautoscalers";
+    let rule = rule("autoscaling", "v1", r#""horizontalpodautoscalers""#);
+    let validating = server().await;
+    let conditions = r#","matchConditions":[{"name":"c","expression":"request.kind.version == 'v1' && request.resource.version == 'v2' && object.apiVersion == 'autoscaling/v1'"}]"#;
+    let message = "object.apiVersion + ' ' + request.kind.version + ' ' + request.resource.version + ' ' + \
+                   request.requestResource.version";
+    refusing(&validating, &rule, conditions, message).await;
+    let got = refused(&validating, &format!("POST {scalers}"), SCALER).await;
+    assert_eq!(got, "autoscaling/v1 v1 v1 v2");
+
+    let mutating = server().await;
+    let expression = "Object{spec: Object.spec{targetCPUUtilizationPercentage: 42}}";
+    let spec = format!(
+        r#"{rule},"reinvocationPolicy":"Never","mutations":[{{"patchType":"ApplyConfiguration","applyConfiguration":{{"expression":"{expression}"}}}}]"#
+    );
+    bound(&mutating, "mutating", &spec, "").await;
+    let (code, _, made) = mutating.ask(&format!("POST {scalers}"), SCALER).await;
+    assert_eq!((code, made.str_at(&["apiVersion"])), (201, "autoscaling/v2"), "{made:?}");
+    let metrics = made.at(&["spec", "metrics"]).and_then(Value::as_array).unwrap();
+    let target = metrics[0].at(&["resource", "target", "averageUtilization"]).and_then(Value::as_i64);
+    assert_eq!(target, Some(42), "{made:?}");
+}
+
+#[tokio::test]
+async fn faults_of_mutating_policies_are_told_with_their_reasons() {
+    let patch = |operation: &str| {
+        format!(r#"{{"patchType":"JSONPatch","jsonPatch":{{"expression":"[JSONPatch{{{operation}}}]"}}}}"#)
+    };
+    let config = |text: &str| {
+        format!(r#"{{"patchType":"ApplyConfiguration","applyConfiguration":{{"expression":"{text}"}}}}"#)
+    };
+    let params = |api_version: &str, kind: &str| {
+        format!(r#","paramKind":{{"apiVersion":"{api_version}","kind":"{kind}"}}"#)
+    };
+    let named = r#","paramRef":{"name":"none","parameterNotFoundAction":"Deny"}"#;
+    let nothing = patch("op: 'test', path: '/kind', value: 'X'");
+    for (more, binding, mutation, want) in [
+        (
+            params("v1", "ConfigMap"),
+            named,
+            nothing.clone(),
+            "403 Forbidden policy 'p' with binding 'b' denied request: failed to configure binding: no params found for \
+             policy binding with `Deny` parameterNotFoundAction",
+        ),
+        (
+            params("foo.example.com/v1", "Foo"),
+            named,
+            nothing,
+            "403 Forbidden policy \"p\" denied request: failed to configure policy: failed to find resource referenced by \
+             paramKind: 'foo.example.com/v1, Kind=Foo'",
+        ),
+        (
+            r#","failurePolicy":"Ignore""#.to_owned(),
+            "",
+            patch("op: 'add', path: '/spec', value: 'x'"),
+            "500 InternalError Internal error occurred: json: cannot unmarshal string",
+        ),
+        (
+            String::new(),
+            "",
+            patch("op: 'add', path: '/foo', value: 'x'"),
+            "500 InternalError Internal error occurred: strict decoding error: unknown field \"foo\"",
+        ),
+        (
+            String::new(),
+            "",
+            patch("op: 'remove', path: '/foo'"),
+            "403 Invalid policy 'p' with binding 'b' denied request: JSON Patch: ",
+        ),
+        (
+            String::new(),
+            "",
+            config("Object{spec: Object.spec{replicas: 3.5}}"),
+            "403 Invalid policy 'p' with binding 'b' denied request: unable to convert unstructured object to apps/v1, \
+             Kind=Deployment: cannot convert float64 to int32",
+        ),
+    ] {
+        let server = server().await;
+        let rule = rule("apps", "v1", r#""deployments""#);
+        let spec = format!(r#"{rule},"reinvocationPolicy":"Never"{more},"mutations":[{mutation}]"#);
+        bound(&server, "mutating", &spec, binding).await;
+        let (code, _, answer) = server.ask("POST /apis/apps/v1/namespaces/n/deployments", DEPLOYMENT).await;
+        let (reason, message) = (answer.str_at(&["reason"]), answer.str_at(&["message"]));
+        let got = format!("{code} {reason} {message}");
+        assert!(got.starts_with(want), "{mutation}: {got}");
+        let causes = answer.at(&["details", "causes"]).and_then(Value::as_array).unwrap();
+        let cause = message.strip_prefix("Internal error occurred: ").unwrap_or(message);
+        assert_eq!((causes.len(), causes[0].str_at(&["message"])), (1, cause), "{mutation}");
+    }
+}
