@@ -1,7 +1,7 @@
-//! Formats of texts that validation of custom objects enforces.
+//! Formats that validation of custom objects enforces: those of texts, and the ranges of numbers.
 //!
-//! A format that is not in the list is published and has no effect. Names may be written with dashes anywhere
-//! (`date-time` and `datetime` are one). What each format accepts is what clients of Kubernetes rely on, which is not
+//! A format that the type of a schema does not have is published and has no effect. Names of formats of texts may be
+//! written with dashes anywhere (`date-time` and `datetime` are one). What each format accepts is what clients of Kubernetes rely on, which is not
 //! always what its standard says.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -44,14 +44,26 @@ const FORMATS: [(&str, Check); 26] = [
     ("uuid5", |text| is_uuid(text, Some(b'5'))),
 ];
 
-/// Whether a format has an effect.
-pub fn is_enforced(format: &str) -> bool {
-    find(format).is_some()
+/// Whether a format has an effect on values of a type of JSON Schema; `kind` is empty where the schema names no type, or
+/// two of them.
+pub fn is_enforced(kind: &str, format: &str) -> bool {
+    match kind {
+        "" | "string" => find(format).is_some(),
+        "integer" => matches!(format, "int32" | "int64"),
+        "number" => matches!(format, "float" | "double"),
+        _ => false,
+    }
 }
 
-/// Whether `text` has the format; `true` for formats without an effect.
-pub fn has(format: &str, text: &str) -> bool {
-    find(format).is_none_or(|check| check(text))
+/// Whether a format is known for values of a type. A quantity is, although validation does not look at it.
+pub fn is_known(kind: &str, format: &str) -> bool {
+    is_enforced(kind, format)
+        || (matches!(kind, "" | "string") && format.split('-').collect::<String>() == "quantity")
+}
+
+/// Whether `text` has the format; `None` for those that are not of texts.
+pub fn has(format: &str, text: &str) -> Option<bool> {
+    find(format).map(|check| check(text))
 }
 
 fn find(format: &str) -> Option<Check> {
@@ -313,9 +325,33 @@ mod tests {
     #[test]
     fn the_list_is_sorted() {
         assert!(FORMATS.is_sorted_by(|(a, _), (b, _)| a < b));
-        assert!(is_enforced("date-time") && is_enforced("datetime") && is_enforced("k8s-short-name"));
-        assert!(!is_enforced("") && !is_enforced("int32") && !is_enforced("double"));
-        assert!(has("int32", "anything"));
+    }
+
+    #[test]
+    fn a_format_is_one_of_a_type() {
+        // (type, format, enforced, known)
+        for (kind, format, enforced, known) in [
+            ("string", "date-time", true, true),
+            ("string", "datetime", true, true),
+            ("", "k8s-short-name", true, true),
+            ("string", "quantity", false, true),
+            ("string", "int32", false, false),
+            ("integer", "int32", true, true),
+            ("integer", "int64", true, true),
+            ("integer", "uint32", false, false),
+            ("integer", "date", false, false),
+            ("number", "float", true, true),
+            ("number", "double", true, true),
+            ("number", "int64", false, false),
+            ("array", "cidr", false, false),
+            ("object", "uri", false, false),
+            ("boolean", "byte", false, false),
+            ("string", "", false, false),
+        ] {
+            let got = (is_enforced(kind, format), is_known(kind, format));
+            assert_eq!(got, (enforced, known), "{kind} {format}");
+        }
+        assert_eq!(has("int32", "anything"), None);
     }
 
     #[test]
@@ -381,10 +417,10 @@ mod tests {
             ("uuid5", &["886313e1-3b8a-5372-9b90-0c9aee199e5d"], &["886313e1-3b8a-3372-9b90-0c9aee199e5d"]),
         ] {
             for text in accepted {
-                assert!(has(format, text), "{text:?} is a {format}");
+                assert_eq!(has(format, text), Some(true), "{text:?} is a {format}");
             }
             for text in refused {
-                assert!(!has(format, text), "{text:?} is no {format}");
+                assert_eq!(has(format, text), Some(false), "{text:?} is no {format}");
             }
         }
     }

@@ -227,7 +227,7 @@ fn is_plain(schema: &Schema) -> bool {
     !has_bound
         && counts.iter().all(Option::is_none)
         && schema.pattern.is_empty()
-        && !format::is_enforced(&schema.format)
+        && !format::is_enforced(&schema.kind, &schema.format)
         && !schema.unique_items
         && schema.required.is_empty()
         && schema.enumeration.is_empty()
@@ -238,7 +238,7 @@ fn is_plain(schema: &Schema) -> bool {
 fn bounds(schema: &Schema) -> Limits {
     // A negative bound is no bound from below, and one from above that nothing satisfies.
     let count = |count: Option<i64>| count.map(|count| u64::try_from(count).unwrap_or(0));
-    let enforced = format::is_enforced(&schema.format);
+    let enforced = format::is_enforced(&schema.kind, &schema.format);
     Limits {
         min: schema.minimum.map(|bound| (bound, schema.exclusive_minimum)),
         max: schema.maximum.map(|bound| (bound, schema.exclusive_maximum)),

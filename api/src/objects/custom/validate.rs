@@ -16,7 +16,7 @@ use std::borrow::Cow;
 
 use super::format;
 use super::lists;
-use super::number::{self, is_whole};
+use super::number::{self, Fault, is_whole};
 use super::path::Path;
 use super::rules::Rules;
 use super::same::{counterpart, is_same, limits_of};
@@ -259,14 +259,16 @@ fn check_anew(
     match value {
         Value::String(text) => {
             checked.ran(limits.and_then(|limits| text_error(limits, text, path)));
-            if !format.is_empty() {
-                let error = || wrong_type(path, format, text);
-                checked.ran((!format::has(format, text)).then(error));
+            if let Some(has_format) = format::has(format, text) {
+                checked.ran((!has_format).then(|| wrong_type(path, format, text)));
             }
         }
         Value::Int(_) | Value::Float(_) => {
             for fault in limits.into_iter().flat_map(|limits| number::faults(limits, value)) {
-                checked.add(invalid(path, value, &fault));
+                checked.add(match fault {
+                    Fault::Value(sentence) => invalid(path, value, &sentence),
+                    Fault::Format(sentence) => unplaced(format!("{sentence} in {path}")),
+                });
             }
             checked.passed += 2;
         }
@@ -396,10 +398,7 @@ fn members(
 fn combined(schemas: &Schemas, value: &Value, old: Option<&Value>, path: &Path) -> Outcome {
     let mut checked = Outcome::default();
     let check = |part: &Limits| check_anew(Shape::of_restriction(part), Some(part), value, old, path);
-    let failed = |sentence: &str| {
-        let detail = format!("{} {sentence}", go_quote(&path.to_string()));
-        FieldError::invalid("", &Value::String(String::new()), detail)
-    };
+    let failed = |sentence: &str| unplaced(format!("{} {sentence}", go_quote(&path.to_string())));
     if !schemas.any_of.is_empty() {
         let mut best: Option<Outcome> = None;
         for part in &schemas.any_of {
@@ -502,6 +501,11 @@ fn wrong_type(path: &Path, wanted: &str, found: &str) -> FieldError {
 
 fn invalid(path: &Path, value: &Value, sentence: &str) -> FieldError {
     FieldError::invalid(path.to_string(), value, format!("{path} in body {sentence}"))
+}
+
+/// An error that names its place in the detail alone.
+fn unplaced(detail: String) -> FieldError {
+    FieldError::invalid("", &Value::String(String::new()), detail)
 }
 
 fn too_many(path: &Path, count: usize, max: u64) -> FieldError {

@@ -148,6 +148,28 @@ fn each_keyword_has_its_error() {
             r#"spec.v: Invalid value: "integer": spec.v in body must be of type string: "integer""#,
         ),
         (
+            r#"{"type":"integer","format":"int32"}"#,
+            "3000000000",
+            r#"<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.v"#,
+        ),
+        (
+            r#"{"type":"integer","format":"int32","minimum":-4294967295,"maximum":4294967295}"#,
+            "1",
+            r#"<nil>: Invalid value: "": Minimum boundary value must be of type integer with format int32 in spec.v; <nil>: Invalid value: "": Maximum boundary value must be of type integer with format int32 in spec.v"#,
+        ),
+        (
+            r#"{"type":"integer","format":"int32"}"#,
+            "true",
+            r#"spec.v: Invalid value: "": spec.v in body must be of type int32: """#,
+        ),
+        (
+            r#"{"type":"number","format":"float"}"#,
+            "3.5e38",
+            r#"<nil>: Invalid value: "": Checked value must be of type number with format float in spec.v"#,
+        ),
+        (r#"{"type":"integer","format":"uint32"}"#, "-1", ""),
+        (r#"{"type":"array","format":"cidr","items":{"type":"string"}}"#, r#"["a"]"#, ""),
+        (
             r#"{"type":"array","{x}list-type":"set","items":{"type":"string"}}"#,
             r#"["a","b","a","a"]"#,
             r#"spec.v[2]: Duplicate value: "a""#,
