@@ -46,15 +46,9 @@ pub fn value_errors(
 ) -> Result<Vec<FieldError>, MakeError> {
     let Element { kind, empty, limits } = node(schema, false)?.element();
     let limits = limits.as_deref();
-    let at = |error: FieldError, separator: &str| {
-        let separator = if error.path.is_empty() { "" } else { separator };
-        // A map at the top of a schema begins its keys with a dot.
-        let below = error.path.strip_prefix('.').unwrap_or(&error.path);
-        FieldError { path: format!("{place}{separator}{below}"), ..error }
-    };
     let errors = validate::value(&kind, empty, limits, value, inner);
     if !errors.is_empty() {
-        return Ok(errors.into_iter().map(|error| at(error, ".")).collect());
+        return Ok(errors.into_iter().map(|error| validate::placed(place, ".", error)).collect());
     }
     for old in [Some(value), None] {
         let Some(verdict) = rules::judge_value(schema, is_object, (&kind, limits), value, old, *budget)
@@ -68,7 +62,7 @@ pub fn value_errors(
             return Ok(verdict
                 .errors
                 .into_iter()
-                .map(|error| at(error.clone(), separator(&error)))
+                .map(|error| validate::placed(place, separator(&error), error))
                 .collect());
         }
     }
@@ -166,12 +160,11 @@ fn map(schema: &Schema, value: Node) -> Node {
 /// What a node asks of its values beyond their type; `None` for nothing.
 fn node_limits(schema: &Schema) -> Option<Limits> {
     let any_type = schema.kind.is_empty() && !schema.int_or_string;
-    let uncorrelated = matches!(schema.list_type.as_deref(), Some("set" | "atomic"));
     let schemas = combined(schema);
-    if is_plain(schema) && !any_type && !uncorrelated && schemas.is_none() {
+    if is_plain(schema) && !any_type && schemas.is_none() {
         return None;
     }
-    Some(Limits { any_type, uncorrelated, schemas: schemas.map(Box::new), ..bounds(schema) })
+    Some(Limits { any_type, schemas: schemas.map(Box::new), ..bounds(schema) })
 }
 
 /// What is said of a value that gets its type elsewhere; `None` for nothing.
@@ -193,7 +186,11 @@ fn nested(schema: &Schema) -> Limits {
         && schemas.properties.is_empty()
         && schemas.items.is_none()
         && combined(schema).is_none();
-    Limits { schemas: (!says_nothing).then(|| Box::new(schemas)), ..bounds(schema) }
+    Limits {
+        schemas: (!says_nothing).then(|| Box::new(schemas)),
+        default: schema.default.as_ref().map(|default| text_of(default).into()),
+        ..bounds(schema)
+    }
 }
 
 /// The schemas beside a schema.

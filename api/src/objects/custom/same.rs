@@ -1,31 +1,66 @@
 //! Whether a part of a custom object is what it was, as far as updates are forgiven for it.
 //!
 //! An error of a schema at a value that an update leaves as it was does not fail the update. What corresponds to what
-//! follows the type: elements of keyed lists by their keys, elements of lists that say nothing by position. Elements of
-//! sets, and of lists that say that they are atomic, correspond to none; neither do members that the type does not
-//! describe. A value with such parts never counts as unchanged.
+//! follows the type: members by name, elements of keyed lists by their keys. Elements of other lists correspond to none:
+//! such a list is compared as a whole. Members that the type does not describe correspond to none either, and an object
+//! that has any never counts as unchanged.
 
 use crate::types::schema::limits::Limits;
-use crate::types::schema::table::{Kind, ListType};
-use crate::values::json::Value;
+use crate::types::schema::table::{Kind, List, ListType, Message};
+use crate::values::json::{Object, Value};
 
-/// The old element that corresponds to the one at `at`.
-pub(super) fn counterpart<'v>(
-    kind: &Kind,
-    limits: Option<&Limits>,
-    (new, at): (&Value, usize),
-    old: &'v [Value],
-) -> Option<&'v Value> {
-    let Kind::List(list) = kind else { return None };
-    match &list.merge {
-        ListType::Map(keys) => {
-            let is_one = |other: &&Value| keys.iter().all(|key| other.get(key) == new.get(key));
-            old.iter().find(is_one)
-        }
-        ListType::Set => None,
-        ListType::Atomic if limits.is_some_and(|limits| limits.uncorrelated) => None,
-        ListType::Atomic => old.get(at),
+/// What stood in the stored object where a value stands now, and the type by which both are compared.
+#[derive(Clone, Copy)]
+pub(super) enum Before<'v> {
+    /// The object itself.
+    Object(&'v Message, &'v Object),
+    /// A value in it.
+    Value(&'v Kind, &'v Value),
+}
+
+impl<'v> Before<'v> {
+    /// What corresponds to the member of this name.
+    pub(super) fn member(self, name: &str) -> Option<Before<'v>> {
+        let (message, object): (&'v Message, &'v Object) = match self {
+            Before::Object(message, object) => (message, object),
+            Before::Value(Kind::Message(message), Value::Object(object)) => (message, object),
+            Before::Value(Kind::Map(map), Value::Object(members)) => {
+                return Some(Before::Value(&map.value.kind, members.get(name)?));
+            }
+            Before::Value(..) => return None,
+        };
+        Some(Before::Value(&message.field(name)?.kind, object.get(name)?))
     }
+
+    /// What corresponds to an element of the list.
+    pub(super) fn item(self, new: &Value) -> Option<Before<'v>> {
+        let Before::Value(Kind::List(list), Value::Array(items)) = self else { return None };
+        counterpart(list, new, items).map(|old| Before::Value(&list.item.kind, old))
+    }
+
+    /// Whether `new` is the same value, all parts of which correspond.
+    pub(super) fn is(self, new: &Value) -> bool {
+        let Before::Value(kind, old) = self else { return false };
+        match (kind, old, new) {
+            (Kind::List(list), Value::Array(old), Value::Array(new))
+                if matches!(list.merge, ListType::Map(_)) =>
+            {
+                old.len() == new.len() && new.iter().all(|new| self.item(new).is_some_and(|old| old.is(new)))
+            }
+            (_, Value::Object(old), Value::Object(new)) => {
+                let is_same = |name: &str, new: &Value| self.member(name).is_some_and(|old| old.is(new));
+                old.len() == new.len()
+                    && new.iter().all(|(name, new)| is_described(kind, name) && is_same(name, new))
+            }
+            (_, old, new) => is_equal(old, new),
+        }
+    }
+}
+
+/// The old element that has the keys of an element of a keyed list; none of other lists.
+pub(super) fn counterpart<'v>(list: &List, new: &Value, old: &'v [Value]) -> Option<&'v Value> {
+    let ListType::Map(keys) = &list.merge else { return None };
+    old.iter().find(|old| keys.iter().all(|key| old.get(key) == new.get(key)))
 }
 
 /// The limits of a value: those of the struct that it is, or else those of its place.
@@ -36,47 +71,25 @@ pub fn limits_of<'t>(kind: &'t Kind, limits: Option<&'t Limits>) -> Option<&'t L
     }
 }
 
-/// Whether both are the same value of a kind, all parts of which correspond.
-pub(super) fn is_same(kind: &Kind, limits: Option<&Limits>, new: &Value, old: &Value) -> bool {
-    match (new, old) {
-        (Value::Array(new), Value::Array(old)) => {
-            let Kind::List(list) = kind else { return new.is_empty() && old.is_empty() };
-            let item_limits = limits_of(&list.item.kind, list.item.limits.as_deref());
-            new.len() == old.len()
-                && new.iter().enumerate().all(|(at, item)| {
-                    counterpart(kind, limits, (item, at), old)
-                        .is_some_and(|old| is_same(&list.item.kind, item_limits, item, old))
-                })
+/// Whether the schema of a value describes its member of this name, beyond what every object has.
+fn is_described(kind: &Kind, name: &str) -> bool {
+    match kind {
+        Kind::Message(message) => {
+            message.custom && !(message.embedded && matches!(name, "apiVersion" | "kind" | "metadata"))
         }
-        (Value::Object(new), Value::Object(old)) => {
-            if new.len() != old.len() {
-                return false;
-            }
-            // The members of an object with too few or too many are not looked at.
-            let (min, max) = limits.map_or((None, None), |limits| limits.members);
-            let len = new.len() as u64;
-            if !new.is_empty() && (min.is_some_and(|min| len < min) || max.is_some_and(|max| len > max)) {
-                return false;
-            }
-            new.iter().all(|(name, new)| {
-                let Some(old) = old.get(name) else { return false };
-                match kind {
-                    Kind::Message(message)
-                        if message.embedded && matches!(name, "apiVersion" | "kind" | "metadata") =>
-                    {
-                        false
-                    }
-                    Kind::Message(message) => message.field(name).is_some_and(|field| {
-                        is_same(&field.kind, limits_of(&field.kind, field.limits.as_deref()), new, old)
-                    }),
-                    Kind::Map(map) => {
-                        let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
-                        is_same(&map.value.kind, limits, new, old)
-                    }
-                    _ => false,
-                }
-            })
+        _ => true,
+    }
+}
+
+/// Equality without regard to the order of members.
+fn is_equal(a: &Value, b: &Value) -> bool {
+    match (a, b) {
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
         }
-        (new, old) => new == old,
+        (Value::Object(a), Value::Object(b)) => {
+            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| is_equal(a, b)))
+        }
+        (a, b) => a == b,
     }
 }

@@ -19,7 +19,7 @@ use super::lists;
 use super::number::{self, Fault, is_whole};
 use super::path::Path;
 use super::rules::Rules;
-use super::same::{counterpart, is_same, limits_of};
+use super::same::{Before, limits_of};
 use super::scale;
 use crate::types::schema::limits::{Limits, Schemas};
 use crate::types::schema::table::{Empty, Kind, Message, ResourceTable, Slot};
@@ -40,7 +40,7 @@ pub type InnerCheck = fn(&str, &Object, &mut Vec<FieldError>);
 
 /// What is wrong with an object of a resource; `old` is the stored one on an update, through the `subresource` or, if that
 /// is empty, the resource itself. Metadata is not looked at, but for what the schema says of it, and what `inner` says of that
-/// of the objects in it.
+/// of the objects in it. Through `status`, the schema of the status alone counts.
 pub fn object(
     table: &ResourceTable,
     subresource: &str,
@@ -49,10 +49,11 @@ pub fn object(
     inner: InnerCheck,
 ) -> Judgement {
     let message: &Message = &table.message;
-    let mut checked = Outcome::default();
-    let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
-    members(shape, message.limits.as_deref(), new, old, &Path::Root, &mut checked);
-    let mut errors = checked.errors;
+    let before = old.map(|old| Before::Object(message, old));
+    let mut errors = match subresource {
+        "status" => status(message, new, before),
+        _ => whole(message, new, before),
+    };
     if let Some(paths) = table.subresources.iter().find_map(|subresource| subresource.scale.as_ref()) {
         errors.extend(scale::errors(paths, new, subresource == "status"));
     }
@@ -71,6 +72,31 @@ pub fn object(
         }
     }
     Judgement { errors, warnings }
+}
+
+/// What the schema says of an object.
+fn whole(message: &Message, new: &Object, old: Option<Before>) -> Vec<FieldError> {
+    let mut checked = Outcome::default();
+    let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
+    members(shape, message.limits.as_deref(), new, old, &Path::Root, &mut checked);
+    checked.errors
+}
+
+/// What the schema of the status says of the status of an object. The sentences name values from the status on.
+fn status(message: &Message, new: &Object, old: Option<Before>) -> Vec<FieldError> {
+    let (Some(field), Some(value)) = (message.field("status"), new.get("status")) else { return Vec::new() };
+    let limits = limits_of(&field.kind, field.limits.as_deref());
+    let old = old.and_then(|old| old.member("status"));
+    let checked = check(Shape::of(&field.kind, field.empty), limits, value, old, &Path::Root);
+    checked.errors.into_iter().map(|error| placed("status", ".", error)).collect()
+}
+
+/// An error of a value that stands at `place` and was checked as if it stood at the top.
+pub(super) fn placed(place: &str, separator: &str, error: FieldError) -> FieldError {
+    let separator = if error.path.is_empty() { "" } else { separator };
+    // A map at the top of a schema begins its keys with a dot.
+    let below = error.path.strip_prefix('.').unwrap_or(&error.path);
+    FieldError { path: format!("{place}{separator}{below}"), ..error }
 }
 
 /// What is said where rules could not be asked.
@@ -212,14 +238,9 @@ impl<'t> Shape<'t> {
 }
 
 /// Checks a value; errors are dropped if it is the old one.
-fn check(shape: Shape, limits: Option<&Limits>, value: &Value, old: Option<&Value>, path: &Path) -> Outcome {
+fn check(shape: Shape, limits: Option<&Limits>, value: &Value, old: Option<Before>, path: &Path) -> Outcome {
     let mut checked = check_anew(shape, limits, value, old, path);
-    if !checked.is_valid()
-        && old.is_some_and(|old| match shape.kind {
-            Some(kind) => is_same(kind, limits, value, old),
-            None => !matches!(value, Value::Array(_) | Value::Object(_)) && value == old,
-        })
-    {
+    if !checked.is_valid() && old.is_some_and(|old| old.is(value)) {
         checked.errors.clear();
     }
     checked
@@ -229,7 +250,7 @@ fn check_anew(
     shape: Shape,
     limits: Option<&Limits>,
     value: &Value,
-    old: Option<&Value>,
+    old: Option<Before>,
     path: &Path,
 ) -> Outcome {
     let mut checked = Outcome::default();
@@ -284,7 +305,7 @@ fn parts(
     shape: Shape,
     limits: Option<&Limits>,
     value: &Value,
-    old: Option<&Value>,
+    old: Option<Before>,
     path: &Path,
     checked: &mut Outcome,
 ) {
@@ -294,7 +315,7 @@ fn parts(
     }
     checked.ran(limits.and_then(|limits| outside_of_set(limits, value, path)));
     if let Value::Object(object) = value {
-        members(shape, limits, object, old.and_then(Value::as_object), path, checked);
+        members(shape, limits, object, old, path, checked);
         checked.passed += 1;
     }
 }
@@ -303,24 +324,23 @@ fn elements(
     shape: Shape,
     limits: Option<&Limits>,
     items: &[Value],
-    old: Option<&Value>,
+    old: Option<Before>,
     path: &Path,
     checked: &mut Outcome,
 ) {
+    let old_of = |item: &Value| old.and_then(|old| old.item(item));
     match (shape.kind, shape.members) {
-        (Some(kind @ Kind::List(list)), _) => {
-            let old = old.and_then(Value::as_array);
+        (Some(Kind::List(list)), _) => {
             let item = Shape::of(&list.item.kind, list.item.empty);
             let item_limits = limits_of(&list.item.kind, list.item.limits.as_deref());
             for (at, value) in items.iter().enumerate() {
-                let old = old.and_then(|old| counterpart(kind, limits, (value, at), old));
-                checked.merge(check(item, item_limits, value, old, &path.index(at)));
+                checked.merge(check(item, item_limits, value, old_of(value), &path.index(at)));
             }
         }
         (_, Members::Schemas(Some(Schemas { items: Some(item), .. }))) => {
             for (at, value) in items.iter().enumerate() {
-                let old = old.and_then(Value::as_array).and_then(|old| old.get(at));
-                checked.merge(check(Shape::of_restriction(item), Some(item), value, old, &path.index(at)));
+                let shape = Shape::of_restriction(item);
+                checked.merge(check(shape, Some(item), value, old_of(value), &path.index(at)));
             }
         }
         _ => {}
@@ -339,7 +359,7 @@ fn members(
     shape: Shape,
     limits: Option<&Limits>,
     object: &Object,
-    old: Option<&Object>,
+    old: Option<Before>,
     path: &Path,
     checked: &mut Outcome,
 ) {
@@ -352,7 +372,7 @@ fn members(
     if let Some(max) = max.filter(|max| len > *max) {
         return checked.add(too_many(path, object.len(), max));
     }
-    let old_of = |name: &str| old.and_then(|old| old.get(name));
+    let old_of = |name: &str| old.and_then(|old| old.member(name));
     if let Some(message) = shape.message() {
         // Members are in the order of fields, preserved ones come last.
         for (name, value) in object.iter() {
@@ -395,7 +415,7 @@ fn members(
 }
 
 /// Checks a value against the schemas beside the one that describes it.
-fn combined(schemas: &Schemas, value: &Value, old: Option<&Value>, path: &Path) -> Outcome {
+fn combined(schemas: &Schemas, value: &Value, old: Option<Before>, path: &Path) -> Outcome {
     let mut checked = Outcome::default();
     let check = |part: &Limits| check_anew(Shape::of_restriction(part), Some(part), value, old, path);
     let failed = |sentence: &str| unplaced(format!("{} {sentence}", go_quote(&path.to_string())));

@@ -294,14 +294,22 @@ fn errors_at_unchanged_values_do_not_fail_updates() {
             "properties":{"k":{"type":"string"},"n":{"type":"integer","maximum":2}}}},
         "m":{"type":"object","additionalProperties":{"type":"integer","maximum":2}},
         "r":{"type":"object","required":["x"],"properties":{"x":{"type":"string"},"y":{"type":"string"}}},
-        "u":{"type":"array","{x}list-type":"set","items":{"type":"string"}}}}"#;
+        "u":{"type":"array","{x}list-type":"set","maxItems":3,"items":{"type":"string","maxLength":2}},
+        "c":{"type":"object","maxProperties":1,"additionalProperties":{"type":"integer"}},
+        "h":{"type":"object","required":["x"],"properties":{"x":{"type":"string"},
+            "u":{"type":"array","{x}list-type":"set","items":{"type":"string"}}}},
+        "a":{"type":"object","properties":{"l":{"type":"array","items":{"type":"integer"}}},
+            "allOf":[{"properties":{"l":{"maxItems":1}}}]},
+        "o":{"type":"object","{x}preserve-unknown-fields":true,"required":["x"]}}}"#;
     let resource = things(SMALL);
     for (old, new, want) in [
         (r#"{"n":5}"#, r#"{"n":5}"#, ""),
         (r#"{"n":5}"#, r#"{"n":6}"#, "spec.v.n"),
-        (r#"{"l":[5,1]}"#, r#"{"l":[5,2]}"#, ""),
+        (r#"{"l":[5,1]}"#, r#"{"l":[5,1]}"#, ""),
+        (r#"{"l":[5,1]}"#, r#"{"l":[5,2]}"#, "spec.v.l[0]"),
         (r#"{"l":[5]}"#, r#"{"l":[1,5]}"#, "spec.v.l[1]"),
-        (r#"{"s":[5]}"#, r#"{"s":[5]}"#, "spec.v.s[0]"),
+        (r#"{"s":[5]}"#, r#"{"s":[5],"n":1}"#, ""),
+        (r#"{"s":[5]}"#, r#"{"s":[5,1]}"#, "spec.v.s[0]"),
         (r#"{"k":[{"k":"a","n":5}]}"#, r#"{"k":[{"k":"b"},{"k":"a","n":5}]}"#, ""),
         (r#"{"k":[{"k":"a","n":5}]}"#, r#"{"k":[{"k":"a","n":6}]}"#, "spec.v.k[0].n"),
         (r#"{"m":{"a":5}}"#, r#"{"m":{"a":5,"b":1}}"#, ""),
@@ -310,11 +318,69 @@ fn errors_at_unchanged_values_do_not_fail_updates() {
         (r#"{"r":{"y":"1"}}"#, r#"{"r":{"y":"2"}}"#, "spec.v.r.x"),
         (r#"{"u":["a","a"]}"#, r#"{"u":["a","a"],"n":1}"#, ""),
         (r#"{"u":["a"]}"#, r#"{"u":["a","a"]}"#, "spec.v.u[1]"),
+        (r#"{"u":["aaa","b","c","d"]}"#, r#"{"u":["aaa","b","c","d"],"n":1}"#, ""),
+        (r#"{"u":["aaa","b"]}"#, r#"{"u":["b","aaa"]}"#, "spec.v.u[1]"),
+        (r#"{"c":{"a":1,"b":2}}"#, r#"{"c":{"b":2,"a":1},"n":1}"#, ""),
+        (r#"{"c":{"a":1,"b":2}}"#, r#"{"c":{"a":1,"b":3}}"#, "spec.v.c"),
+        (r#"{"h":{"u":["a"]}}"#, r#"{"h":{"u":["a"]},"n":1}"#, ""),
+        (r#"{"a":{"l":[1,2]}}"#, r#"{"a":{"l":[1,2]},"n":1}"#, ""),
+        (r#"{"a":{"l":[1,2]}}"#, r#"{"a":{"l":[2,1]}}"#, "spec.v.a.l "),
+        (r#"{"o":{"y":1}}"#, r#"{"o":{"y":1},"n":1}"#, "spec.v.o.x"),
     ] {
         let (old, new) = (read(&resource, old), read(&resource, new));
         let found =
             object(&resource.table, "", &new, Some(&old), crate::objects::validation::embedded::check).errors;
         let paths = found.iter().map(|error| &*error.path).collect::<Vec<_>>().join(" ");
         assert_eq!(paths, want, "{}", testing::object_text(&new));
+    }
+}
+
+#[test]
+fn errors_of_a_status_name_values_from_there_on() {
+    let resource = of_schema(
+        r#"{"type":"object","required":["spec"],"properties":{"spec":{"type":"object"},"status":{"type":"object",
+        "properties":{"phase":{"type":"string"},"n":{"type":"integer","maximum":5},"a":{"type":"string"},
+        "b":{"type":"string"},"i":{"type":"integer","format":"int32"}},"oneOf":[{"required":["a"]},{"required":["b"]}]}}}"#,
+    );
+    let judged = |status: &str, old: &str| {
+        let read = |status: &str| {
+            let text = format!(r#"{{"kind":"Thing","apiVersion":"example.com/v1","status":{status}}}"#);
+            decode(&resource.table.message, text.as_bytes()).unwrap().object
+        };
+        let check = crate::objects::validation::embedded::check;
+        let errors = object(&resource.table, "status", &read(status), Some(&read(old)), check).errors;
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    };
+    for (status, old, want) in [
+        // Nothing is said of the spec, which is missing.
+        (r#"{"a":"x"}"#, "{}", ""),
+        (
+            r#"{"a":"x","phase":5}"#,
+            "{}",
+            r#"status.phase: Invalid value: "integer": phase in body must be of type string: "integer""#,
+        ),
+        (
+            r#"{"a":"x","n":9}"#,
+            "{}",
+            "status.n: Invalid value: 9: n in body should be less than or equal to 5",
+        ),
+        (r#"{"a":"x","n":9}"#, r#"{"n":9}"#, ""),
+        (
+            r#"{"a":"x","i":3000000000}"#,
+            "{}",
+            r#"status: Invalid value: "": Checked value must be of type integer with format int32 in i"#,
+        ),
+        (
+            r#"{"a":"x","b":"y"}"#,
+            "{}",
+            r#"status: Invalid value: "": "" must validate one and only one schema (oneOf). Found 2 valid alternatives"#,
+        ),
+        (
+            r#""x""#,
+            "{}",
+            r#"status: Invalid value: "string":  in body must be of type object: "string"; status: Invalid value: "": "" must validate one and only one schema (oneOf). Found 2 valid alternatives"#,
+        ),
+    ] {
+        assert_eq!(judged(status, old), want, "{status}");
     }
 }

@@ -34,12 +34,13 @@ pub struct Limits {
     pub members: (Option<u64>, Option<u64>),
     /// Elements of a list differ.
     pub unique: bool,
-    /// Elements of a list have no counterpart in an older value of it: the list says that it is atomic.
-    pub uncorrelated: bool,
     /// The schema names no type: values that are no struct are allowed where the kind is one.
     pub any_type: bool,
     /// Members that must be given, in the order in which their absence is reported.
     pub required: Vec<Text>,
+    /// What `null` becomes as an element of a list or a value of a map, and what a part of metadata is where nothing was
+    /// given; as JSON text. Fields have their defaults themselves.
+    pub default: Option<Text>,
     /// The closed set of values; empty = any.
     pub enumeration: Vec<Value>,
     /// Rules in the expression language.

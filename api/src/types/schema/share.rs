@@ -230,7 +230,7 @@ impl Part for Limits {
             |bound: Option<(f64, bool)>| bound.map(|(bound, is_excluded)| (bound.to_bits(), is_excluded));
         (number(self.min), number(self.max), self.multiple_of.map(f64::to_bits)).hash(to);
         (self.length, self.items, self.members).hash(to);
-        (self.unique, self.uncorrelated, self.any_type, self.enumeration.len()).hash(to);
+        (self.unique, self.any_type, &self.default, self.enumeration.len()).hash(to);
         (self.pattern.as_ref().map(|pattern| pattern.as_str()), &self.format, &self.required).hash(to);
         self.rules.iter().for_each(|rule| rule.rule.hash(to));
         let parts = |schemas: &Schemas| {

@@ -19,11 +19,11 @@ use super::declaration::Declaration;
 use super::value::{self, Place};
 use crate::objects::custom::field_path;
 use crate::objects::custom::path::Path;
-use crate::objects::custom::same::{counterpart, is_same};
+use crate::objects::custom::same::{Before, counterpart};
 use crate::objects::custom::schema::{Additional, Items, Rule, Schema};
 use crate::objects::expression::json::of as json_value;
 use crate::types::schema::limits::Limits;
-use crate::types::schema::table::{Kind, ListType, Message};
+use crate::types::schema::table::{Kind, Message};
 use crate::values::field::{FieldError, FieldErrorKind};
 use crate::values::json::{self, Object};
 
@@ -297,7 +297,7 @@ impl Run {
             return Ok(());
         }
         let old = old.filter(|old| !old.is_null());
-        let is_as_before = is_as_before || old.is_some_and(|old| is_same(place.kind, place.limits, new, old));
+        let is_as_before = is_as_before || old.is_some_and(|old| Before::Value(place.kind, old).is(new));
         if !node.rules.is_empty() {
             let own = node.value(place, new);
             let before = old.map(|old| node.value(place, old));
@@ -311,11 +311,10 @@ impl Run {
         match (new, place.kind) {
             (json::Value::Array(items), Kind::List(list)) => {
                 let Some(below) = &node.items else { return Ok(()) };
-                let is_keyed = matches!(list.merge, ListType::Map(_));
-                let old = old.and_then(json::Value::as_array).filter(|_| is_keyed);
+                let old = old.and_then(json::Value::as_array);
                 let item = Place::of(&list.item.kind, list.item.limits.as_deref());
                 for (at, value) in items.iter().enumerate() {
-                    let old = old.and_then(|old| counterpart(place.kind, place.limits, (value, at), old));
+                    let old = old.and_then(|old| counterpart(list, value, old));
                     self.node(below, item, value, old, &path.index(at), is_as_before)?;
                 }
             }

@@ -119,6 +119,22 @@ fn old_values_are_those_at_the_same_place() {
 }
 
 #[test]
+fn rules_of_an_unchanged_list_and_its_elements_warn() {
+    let list = |kind: &str| {
+        format!(
+            r#"{{"type":"array",{kind}"items":{{"type":"string","{{x}}validations":[{{"rule":"self.size() < 3",
+            "message":"item"}}]}},"{{x}}validations":[{{"rule":"self.size() < 2","message":"list"}}]}}"#
+        )
+    };
+    let warnings = r#"warning spec.v: Invalid value: list; warning spec.v[0]: Invalid value: "aaa": item"#;
+    for kind in ["", r#""{x}list-type":"set","#, r#""{x}list-type":"atomic","#] {
+        assert_eq!(judged(&list(kind), r#"["aaa","b"]"#, Some(r#"["aaa","b"]"#)), warnings, "{kind}");
+        let errors = judged(&list(kind), r#"["aaa","c"]"#, Some(r#"["aaa","b"]"#));
+        assert_eq!(errors, warnings.replace("warning ", ""), "{kind}");
+    }
+}
+
+#[test]
 fn an_evaluation_that_costs_too_much_ends_everything() {
     let schema = r#"{"type":"array","items":{"type":"integer"},"{x}validations":[
         {"rule":"self.all(a, self.all(b, self.all(c, a + b + c >= 0)))"},{"rule":"false"}]}"#;
