@@ -129,6 +129,49 @@ fn defaults_fill_what_was_not_given_and_null_is_not_given_unless_it_is_a_value()
 }
 
 #[test]
+fn null_gets_the_default_of_an_element() {
+    let resource = things(
+        r#"{"type":"object","properties":{
+            "l":{"type":"array","items":{"type":"integer","default":5}},
+            "m":{"type":"object","additionalProperties":{"type":"integer","default":7}},
+            "n":{"type":"array","items":{"type":"integer","default":5,"nullable":true}},
+            "o":{"type":"array","items":{"type":"object","default":{},"properties":{
+                "x":{"type":"integer","default":1}}}}}}"#,
+    );
+    for (spec, want) in [
+        (r#"{"l":[null,1]}"#, r#"{"l":[5,1]}"#),
+        (r#"{"m":{"a":null,"b":1}}"#, r#"{"m":{"a":7,"b":1}}"#),
+        (r#"{"n":[null]}"#, r#"{"n":[null]}"#),
+        (r#"{"o":[null,{"x":2}]}"#, r#"{"o":[{"x":1},{"x":2}]}"#),
+    ] {
+        assert_eq!(kept(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
+    }
+}
+
+#[test]
+fn what_every_object_has_gets_defaults_in_embedded_objects() {
+    let resource = things(
+        r#"{"type":"object","properties":{"e":{"type":"object","{x}embedded-resource":true,"properties":{
+            "apiVersion":{"type":"string","default":"v1"},"kind":{"type":"string","default":"Pod"},
+            "metadata":{"type":"object","default":{"name":"dn"},"properties":{"labels":{"type":"object",
+                "default":{"a":"b"},"properties":{"c":{"type":"string","default":"d"}}}}}}}}}"#,
+    );
+    for (spec, want) in [
+        ("{}", "{}"),
+        (
+            r#"{"e":{}}"#,
+            r#"{"e":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"dn","labels":{"a":"b","c":"d"}}}}"#,
+        ),
+        (
+            r#"{"e":{"kind":"A","apiVersion":"b/v1","metadata":{"name":"n","labels":{"x":"y"}}}}"#,
+            r#"{"e":{"kind":"A","apiVersion":"b/v1","metadata":{"name":"n","labels":{"c":"d","x":"y"}}}}"#,
+        ),
+    ] {
+        assert_eq!(kept(&resource, spec), (want.to_owned(), Vec::new()), "{spec}");
+    }
+}
+
+#[test]
 fn values_of_a_wrong_type_are_kept_for_validation_but_not_in_metadata() {
     let resource = things(
         r#"{"type":"object","properties":{"n":{"type":"integer"},"s":{"type":"string"},"l":{"type":"array",

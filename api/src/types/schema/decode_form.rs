@@ -25,7 +25,13 @@ pub(crate) fn zero_field(field: &Field) -> Value {
 
 /// What `null` means as a value of a map; `None` where it counts as not given.
 pub(crate) fn zero_member(element: &Element) -> Option<Value> {
-    (element.empty != Empty::Kept).then(|| zero_element(element))
+    let is_value = element.empty != Empty::Kept || has_default(element);
+    is_value.then(|| zero_element(element))
+}
+
+/// Whether `null` becomes something else when defaults are filled in.
+pub(crate) fn has_default(element: &Element) -> bool {
+    element.empty == Empty::Kept && element.limits.as_deref().is_some_and(|limits| limits.default.is_some())
 }
 
 /// What `null` means as an element of a list.

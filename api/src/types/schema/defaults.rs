@@ -7,18 +7,22 @@
 //! A plan is made once per type and lives in it; applying it walks only where defaults can be. Parents come before what
 //! is below them, so a rule sees its own members defaulted and those of its parts as they were given. Structs that are
 //! absent because nothing was given for them (pointers) are left absent, whatever defaults they would hold. Rules in code
-//! and the rounding of quantities are for built-in types only.
+//! and the rounding of quantities are for built-in types only; defaults of elements, which `null` gets, and of parts of
+//! metadata are for types made at run time.
 //!
 //! This module only adds, but for members that say the same as others (`defaults_aliases.rs`). What the server does to
 //! new objects beyond defaults is the strategy's business.
 
+use std::cell::LazyCell;
+
 use hashbrown::HashSet;
 
 use super::compiled::Defaults;
-use super::decode_form::{is_left_out, zero_object};
+use super::decode_form::{has_default, is_left_out, zero_object};
 use super::defaults_rules;
+use super::limits::Limits;
 use super::scalars::quantity::Quantity;
-use super::table::{Empty, Field, Kind, Message};
+use super::table::{Element, Empty, Field, Kind, Message};
 use crate::values::json::{self, Key, Object, Value};
 use crate::values::naming::Naming;
 
@@ -59,7 +63,10 @@ fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming,
         match object.get_mut(&field.name) {
             None => {}
             Some(value) if field.resource_list => round(value),
-            Some(value) => apply_below(&field.kind, value, naming, filled),
+            Some(value) => match metadata_limits(field) {
+                Some(limits) => assign_described(&field.kind, limits, value, filled),
+                None => apply_below(&field.kind, value, naming, filled),
+            },
         }
     }
 }
@@ -69,12 +76,97 @@ fn apply_below(kind: &Kind, value: &mut Value, naming: &'static Naming, filled: 
     match (kind, value) {
         (Kind::Message(message), Value::Object(object)) => apply_within(message, object, naming, filled),
         (Kind::List(list), Value::Array(items)) => {
-            items.iter_mut().for_each(|item| apply_below(&list.item.kind, item, naming, filled));
+            apply_to_each(&list.item, items.iter_mut(), naming, filled);
         }
         (Kind::Map(map), Value::Object(members)) => {
-            members.iter_mut().for_each(|(_, value)| apply_below(&map.value.kind, value, naming, filled));
+            apply_to_each(&map.value, members.iter_mut().map(|(_, value)| value), naming, filled);
         }
         _ => {}
+    }
+}
+
+/// Fills in the defaults of the elements of a list, or of the values of a map.
+fn apply_to_each<'v>(
+    element: &Element,
+    values: impl Iterator<Item = &'v mut Value>,
+    naming: &'static Naming,
+    filled: &mut usize,
+) {
+    let default = LazyCell::new(|| {
+        let text = element.limits.as_deref().filter(|_| has_default(element))?.default.as_ref()?;
+        Some((json::parse(text.as_bytes()).ok()?, text.len()))
+    });
+    for value in values {
+        if value.is_null()
+            && *filled <= BYTES_MAX
+            && let Some((default, bytes)) = &*default
+        {
+            *value = default.clone();
+            *filled += bytes;
+        }
+        apply_below(&element.kind, value, naming, filled);
+    }
+}
+
+/// What a schema says of the metadata that stands at a field, if it has defaults for parts of it.
+fn metadata_limits(field: &Field) -> Option<&Limits> {
+    let is_metadata = matches!(&field.kind, Kind::Message(message) if !message.custom);
+    field.limits.as_deref().filter(|limits| is_metadata && describes_defaults(limits))
+}
+
+/// Whether there are defaults for what is in a value.
+fn describes_defaults(limits: &Limits) -> bool {
+    let has_some = |part: &Limits| part.default.is_some() || describes_defaults(part);
+    limits.schemas.as_deref().is_some_and(|schemas| {
+        schemas.properties.iter().any(|(_, part)| has_some(part))
+            || schemas.items.as_ref().is_some_and(has_some)
+    })
+}
+
+/// Fills in what a schema says of parts of metadata.
+fn assign_described(kind: &Kind, limits: &Limits, value: &mut Value, filled: &mut usize) {
+    let Some(schemas) = limits.schemas.as_deref() else { return };
+    match (kind, value) {
+        (Kind::Message(_) | Kind::Map(_), Value::Object(object)) => {
+            for (name, part) in &schemas.properties {
+                let below = match kind {
+                    Kind::Message(message) => message.field(name).map(|field| &field.kind),
+                    _ => Some(kind.element()),
+                };
+                let Some(below) = below else { continue };
+                if object.get(name).is_none_or(Value::is_null)
+                    && let Some(default) = described_default(part, filled)
+                {
+                    insert(kind, object, name, default);
+                }
+                if let Some(value) = object.get_mut(name) {
+                    assign_described(below, part, value, filled);
+                }
+            }
+        }
+        (Kind::List(list), Value::Array(items)) => {
+            let Some(part) = &schemas.items else { return };
+            items.iter_mut().for_each(|item| assign_described(&list.item.kind, part, item, filled));
+        }
+        _ => {}
+    }
+}
+
+fn described_default(part: &Limits, filled: &mut usize) -> Option<Value> {
+    let text = part.default.as_ref().filter(|_| *filled <= BYTES_MAX)?;
+    *filled += text.len();
+    json::parse(text.as_bytes()).ok()
+}
+
+/// Sets a member of a struct in schema order, or of a map in order of names.
+fn insert(kind: &Kind, object: &mut Object, name: &str, value: Value) {
+    if let Kind::Message(message) = kind {
+        return Node { message, object }.set(name, value);
+    }
+    let members = object.members_mut();
+    match members.binary_search_by(|(other, _)| (**other).cmp(name)) {
+        Ok(at) => members[at].1 = value,
+        Err(at) => members.insert(at, (Key::from(name.to_owned()), value)),
     }
 }
 
@@ -94,13 +186,18 @@ fn make(message: &Message) -> Defaults {
         .iter()
         .enumerate()
         .filter_map(|(at, field)| Some((at, json::parse(field.assigned.as_ref()?.as_bytes()).ok()?)));
-    let has_work = |field: &Field| field.resource_list || kind_has_defaults(&field.kind, &mut HashSet::new());
+    let has_work = |field: &Field| has_defaults_below(field, &mut HashSet::new());
     let below = message.fields.iter().enumerate().filter(|(_, field)| has_work(field));
     Defaults {
         assigned: assigned.collect(),
         rule: defaults_rules::of(message),
         below: below.map(|(at, _)| at).collect(),
     }
+}
+
+/// Whether there is something to fill in below a field.
+fn has_defaults_below(field: &Field, seen: &mut HashSet<*const Message>) -> bool {
+    field.resource_list || metadata_limits(field).is_some() || kind_has_defaults(&field.kind, seen)
 }
 
 /// Whether there is something to fill in in values of a kind. `seen` are the structs that were looked at already, known
@@ -111,14 +208,13 @@ fn kind_has_defaults<'m>(kind: &'m Kind, seen: &mut HashSet<*const Message>) -> 
             let message: &'m Message = message;
             seen.insert(std::ptr::from_ref(message))
                 && (defaults_rules::of(message).is_some()
-                    || message.fields.iter().any(|field| {
-                        field.assigned.is_some()
-                            || field.resource_list
-                            || kind_has_defaults(&field.kind, seen)
-                    }))
+                    || message
+                        .fields
+                        .iter()
+                        .any(|field| field.assigned.is_some() || has_defaults_below(field, seen)))
         }
-        Kind::List(list) => kind_has_defaults(&list.item.kind, seen),
-        Kind::Map(map) => kind_has_defaults(&map.value.kind, seen),
+        Kind::List(list) => has_default(&list.item) || kind_has_defaults(&list.item.kind, seen),
+        Kind::Map(map) => has_default(&map.value) || kind_has_defaults(&map.value.kind, seen),
         _ => false,
     }
 }

@@ -106,7 +106,7 @@ impl Node {
         Node { empty: Empty::Nullable, ..self }
     }
 
-    /// What it is where nothing was given, as JSON text. Only fields have defaults, elements of lists and maps have not.
+    /// What it is where nothing was given, as JSON text; of elements of lists and maps, where `null` was given.
     #[must_use]
     pub fn default(self, json: impl Into<Text>) -> Self {
         Node { default: Some(json.into()), ..self }
@@ -130,9 +130,13 @@ impl Node {
         Node { format: format.into(), ..self }
     }
 
-    /// As an element of a list, or a value of a map: without its default.
+    /// As an element of a list, or a value of a map.
     pub fn element(self) -> Element {
-        Element { kind: self.kind, empty: self.empty, limits: self.limits.map(Ref::new) }
+        let mut limits = self.limits;
+        if self.default.is_some() {
+            limits.get_or_insert_default().default = self.default;
+        }
+        Element { kind: self.kind, empty: self.empty, limits: limits.map(Ref::new) }
     }
 
     fn field(self, name: Text, required: bool) -> Result<Field, MakeError> {
@@ -277,8 +281,14 @@ impl Struct {
         }
         fields.sort_by(|a: &Field, b| a.name.cmp(&b.name));
         if is_object || self.is_embedded {
-            fields.retain(|field| !matches!(&*field.name, "kind" | "apiVersion" | "metadata"));
-            fields.splice(0..0, type_fields(is_object, self.metadata));
+            let is_of_all = |field: &Field| matches!(&*field.name, "kind" | "apiVersion" | "metadata");
+            let mut first = type_fields(is_object, self.metadata);
+            for field in first.iter_mut().filter(|_| self.is_embedded) {
+                let described = fields.iter().find(|described| described.name == field.name);
+                field.assigned = described.and_then(|described| described.assigned.clone());
+            }
+            fields.retain(|field| !is_of_all(field));
+            fields.splice(0..0, first);
         }
         if let Some(pair) = fields.windows(2).find(|pair| pair[0].name == pair[1].name) {
             return Err(MakeError::Twice(pair[0].name.clone()));
