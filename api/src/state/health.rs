@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::time::Instant;
 
 use engine::{Durability, Engine};
 use http::StatusCode;
@@ -15,6 +16,7 @@ use crate::state::secrecy::Secrecy;
 use crate::values::naming::Naming;
 use crate::values::query::Query;
 use crate::wire::metrics::Metrics;
+use crate::wire::metrics::requests::Labels;
 use crate::wire::response::{Response, respond_text};
 use crate::wire::server::Stage;
 
@@ -191,10 +193,14 @@ impl Endpoint {
     }
 
     fn name(self) -> &'static str {
+        self.path().trim_start_matches('/')
+    }
+
+    fn path(self) -> &'static str {
         match self {
-            Livez => "livez",
-            Readyz => "readyz",
-            Healthz => "healthz",
+            Livez => "/livez",
+            Readyz => "/readyz",
+            Healthz => "/healthz",
         }
     }
 
@@ -217,12 +223,14 @@ impl Endpoint {
     }
 }
 
-/// Answers a health path; `None` for every other.
+/// Answers a health path; `None` for every other. Requests for all checks of an endpoint are counted, those for single
+/// checks are not.
 pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Response> {
     let path = path.strip_prefix('/')?;
     let (name, single) = path.split_once('/').map_or((path, None), |(name, single)| (name, Some(single)));
     let endpoint = Endpoint::named(name)?;
     let Some(single) = single else {
+        let began = Instant::now();
         let verdicts: Vec<(Cow<'_, str>, Verdict)> = endpoint
             .checks(checked.naming, checked.ledger.is_some(), checked.has_keys())
             .map(|check| (check.name(checked.naming), check.counted(checked, endpoint)))
@@ -230,7 +238,12 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
         let verdicts: Vec<(&str, Verdict)> =
             verdicts.iter().map(|(name, verdict)| (&**name, verdict.clone())).collect();
         let is_relaxed = checked.engine.durability() == Durability::Relaxed;
-        return Some(combined(endpoint, &verdicts, is_relaxed, query));
+        let response = combined(endpoint, &verdicts, is_relaxed, query);
+        let requests = &checked.metrics.requests;
+        return Some(match requests.measure(Labels::of_path(endpoint.path()), response.status(), began) {
+            Some(measured) => response.map(|body| body.observed(measured)),
+            None => response,
+        });
     };
     let mut checks = endpoint.checks(checked.naming, checked.ledger.is_some(), checked.has_keys());
     let check = checks.find(|check| check.name(checked.naming) == single)?;

@@ -40,7 +40,7 @@ pub struct Labels<'l> {
     pub version: &'l str,
     /// Plural of the resource.
     pub resource: &'l str,
-    /// Subresource, or empty.
+    /// Subresource, or empty; the path of a request for no resource.
     pub subresource: &'l str,
 }
 
@@ -68,7 +68,7 @@ impl Equivalent<Key> for Labels<'_> {
     }
 }
 
-impl Labels<'_> {
+impl<'l> Labels<'l> {
     fn to_key(self) -> Key {
         Key {
             verb: self.verb,
@@ -78,6 +78,19 @@ impl Labels<'_> {
             version: self.version.to_owned(),
             resource: self.resource.to_owned(),
             subresource: self.subresource.to_owned(),
+        }
+    }
+
+    /// Of a path that is no resource's.
+    pub fn of_path(path: &'l str) -> Labels<'l> {
+        Labels {
+            verb: "GET",
+            scope: "",
+            dry_run: false,
+            group: "",
+            version: "",
+            resource: "",
+            subresource: path,
         }
     }
 
@@ -262,8 +275,9 @@ impl Key {
         let Key { verb, scope, dry_run, group, version, resource, subresource } = self;
         let dry_run = if *dry_run { "All" } else { "" };
         let dry_run = if with_dry_run { format!("dry_run=\"{dry_run}\",") } else { String::new() };
+        let component = if subresource.starts_with('/') { "" } else { "apiserver" };
         format!(
-            "component=\"apiserver\",{dry_run}group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",\
+            "component=\"{component}\",{dry_run}group=\"{group}\",resource=\"{resource}\",scope=\"{scope}\",\
              subresource=\"{subresource}\",verb=\"{verb}\",version=\"{version}\""
         )
     }
@@ -326,6 +340,7 @@ mod tests {
         }
         let dry = Labels { verb: "POST", scope: "resource", dry_run: true, ..LABELS };
         drop(requests.measure(dry, StatusCode::CREATED, Instant::now()));
+        drop(requests.measure(Labels::of_path("/livez"), StatusCode::OK, Instant::now()));
         let inflight = requests.enter(true);
         let nothing = Default::default();
         let mut page = Page::new(&nothing);
@@ -342,6 +357,9 @@ mod tests {
             format!(
                 "apiserver_request_total{{code=\"201\",component=\"apiserver\",dry_run=\"All\",{post}}} 1"
             ),
+            "apiserver_request_total{code=\"200\",component=\"\",dry_run=\"\",group=\"\",resource=\"\",scope=\"\",\
+             subresource=\"/livez\",verb=\"GET\",version=\"\"} 1"
+                .to_owned(),
             format!(
                 "apiserver_request_duration_seconds_count{{component=\"apiserver\",dry_run=\"\",{list}}} 3"
             ),
