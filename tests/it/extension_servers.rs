@@ -380,3 +380,28 @@ async fn requests_share_connections_and_watches_hold_up_no_others() {
         assert_eq!(status, 503);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_api_service_that_loses_its_service_is_available_and_listed() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let name = format!("v1.{GROUP}");
+    let spec = |service: Value| {
+        json!({"group": GROUP, "version": "v1", "groupPriorityMinimum": 1000, "versionPriority": 15,
+               "insecureSkipTLSVerify": !service.is_null(), "service": service})
+    };
+    let service = json!({"namespace": "default", "name": "none", "port": 443});
+    let made = client.post(API_SERVICES, &json!({"metadata": {"name": name}, "spec": spec(service)})).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    until(client, "v1", "ServiceNotFound").await;
+
+    let path = format!("{API_SERVICES}/{name}");
+    let mut object = client.get(&path).await.json();
+    object["spec"] = spec(Value::Null);
+    let put = client.put(&path, &object).await;
+    assert_eq!(put.status, 200, "{}", put.text());
+    assert_eq!(until(client, "v1", "Local").await, "Local APIServices are always available");
+    let group = client.get(&format!("/apis/{GROUP}")).await;
+    assert_eq!((group.status, &group.json()["versions"][0]["version"]), (200, &json!("v1")));
+    assert_eq!(client.get(&format!("/apis/{GROUP}/v1")).await.status, 404);
+}

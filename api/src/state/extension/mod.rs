@@ -47,6 +47,8 @@ pub struct Extensions {
     /// Told when the settings change.
     changes: watch::Sender<()>,
     table: ArcSwap<BTreeMap<(String, String), Arc<Extension>>>,
+    /// Versions that have an APIService and no server.
+    unserved: ArcSwap<Vec<Foreign>>,
 }
 
 /// One version of a group that an extension server serves.
@@ -85,7 +87,8 @@ impl Extensions {
     /// None so far.
     pub fn new(settings: Settings) -> Extensions {
         let (changes, _) = watch::channel(());
-        Extensions { settings: ArcSwap::from_pointee(settings), changes, table: ArcSwap::default() }
+        let (table, unserved) = (ArcSwap::default(), ArcSwap::default());
+        Extensions { settings: ArcSwap::from_pointee(settings), changes, table, unserved }
     }
 
     /// What an operator set.
@@ -133,49 +136,67 @@ impl Extensions {
         self.table.load().keys().cloned().collect()
     }
 
-    /// Takes over the APIServices that name a server. Those whose spec stays keep what is known of them. Says whether
-    /// there is another spec, or one more or less.
-    pub fn configure(&self, services: &[Value]) -> bool {
+    /// Takes over the APIServices. Those that name a server and whose spec stays keep what is known of them; of the others
+    /// those count whose version this server does not have (`is_served`). Says whether there is another spec, or one more
+    /// or less.
+    pub fn configure(&self, services: &[Value], is_served: impl Fn(&str, &str) -> bool) -> bool {
         let before = self.table.load_full();
         let mut table = BTreeMap::new();
+        let mut unserved = Vec::new();
         let mut is_changed = false;
         let settings = self.settings();
         for object in services {
-            let Some(spec) =
-                object.get("spec").filter(|spec| spec.get("service").is_some_and(|s| !s.is_null()))
-            else {
+            let Some(spec) = object.get("spec") else { continue };
+            let (group, version) = (spec.str_at(&["group"]), spec.str_at(&["version"]));
+            if spec.get("service").is_none_or(Value::is_null) {
+                if !group.is_empty() && !is_served(group, version) {
+                    unserved.push(Foreign { is_unserved: true, ..shown((group, version), spec) });
+                }
                 continue;
-            };
-            let key = (spec.str_at(&["group"]).to_owned(), spec.str_at(&["version"]).to_owned());
+            }
+            let key = (group.to_owned(), version.to_owned());
             let known = before.get(&key).filter(|known| known.spec == *spec).cloned();
             is_changed |= known.is_none();
             let extension = known.unwrap_or_else(|| Arc::new(Extension::read(object, spec, &settings)));
             table.insert(key, extension);
         }
-        is_changed |= table.len() != before.len();
+        is_changed |= table.len() != before.len() || unserved != **self.unserved.load();
         self.table.store(Arc::new(table));
+        self.unserved.store(Arc::new(unserved));
         is_changed
     }
 
     /// What discovery shows of them.
     pub fn foreign(&self) -> Arc<[Foreign]> {
-        let table = self.table.load();
-        let number = |value: Option<&Value>| {
-            value.and_then(Value::as_i64).and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
-        };
+        let (table, unserved) = (self.table.load(), self.unserved.load());
         let foreign = table.iter().map(|((group, version), extension)| {
             let state = extension.state.read();
             Foreign {
-                group: group.clone(),
-                version: version.clone(),
-                group_priority: number(extension.spec.get("groupPriorityMinimum")),
-                version_priority: number(extension.spec.get("versionPriority")),
                 resources: state.told.resources.clone().filter(|_| state.is_available),
                 openapi: state.told.openapi.clone().filter(|_| state.is_available),
                 swagger: state.told.swagger.clone().filter(|_| state.is_available),
+                ..shown((group, version), &extension.spec)
             }
         });
-        foreign.collect()
+        foreign.chain(unserved.iter().cloned()).collect()
+    }
+}
+
+/// What the spec of an APIService says for discovery.
+fn shown((group, version): (&str, &str), spec: &Value) -> Foreign {
+    let number = |name: &str| {
+        let number = spec.get(name).and_then(Value::as_i64);
+        number.and_then(|number| u32::try_from(number).ok()).unwrap_or_default()
+    };
+    Foreign {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        group_priority: number("groupPriorityMinimum"),
+        version_priority: number("versionPriority"),
+        is_unserved: false,
+        resources: None,
+        openapi: None,
+        swagger: None,
     }
 }
 
@@ -305,10 +326,16 @@ mod tests {
     fn paths_below_a_version_are_its_servers() {
         let extensions = Extensions::new(Settings::default());
         assert!(extensions.of_path("/apis/g.io/v1").is_none());
-        assert!(
-            extensions
-                .configure(&[service("v1", ""), parse(br#"{"spec":{"group":"","version":"v1"}}"#).unwrap()])
-        );
+        let local = |group: &str| {
+            parse(format!(r#"{{"spec":{{"group":"{group}","version":"v1"}}}}"#).as_bytes()).unwrap()
+        };
+        let all = [service("v1", ""), local(""), local("own.io"), local("none.io")];
+        let is_served = |group: &str, _: &str| group == "own.io";
+        assert!(extensions.configure(&all, is_served));
+        assert!(!extensions.configure(&all, is_served));
+        let shown = extensions.foreign();
+        let shown: Vec<_> = shown.iter().map(|one| (&*one.group, one.is_unserved)).collect();
+        assert_eq!(shown, [("g.io", false), ("none.io", true)]);
         for (path, is_its) in [
             ("/apis/g.io/v1", true),
             ("/apis/g.io/v1/", true),
@@ -326,7 +353,7 @@ mod tests {
     #[test]
     fn what_is_known_stays_while_the_spec_does() {
         let extensions = Extensions::new(Settings::default());
-        extensions.configure(&[service("v1", "")]);
+        extensions.configure(&[service("v1", "")], |_, _| true);
         let found = extensions.all().remove(0);
         let told = || Told {
             resources: parse(br#"{"resources":[]}"#).ok(),
@@ -336,14 +363,14 @@ mod tests {
         assert!(found.found(true, told()));
         assert!(!found.found(true, told()));
         assert!(found.has_openapi());
-        assert!(!extensions.configure(&[service("v1", "")]));
+        assert!(!extensions.configure(&[service("v1", "")], |_, _| true));
         assert!(extensions.all()[0].is_available());
         assert_eq!(extensions.foreign()[0].resources, parse(br#"{"resources":[]}"#).ok());
         assert!(found.found(false, Told::default()));
         assert_eq!((&extensions.foreign()[0].resources, &extensions.foreign()[0].openapi), (&None, &None));
-        assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)]));
+        assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)], |_, _| true));
         assert!(!extensions.all()[0].is_available());
-        assert!(extensions.configure(&[]));
+        assert!(extensions.configure(&[], |_, _| true));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use engine::Snapshot;
 use hashbrown::HashSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::availability::Checks;
+use super::availability::{Checks, report_local};
 use super::objects::objects;
 use super::{EVENTS_MAX, Ending, Pass, Trouble};
 use crate::objects::store;
@@ -38,8 +38,7 @@ const CUSTOM: (u32, u32) = (1_000, 100);
 /// The store failed.
 pub async fn prepare(api: &Context) -> Result<(), Status> {
     register(&Loopback::new(api).unasked(), false).await?;
-    load(api)?;
-    Ok(())
+    load(api).await
 }
 
 /// The APIServices of the built-in versions.
@@ -64,13 +63,14 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut due = interval_at(Instant::now(), CHECKED_EVERY);
     due.set_missed_tick_behavior(MissedTickBehavior::Delay);
     register(&loopback, true).await?;
+    load(&api).await?; // custom types are served by now
     loop {
         let (service, backend, slice) =
             (pin!(services.next(EVENTS_MAX)), pin!(backends.next(EVENTS_MAX)), pin!(slices.next(EVENTS_MAX)));
         tokio::select! {
             events = service => {
                 events?;
-                load(&api)?;
+                load(&api).await?;
                 checks.begin(|extension| !extension.was_checked());
             }
             events = backend => {
@@ -103,15 +103,32 @@ pub(super) fn target(group: &'static str, resource: &'static str, name: &str) ->
     Target { group, version: "v1", resource, namespace: String::new(), name: name.to_owned() }
 }
 
-/// Takes over the APIServices as they are now.
-fn load(api: &Context) -> Result<(), Status> {
+/// Takes over the APIServices as they are now. One that lost its server is available from then on.
+async fn load(api: &Context) -> Result<(), Status> {
     let resource = Loopback::new(api).resource(&target(GROUP, "apiservices", ""))?;
     let services = all(&api.engine().snapshot(), resource, "");
-    if api.extensions().configure(&services) {
+    let types = api.types();
+    let is_served = |group: &str, version: &str| types.registry().version(group, version).is_some();
+    if api.extensions().configure(&services, is_served) {
         api.show_foreign();
     }
     count(api, &services);
+    for service in services.iter().filter(|service| is_local(service) && !says_local(service)) {
+        report_local(api, service.str_at(&["metadata", "name"])).await?;
+    }
     Ok(())
+}
+
+/// Whether there is no server behind an APIService.
+fn is_local(service: &Value) -> bool {
+    service.at(&["spec", "service"]).is_none()
+}
+
+/// Whether the condition of an APIService says that there is no server behind it.
+fn says_local(service: &Value) -> bool {
+    let conditions = service.at(&["status", "conditions"]).and_then(Value::as_array).unwrap_or_default();
+    let told = conditions.iter().find(|one| one.str_at(&["type"]) == "Available");
+    told.is_some_and(|told| (told.str_at(&["status"]), told.str_at(&["reason"])) == ("True", "Local"))
 }
 
 /// Counts APIServices without a server behind them as available, and no more what is gone.
@@ -120,7 +137,7 @@ fn count(api: &Context, services: &[Value]) {
     let mut there = HashSet::new();
     for service in services {
         let name = service.str_at(&["metadata", "name"]);
-        if service.at(&["spec", "service"]).is_none() {
+        if is_local(service) {
             unavailable.set(&[name], 0);
         }
         there.insert(name);

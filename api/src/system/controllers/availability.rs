@@ -242,6 +242,11 @@ async fn swagger(endpoint: &Remote, headers: HeaderMap) -> Option<Swagger> {
     if code.is_success() { tokio::task::spawn_blocking(read).await.ok()? } else { None }
 }
 
+/// Tells of an APIService without a server that it is available.
+pub(super) async fn report_local(api: &Context, name: &str) -> Result<(), Status> {
+    report(api, name, ("True", "Local", "Local APIServices are always available")).await
+}
+
 /// Writes the condition Available, where it says something else than before.
 async fn report(
     api: &Context,

@@ -1,6 +1,7 @@
 //! The groups of other servers in the discovery documents, among the own ones (docs/api/extension-servers.md#groups-of-extension-servers).
 //!
-//! The documents of this server are made first; what others serve is put between, by priority.
+//! The documents of this server are made first; what others serve is put between, by priority. A version that another
+//! server serves in the place of this one is there once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::types::schema::registry::Group;
 use crate::types::schema::versions::compare_versions;
 use crate::values::json::{Object, Value};
 
-/// A version of a group that another server serves.
+/// A version of a group that another server serves, or none does.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Foreign {
     /// Group.
@@ -22,6 +23,8 @@ pub struct Foreign {
     pub group_priority: u32,
     /// Versions of a higher one come first.
     pub version_priority: u32,
+    /// Its APIService names no server, and this one does not have it either: plain documents list it, and that is all.
+    pub is_unserved: bool,
     /// The list of resources as that server answered it; `None` while it does not answer.
     pub resources: Option<Value>,
     /// The path and hash of its OpenAPI document, where that server has one.
@@ -114,6 +117,7 @@ pub(super) fn aggregated<'g>(
             |versions: &[&Foreign]| versions.iter().map(|one| aggregated_version(one)).collect();
         let add = |entry: &mut Value, versions: &[&Foreign]| {
             if let Some(list) = list_at(entry, "versions") {
+                list.retain(|own| versions.iter().all(|one| one.version != own.str_at(&["version"])));
                 let mut more: Vec<Value> = versions_of(versions);
                 list.append(&mut more);
             }
@@ -147,7 +151,10 @@ fn group_version(one: &Foreign) -> Value {
 
 fn add_versions(entry: &mut Value, versions: &[&Foreign]) {
     if let Some(list) = list_at(entry, "versions") {
-        list.extend(versions.iter().map(|one| group_version(one)));
+        let more =
+            versions.iter().filter(|one| list.iter().all(|own| one.version != own.str_at(&["version"])));
+        let mut more: Vec<Value> = more.map(|one| group_version(one)).collect();
+        list.append(&mut more);
     }
 }
 
@@ -232,6 +239,7 @@ mod tests {
             version,
             group_priority,
             version_priority,
+            is_unserved: false,
             resources: None,
             openapi: None,
             swagger: None,

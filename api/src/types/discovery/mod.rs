@@ -175,8 +175,9 @@ impl Discovery {
     ) -> Response<Bytes> {
         let document = cache.get_or_init(|| {
             let document = documents::aggregated(self.groups(core), self.registry.naming());
-            let foreign = if core { &[] } else { &*self.foreign };
-            let mut document = foreign::aggregated(document, self.groups(core), foreign);
+            let is_shown = |one: &&Foreign| !core && !one.is_unserved;
+            let foreign: Vec<Foreign> = self.foreign.iter().filter(is_shown).cloned().collect();
+            let mut document = foreign::aggregated(document, self.groups(core), &foreign);
             if merged && let Some(items) = foreign::list_at(&mut document, "items") {
                 *items = peers::merged(std::mem::take(items), &self.peers);
             }
@@ -370,6 +371,45 @@ mod tests {
         let root = get("/", "text/html").unwrap();
         let want = "{\n  \"paths\": [\n    \"/api\",\n    \"/api/v1\",\n    \"/apis\",\n    \"/apis/\",\n    \"/apis/example.com\",\n    \"/apis/example.com/v2\",\n    \"/healthz\",\n    \"/version\"\n  ]\n}";
         assert_eq!(text(&root), want);
+    }
+
+    #[test]
+    fn versions_of_other_servers_and_of_none_are_listed_once() {
+        let other = Foreign {
+            group: "example.com".to_owned(),
+            version: "v2".to_owned(),
+            group_priority: 1,
+            version_priority: 1,
+            is_unserved: false,
+            resources: None,
+            openapi: None,
+            swagger: None,
+        };
+        let unserved = Foreign {
+            group: "none.example.com".to_owned(),
+            version: "v1".to_owned(),
+            is_unserved: true,
+            ..other.clone()
+        };
+        let (own, discovery) = (discovery(), discovery().beside(Arc::new([other, unserved])));
+        let get = |discovery: &Discovery, path: &str, accept: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+            text(&discovery.respond(path, &headers, false).unwrap().response).to_owned()
+        };
+        assert_eq!(get(&discovery, "/apis/example.com", "*/*"), get(&own, "/apis/example.com", "*/*"));
+        let list = get(&discovery, "/apis", "*/*");
+        assert_eq!(list.matches(r#""groupVersion":"example.com/v2""#).count(), 2, "{list}"); // one is the preferred
+        // One that no server has is listed all the same.
+        let version = r#"{"groupVersion":"none.example.com/v1","version":"v1"}"#;
+        let group =
+            format!(r#""name":"none.example.com","versions":[{version}],"preferredVersion":{version}}}"#);
+        assert!(list.contains(&group), "{list}");
+        assert!(get(&discovery, "/apis/none.example.com", "*/*").ends_with(&group));
+        assert!(discovery.respond("/apis/none.example.com/v1", &HeaderMap::new(), false).is_none());
+        let document = get(&discovery, "/apis", &aggregated());
+        let want = r#""metadata":{"name":"example.com"},"versions":[{"version":"v2","freshness":"Stale"}]"#;
+        assert!(document.contains(want) && !document.contains("none.example.com"), "{document}");
     }
 
     #[test]
