@@ -14,6 +14,7 @@ pub mod details;
 pub mod established;
 pub mod field_path;
 pub mod format;
+mod keywords;
 mod lists;
 mod number;
 pub mod outline;
