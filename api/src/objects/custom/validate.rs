@@ -76,8 +76,12 @@ pub fn object(
 /// What the schema says of an object.
 fn whole(message: &Message, new: &Object, old: Option<Before>) -> Vec<FieldError> {
     let mut checked = Outcome::default();
+    let limits = message.limits.as_deref();
+    if let Some(schemas) = limits.and_then(|limits| limits.schemas.as_deref()) {
+        checked.merge(combined(schemas, &Value::Object(new.clone()), old, &Path::Root));
+    }
     let shape = Shape { kind: None, members: Members::Struct(message), empty: Empty::Kept };
-    members(shape, message.limits.as_deref(), new, old, &Path::Root, &mut checked);
+    members(shape, limits, new, old, &Path::Root, &mut checked);
     checked.errors
 }
 

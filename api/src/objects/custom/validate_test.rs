@@ -282,6 +282,19 @@ fn the_root_and_metadata_are_judged_as_well() {
         errors(&resource, &object, None),
         "metadata.name: Too long: may not be more than 3 bytes; spec: Required value; status: Required value"
     );
+    let either = of_schema(
+        r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},"oneOf":[{"required":["a"]},
+        {"required":["b"]}]}"#,
+    );
+    let nil = r#"<nil>: Invalid value: "": "" must validate one and only one schema (oneOf). Found"#;
+    for (object, want) in [
+        (r#"{"a":"1"}"#, String::new()),
+        ("{}", format!("{nil} none valid; a: Required value")),
+        (r#"{"a":"1","b":"1"}"#, format!("{nil} 2 valid alternatives")),
+    ] {
+        let object = decode(&either.table.message, object.as_bytes()).unwrap().object;
+        assert_eq!(errors(&either, &object, None), want);
+    }
 }
 
 #[test]
