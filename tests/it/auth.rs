@@ -541,12 +541,19 @@ async fn reviews_answer_for_oneself_and_for_others() {
         .check(&[
             ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x"}}"#, &format!("{start}spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified")),
             ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"resourceAttributes":{"verb":"get"}}}"#, &format!("{start}spec.user: Invalid value: \"\": at least one of user or group must be specified")),
-            ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x","resourceAttributes":{"verb":"get"},"nonResourceAttributes":{"path":"/","verb":"get"}}}"#, &format!("{start}spec.nonResourceAttributes: Invalid value: …")),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/subjectaccessreviews", r#"{"spec":{"user":"x","resourceAttributes":{"verb":"get"},"nonResourceAttributes":{"path":"/"}}}"#, &format!("{start}spec.nonResourceAttributes: Invalid value: {{\"Path\":\"/\",\"Verb\":\"\"}}: cannot be specified in combination with resourceAttributes")),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/namespaces/$ns/localsubjectaccessreviews", r#"{"metadata":{"namespace":"$ns"},"spec":{"user":"x","nonResourceAttributes":{"path":"/"}}}"#, &format!("{start}spec.nonResourceAttributes: Invalid value: {{\"Path\":\"/\",\"Verb\":\"\"}}: disallowed on this kind of request")),
+            ("access-reviews", "POST /apis/authorization.k8s.io/v1/namespaces/$ns/localsubjectaccessreviews", r#"{"metadata":{"namespace":"$ns"},"spec":{"user":"x"}}"#, &format!("{start}spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified")),
             ("access-reviews", "POST /apis/authorization.k8s.io/v1/namespaces/$ns/localsubjectaccessreviews", &local("other").to_string(), "422 Invalid: .authorization.k8s.io \"\" is invalid: spec.resourceAttributes.namespace: Invalid value: \"other\": must match metadata.namespace"),
             ("access-reviews", "POST /apis/authorization.k8s.io/v1/selfsubjectrulesreviews", r#"{"spec":{}}"#, "400 BadRequest: no namespace on request"),
             ("identity-reviews", "POST /apis/authentication.k8s.io/v1/tokenreviews", r#"{"spec":{}}"#, "400 BadRequest: token is required for TokenReview in authentication"),
         ])
         .await;
+
+    let mut named = local(ns);
+    named["metadata"]["name"] = json!("n");
+    let reply = fixture.client.post(&path, &named).await;
+    assert!(reply.text().contains("}]}: must be empty except for namespace"), "access-reviews {}", reply.text());
 
     let rules = alice
         .post(&format!("{group}/selfsubjectrulesreviews"), &json!({"spec": {"namespace": ns}}))

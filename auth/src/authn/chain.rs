@@ -308,10 +308,13 @@ impl Authenticator {
         }
     }
 
-    /// The user of a token with one of the audiences `target`, as for a token review.
+    /// The user of a token with one of the audiences `target`, as for a token review. The token is read as it would be
+    /// behind `Bearer` in a header: space around it is dropped, and what follows it too. Without a token there, the user
+    /// is that of a request without credentials (docs/api/authentication.md#identity-reviews).
     ///
     /// # Errors
-    /// No authenticator accepts the token. The first cause is always [`Cause::UnknownToken`].
+    /// No authenticator accepts the token; the first cause is [`Cause::UnknownToken`]. Or there is none, and anonymous
+    /// requests are not allowed.
     pub async fn review_token(
         &self,
         token: &str,
@@ -319,6 +322,11 @@ impl Authenticator {
         now: SystemTime,
     ) -> Result<Accepted, AuthnError> {
         let target = if target.is_empty() { &self.audiences } else { target };
+        let header = format!("Bearer {token}");
+        let Bearer::Token(token) = bearer::parse(&header) else {
+            let found = self.without_user(&Credentials::default(), Vec::new())?;
+            return Ok(Accepted { user: found.user().clone(), audiences: target.to_vec() });
+        };
         let mut causes = match self.token_user(token, target, now) {
             Ok(accepted) => return Ok(accepted),
             Err(causes) => causes,
@@ -458,5 +466,42 @@ fn with_audiences(accepted: Accepted, own: Option<Vec<String>>) -> Accepted {
     match accepted.audiences.is_empty() {
         true => Accepted { audiences: own.unwrap_or_default(), ..accepted },
         false => accepted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authn::token_file::StaticTokens;
+
+    fn at_once<T>(future: impl Future<Output = T>) -> T {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match std::pin::pin!(future).poll(&mut context) {
+            std::task::Poll::Ready(result) => result,
+            std::task::Poll::Pending => panic!("no other server is asked"),
+        }
+    }
+
+    #[test]
+    fn a_reviewed_token_is_read_as_in_a_header() {
+        for (token, anonymous, want) in [
+            ("secret", Anonymous::Refused, "joe [\"api\"]"),
+            ("secret ", Anonymous::Refused, "joe [\"api\"]"),
+            ("secret x", Anonymous::Refused, "joe [\"api\"]"),
+            ("other", Anonymous::Accepted, "invalid bearer token"),
+            (" secret", Anonymous::Accepted, "system:anonymous [\"api\"]"),
+            (" ", Anonymous::Accepted, "system:anonymous [\"api\"]"),
+            (" secret", Anonymous::Refused, "no credentials provided"),
+        ] {
+            let chain = Authenticator::new()
+                .with_audiences(vec!["api".to_owned()])
+                .with_tokens(StaticTokens::parse(b"secret,joe,1").unwrap())
+                .with_anonymous(anonymous);
+            let got = match at_once(chain.review_token(token, &[], SystemTime::UNIX_EPOCH)) {
+                Ok(Accepted { user, audiences }) => format!("{} {audiences:?}", user.name),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(got, want, "{token:?}");
+        }
     }
 }

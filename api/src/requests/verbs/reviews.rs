@@ -3,6 +3,7 @@
 //! Reviews answer who a user is and what the user may do (docs/api/authorization.md#access-reviews); `bindings` is the
 //! older path of `pods/binding`; `componentstatuses` is a read-only list about this process.
 
+use auth::authn::AuthnError;
 use auth::authz::{Rule, Verdict};
 use auth::{Attributes, Decision, User};
 use bytes::Bytes;
@@ -80,7 +81,8 @@ async fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status
                 status.push("audiences", accepted.audiences.as_slice().into());
             }
         }
-        Err(error) => {
+        Err(AuthnError::NoCredential) => status.push("user", Object::new().into()),
+        Err(error @ AuthnError::InvalidCredential { .. }) => {
             status.push("user", Object::new().into());
             status.push("error", error.to_string().into());
         }
@@ -102,24 +104,7 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
         spec.and_then(|spec| spec.get("nonResourceAttributes")).filter(|value| !value.is_null());
     let user = if kind == "SelfSubjectAccessReview" { call.user.clone() } else { reviewed_user(spec) };
     let mut errors = Vec::new();
-    let metadata = View::of(object).child("metadata");
-    let is_local = kind == "LocalSubjectAccessReview";
-    if metadata.members().any(|(name, value)| !(is_local && name == "namespace" || is_empty(value))) {
-        errors.push(FieldError::invalid("metadata", &shown_metadata(call, object), "must be empty"));
-    }
-    match (resource, non_resource) {
-        (None, None) => errors.push(FieldError::invalid(
-            "spec.resourceAttributes",
-            &Value::Null,
-            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
-        )),
-        (Some(_), Some(given)) => errors.push(FieldError::invalid(
-            "spec.nonResourceAttributes",
-            given,
-            "cannot be specified in combination with resourceAttributes",
-        )),
-        _ => {}
-    }
+    check_attributes(resource, non_resource, &mut errors);
     if kind != "SelfSubjectAccessReview" && user.name.is_empty() && user.groups.is_empty() {
         errors.push(FieldError::invalid(
             "spec.user",
@@ -130,27 +115,14 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
     if let Some(attributes) = resource {
         review_selectors::check(attributes, &mut errors);
     }
-    let text = |value: Option<&Value>, name: &str| value.map_or("", |value| value.str_at(&[name])).to_owned();
+    check_metadata(call, object, &mut errors);
     if kind == "LocalSubjectAccessReview" {
-        if non_resource.is_some() {
-            errors.push(FieldError::invalid(
-                "spec.nonResourceAttributes",
-                &Value::Null,
-                "disallowed on this kind of request",
-            ));
-        }
-        let namespace = text(resource, "namespace");
-        if namespace != meta(object, "namespace") {
-            errors.push(FieldError::invalid(
-                "spec.resourceAttributes.namespace",
-                &namespace.into(),
-                "must match metadata.namespace",
-            ));
-        }
+        check_local(object, resource, non_resource, &mut errors);
     }
     if !errors.is_empty() {
         return Err(Status::invalid(Subject { group: &call.resource.group, kind: "", name: "" }, &errors));
     }
+    let text = |value: Option<&Value>, name: &str| value.map_or("", |value| value.str_at(&[name])).to_owned();
     let parts = ["verb", "group", "version", "resource", "subresource", "namespace", "name"];
     let [verb, group, version, resource_name, subresource, namespace, name] =
         parts.map(|part| text(resource, part));
@@ -186,6 +158,65 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
         errors => status.push("evaluationError", format!("[{}]", errors.join(", ")).into()),
     }
     Ok(status)
+}
+
+/// Refuses a review that asks about a resource and about a path, or about neither.
+fn check_attributes(resource: Option<&Value>, non_resource: Option<&Value>, errors: &mut Vec<FieldError>) {
+    match (resource, non_resource) {
+        (None, None) => errors.push(FieldError::invalid(
+            "spec.resourceAttributes",
+            &Value::Null,
+            "exactly one of nonResourceAttributes or resourceAttributes must be specified",
+        )),
+        (Some(_), Some(given)) => errors.push(FieldError::invalid(
+            "spec.nonResourceAttributes",
+            &shown_non_resource(given),
+            "cannot be specified in combination with resourceAttributes",
+        )),
+        _ => {}
+    }
+}
+
+/// Refuses metadata; a local review has a namespace.
+fn check_metadata(call: &Call<'_>, object: &Object, errors: &mut Vec<FieldError>) {
+    let is_local = &*call.resource.table.kind == "LocalSubjectAccessReview";
+    let metadata = View::of(object).child("metadata");
+    if metadata.members().any(|(name, value)| !(is_local && name == "namespace" || is_empty(value))) {
+        let why = if is_local { "must be empty except for namespace" } else { "must be empty" };
+        errors.push(FieldError::invalid("metadata", &shown_metadata(call, object), why));
+    }
+}
+
+/// Refuses a local review about another namespace than its own, or about a path.
+fn check_local(
+    object: &Object,
+    resource: Option<&Value>,
+    non_resource: Option<&Value>,
+    errors: &mut Vec<FieldError>,
+) {
+    let namespace = resource.map(|resource| resource.str_at(&["namespace"]));
+    if let Some(namespace) = namespace.filter(|namespace| *namespace != meta(object, "namespace")) {
+        errors.push(FieldError::invalid(
+            "spec.resourceAttributes.namespace",
+            &namespace.into(),
+            "must match metadata.namespace",
+        ));
+    }
+    if let Some(given) = non_resource {
+        errors.push(FieldError::invalid(
+            "spec.nonResourceAttributes",
+            &shown_non_resource(given),
+            "disallowed on this kind of request",
+        ));
+    }
+}
+
+/// The attributes of a path as errors show them: with both members, under the names of the internal type.
+fn shown_non_resource(given: &Value) -> Value {
+    let mut shown = Object::new();
+    shown.push("Path", given.str_at(&["path"]).into());
+    shown.push("Verb", given.str_at(&["verb"]).into());
+    shown.into()
 }
 
 fn is_empty(value: &Value) -> bool {
