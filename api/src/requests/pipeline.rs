@@ -27,6 +27,7 @@ use futures_util::future::Shared;
 use http::header::{AUTHORIZATION, HeaderName, RETRY_AFTER};
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, StatusCode};
+use percent_encoding::percent_decode_str;
 
 use crate::objects::representation::answer::respond_status;
 use crate::objects::store::{self, Part, Pending};
@@ -224,8 +225,10 @@ impl<'c> Exchange<'c> {
         let header = self.head.headers.get(AUTHORIZATION);
         let header = header.map(|value| String::from_utf8_lossy(value.as_bytes()));
         let protocols = websocket::protocols(&self.head.headers);
+        // Paths that are open to anonymous requests are compared without escapes.
+        let path = percent_decode_str(self.head.uri.path()).decode_utf8_lossy();
         let credentials = Credentials {
-            path: self.head.uri.path(),
+            path: &path,
             headers: Some(&Fields(&self.head.headers)),
             authorization: header.as_deref(),
             protocols: protocols.as_deref(),
