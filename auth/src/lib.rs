@@ -14,6 +14,7 @@ pub mod attributes;
 pub mod authn;
 pub mod authz;
 pub mod decision;
+pub mod document;
 pub mod go;
 pub mod identity;
 mod strict;

@@ -1,13 +1,10 @@
 //! Configuration files of the server, decoded strictly: a member that is not known is an error, so that a typing mistake
 //! does not open or close a door.
 
-use std::sync::LazyLock;
-
 use serde_json::{Map, Value};
 
+use crate::document::{self, Document, Tree};
 use crate::go::{self, duration, quote};
-
-static EMPTY: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// A kind of configuration file.
 pub(crate) struct File<'f> {
@@ -30,6 +27,9 @@ const KINDS: [&str; 5] = [
     "TracingConfiguration",
 ];
 
+/// A kind in the same group that has version v1 only.
+const KIND_OF_V1: &str = "EncryptionConfiguration";
+
 /// The form of a value.
 pub(crate) enum Form {
     Text,
@@ -47,12 +47,24 @@ pub(crate) struct Object {
 }
 
 impl File<'_> {
-    /// The members of the file: `text` is the file as it is, for messages, and `value` what it says.
+    /// The members of the file.
     ///
     /// # Errors
     /// The text of kube-apiserver's error.
-    pub(crate) fn read<'v>(&self, text: &str, value: &'v Value) -> Result<&'v Map<String, Value>, String> {
-        let root = value.as_object().unwrap_or(&EMPTY);
+    pub(crate) fn read(&self, document: &Document) -> Result<Map<String, Value>, String> {
+        let Document { text, tree, duplicates } = document;
+        let members = match tree {
+            Tree::Members(members) => members.as_slice(),
+            Tree::Scalar(Value::Null) => &[],
+            Tree::Scalar(_) | Tree::List(_) => return Err(go::no_version_kind(&tree.value())),
+        };
+        let root = document::object(members);
+        for (name, tree) in members.iter().filter(|(name, _)| matches!(name.as_str(), "apiVersion" | "kind"))
+        {
+            if !matches!(tree, Tree::Scalar(Value::Null | Value::String(_))) {
+                return Err(go::odd_version_kind(name, &tree.value()));
+            }
+        }
         let member = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (member("apiVersion"), member("kind"));
         if kind.is_empty() {
@@ -65,7 +77,7 @@ impl File<'_> {
         let version = version.map(|(_, version)| version).filter(|version| self.versions.contains(version));
         match version {
             Some(_) if kind == self.kind => {}
-            Some(_) if KINDS.contains(&kind) => {
+            Some(version) if KINDS.contains(&kind) || kind == KIND_OF_V1 && version == "v1" => {
                 return Err(format!("expected {}, got *apiserver.{kind}", self.kind));
             }
             _ => {
@@ -75,14 +87,10 @@ impl File<'_> {
                 ));
             }
         }
-        let mut unknown = Vec::new();
         let version = version.unwrap_or_default();
-        check_object(root, self.form, &Place { path: "", fields: "", version }, &mut unknown)?;
-        if unknown.is_empty() {
-            Ok(root)
-        } else {
-            Err(format!("strict decoding error: {}", unknown.join(", ")))
-        }
+        let mut flaws = Vec::from_iter(duplicates.clone());
+        check_members(members, self.form, &Place { path: "", fields: "", version }, &mut flaws)?;
+        if flaws.is_empty() { Ok(root) } else { Err(format!("strict decoding error: {}", flaws.join(", "))) }
     }
 }
 
@@ -95,51 +103,63 @@ struct Place<'p> {
     version: &'p str,
 }
 
-/// Checks the members of an object. The depth is that of the forms.
-fn check_object(
-    members: &Map<String, Value>,
+/// Checks the members of an object. What only strict decoding refuses is added to `flaws`, once each. The depth is that
+/// of the forms.
+fn check_members(
+    members: &[(String, Tree)],
     object: &Object,
     place: &Place<'_>,
-    unknown: &mut Vec<String>,
+    flaws: &mut Vec<String>,
 ) -> Result<(), String> {
     let joined = |before: &str, name: &str| {
         if before.is_empty() { name.to_owned() } else { format!("{before}.{name}") }
     };
-    for (name, value) in members {
+    for (at, (name, tree)) in members.iter().enumerate() {
         let path = joined(place.path, name);
         let Some((_, form)) = object.members.iter().find(|(known, _)| known == name) else {
-            unknown.push(format!("unknown field {}", quote(&path)));
+            add(flaws, format!("unknown field {}", quote(&path)));
             continue;
         };
+        if members[..at].iter().any(|(before, _)| before == name) {
+            add(flaws, format!("duplicate field {}", quote(&path)));
+        }
         let fields = joined(place.fields, name);
         let place = Place { path: &path, fields: &fields, version: place.version };
-        check(value, form, object, &place, unknown)?;
+        check(tree, form, object, &place, flaws)?;
     }
     Ok(())
 }
 
+fn add(flaws: &mut Vec<String>, flaw: String) {
+    if !flaws.contains(&flaw) {
+        flaws.push(flaw);
+    }
+}
+
 fn check(
-    value: &Value,
+    tree: &Tree,
     form: &Form,
     within: &Object,
     place: &Place<'_>,
-    unknown: &mut Vec<String>,
+    flaws: &mut Vec<String>,
 ) -> Result<(), String> {
-    match (value, form) {
-        (Value::Null, _) | (Value::String(_), Form::Text) | (Value::Bool(_), Form::Flag) => Ok(()),
-        (Value::String(text), Form::Duration) => {
+    match (tree, form) {
+        (Tree::Scalar(Value::Null), _)
+        | (Tree::Scalar(Value::String(_)), Form::Text)
+        | (Tree::Scalar(Value::Bool(_)), Form::Flag) => Ok(()),
+        (Tree::Scalar(Value::String(text)), Form::Duration) => {
             duration::parse(text).map(drop).map_err(|error| error.to_string())
         }
-        (Value::Array(items), Form::List(form)) => {
+        (Tree::List(items), Form::List(form)) => {
             for (at, item) in items.iter().enumerate() {
                 let path = format!("{}[{at}]", place.path);
-                check(item, form, within, &Place { path: &path, ..*place }, unknown)?;
+                check(item, form, within, &Place { path: &path, ..*place }, flaws)?;
             }
             Ok(())
         }
-        (Value::Object(members), Form::Object(object)) => check_object(members, object, place, unknown),
+        (Tree::Members(members), Form::Object(object)) => check_members(members, object, place, flaws),
         _ => {
-            let found = go::kind(value);
+            let found = go::kind(&tree.value());
             Err(format!(
                 "json: cannot unmarshal {found} into Go struct field {}.{} of type {}",
                 within.name,

@@ -132,8 +132,8 @@ impl AuthenticationConfig {
         )?;
         if anonymous.is_some() && flags.anonymous_auth.is_some() {
             bail!(
-                "--anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration \
-                 file"
+                "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in \
+                 authentication configuration file"
             );
         }
         // With AlwaysAllow an anonymous user could do everything, so anonymous requests are off
@@ -326,12 +326,13 @@ impl TokenConfig {
             }
             Some((_, Ok(_))) | None => {}
         }
-        // Keys of an issuer without the one that signs: a cluster that lost a file, not one that has none yet.
-        if endpoint.is_none()
-            && signing_key.is_none()
-            && !issuers.is_empty()
-            && !flags.service_account_key_file.is_empty()
-        {
+        let is_incomplete = match issuers.first().map(String::as_str) {
+            None => false,
+            Some("") => signing_key.is_some() || !flags.api_audiences.is_empty(),
+            // Keys of an issuer without the one that signs: a cluster that lost a file, not one that has none yet.
+            Some(_) => signing_key.is_none() && !flags.service_account_key_file.is_empty(),
+        };
+        if endpoint.is_none() && is_incomplete {
             problems.add(
                 "--service-account-signing-key-file, --service-account-issuer, and --api-audiences should be specified \
                  together",
@@ -543,6 +544,59 @@ mod tests {
             let words = line.split_whitespace().map(OsString::from);
             let config = Config::from_flags(flags::parse(words).unwrap().flags());
             assert_eq!(config.err().map(|error| format!("{error:#}")).as_deref(), want, "{flag}");
+        }
+    }
+
+    #[test]
+    fn flags_that_contradict_each_other_are_refused() {
+        let dir = Scratch::new();
+        let pem = rcgen::KeyPair::generate().unwrap().serialize_pem();
+        let file = |name: &str, text: &str| {
+            std::fs::write(dir.join(name), text).unwrap();
+            dir.join(name).display().to_string()
+        };
+        let key = file("key", &pem);
+        const HEAD: &str = "apiVersion: apiserver.config.cluster.io/v1\nkind: AuthenticationConfiguration\n";
+        let anonymous = file("anonymous", &format!("{HEAD}anonymous: {{enabled: true}}\n"));
+        let empty = file("empty", "");
+        let json = file("json", "{\"apiVersion\": \"x\",}");
+        let twice = file("twice", &format!("{HEAD}jwt: []\njwt: []\n"));
+        let loading =
+            |path: &str| format!("failed to load authentication configuration from file \"{path}\": ");
+        for (arguments, want) in [
+            (
+                format!("--authentication-config={anonymous} --anonymous-auth=true"),
+                "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in \
+                 authentication configuration file"
+                    .to_owned(),
+            ),
+            (
+                format!("--service-account-issuer= --service-account-signing-key-file={key}"),
+                "[service-account-issuer should not be an empty string, --service-account-signing-key-file, \
+                 --service-account-issuer, and --api-audiences should be specified together]"
+                    .to_owned(),
+            ),
+            (format!("--authentication-config={empty}"), format!("{}empty config data", loading(&empty))),
+            (
+                format!("--authentication-config={json}"),
+                format!(
+                    "{}couldn't get version/kind; json parse error: invalid character '}}' looking for beginning of object \
+                     key string",
+                    loading(&json)
+                ),
+            ),
+            (
+                format!("--authentication-config={twice}"),
+                format!(
+                    "{}strict decoding error: yaml: unmarshal errors:\n  line 4: key \"jwt\" already set in map",
+                    loading(&twice)
+                ),
+            ),
+        ] {
+            let line = format!("cluster-apiserver --data-dir={} {arguments}", dir.display());
+            let words = line.split_whitespace().map(OsString::from);
+            let config = Config::from_flags(flags::parse(words).unwrap().flags());
+            assert_eq!(config.err().map(|error| format!("{error:#}")), Some(want), "{arguments}");
         }
     }
 

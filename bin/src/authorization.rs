@@ -13,9 +13,10 @@ use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
 use auth::authz::webhook::{FailurePolicy, Settings, Webhook};
 use auth::authz::{Conditions, Mode, Module, NodePolicy};
-use auth::go::{duration, quote};
+use auth::go::quote;
 use engine::Engine;
 
+use crate::documents;
 use crate::flags::{AuthorizationFlags, Profile};
 use crate::flaws::Flaws;
 use crate::issuers::opening;
@@ -65,6 +66,10 @@ impl std::fmt::Debug for AuthorizationConfig {
 
 /// The mode of a server that is not told one.
 const DEFAULT: &str = "RBAC";
+
+/// How long the answers of a webhook that flags name are kept: permissions, and refusals.
+const AUTHORIZED_TTL: Duration = Duration::from_secs(5 * 60);
+const UNAUTHORIZED_TTL: Duration = Duration::from_secs(30);
 
 impl AuthorizationConfig {
     /// Takes the flags, reading the files they name.
@@ -234,11 +239,12 @@ fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> any
                 let settings = Settings {
                     group: naming.group("authorization", true),
                     version: version.to_owned(),
-                    authorized_ttl: ttl(flags.authorization_webhook_cache_authorized_ttl.as_deref(), "5m")?,
-                    unauthorized_ttl: ttl(
-                        flags.authorization_webhook_cache_unauthorized_ttl.as_deref(),
-                        "30s",
-                    )?,
+                    authorized_ttl: flags
+                        .authorization_webhook_cache_authorized_ttl
+                        .unwrap_or(AUTHORIZED_TTL),
+                    unauthorized_ttl: flags
+                        .authorization_webhook_cache_unauthorized_ttl
+                        .unwrap_or(UNAUTHORIZED_TTL),
                     failure_policy: FailurePolicy::NoOpinion,
                     conditions: Conditions::default(),
                 };
@@ -254,12 +260,6 @@ fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> any
     names(flags).into_iter().map(|name| part(name).map_err(failed)).collect()
 }
 
-/// A time that answers are kept; negative ones are none.
-fn ttl(given: Option<&str>, default: &str) -> anyhow::Result<Duration> {
-    let nanos = duration::parse(given.unwrap_or(default))?;
-    Ok(Duration::from_nanos(u64::try_from(nanos).unwrap_or(0)))
-}
-
 /// The policies of a file.
 fn policies(path: &Path) -> anyhow::Result<Policies> {
     let bytes = std::fs::read(path).map_err(|error| opening(path, &error))?;
@@ -268,7 +268,7 @@ fn policies(path: &Path) -> anyhow::Result<Policies> {
     read.map_err(|error| anyhow!("error reading policy file {}, {error}", path.display()))
 }
 
-/// A document of JSON or YAML.
+/// A line of policies, which is JSON or YAML.
 fn value(bytes: &[u8]) -> Result<serde_json::Value, String> {
     let broken = |_| "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned();
     let document = api::wire::codec::yaml::parse(bytes).map_err(|_| broken(()))?;
@@ -289,10 +289,12 @@ fn file_fault(path: &str) -> Option<String> {
     }
 }
 
-/// The authorizers of a file, checked.
+/// The authorizers of a file; an empty one has none.
 fn contents(bytes: &[u8], naming: Profile) -> Result<Vec<AuthorizerSettings>, String> {
-    let group = naming.group("apiserver.config", true);
-    config::read(&String::from_utf8_lossy(bytes), &value(bytes)?, &group)
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    config::read(&documents::parse(bytes)?, &naming.group("apiserver.config", true))
 }
 
 /// The authorizers that a file names; `abac` makes the one that has a file of its own.
@@ -393,6 +395,25 @@ mod tests {
                 vec![format!("--authorization-config={config}"), "--authorization-mode=RBAC".to_owned()],
                 Err("--authorization-config can not be specified when --authorization-mode or \
                      --authorization-webhook-* flags are defined"
+                    .to_owned()),
+            ),
+            (
+                vec![format!("--authorization-config={}", file("empty", ""))],
+                Err("authorizers: Required value: at least one authorization mode must be defined".to_owned()),
+            ),
+            (
+                vec![format!(
+                    "--authorization-config={}",
+                    file("tabs", "apiVersion: v1\nkind: AuthorizationConfiguration\n\tauthorizers: []\n")
+                )],
+                Err("failed to load AuthorizationConfiguration from file: yaml: line 3: found a tab character that \
+                     violates indentation"
+                    .to_owned()),
+            ),
+            (
+                vec!["--authorization-webhook-cache-authorized-ttl=5".to_owned()],
+                Err("Refuse(\"invalid argument \\\"5\\\" for \\\"--authorization-webhook-cache-authorized-ttl\\\" flag: \
+                     time: missing unit in duration \\\"5\\\"\")"
                     .to_owned()),
             ),
             (

@@ -1,7 +1,7 @@
 //! Parses durations in flags: `90s`, `1h30m`, `1.5m`, `250ms`, `0`.
 //!
-//! The format of Go's `time.ParseDuration`, as in kube-apiserver's flags, without negative values, which no flag here
-//! accepts.
+//! The format of Go's `time.ParseDuration`, as in kube-apiserver's flags. Negative values are refused, or stand for none
+//! where kube-apiserver accepts them.
 
 use std::time::Duration;
 
@@ -12,8 +12,19 @@ use auth::go::duration as go;
 /// # Errors
 /// A fragment that describes the problem.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let nanos = go::parse(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
+    nanos(text)?.try_into().map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
+}
+
+/// Reads how long something is kept; a negative duration is zero: it is not kept at all.
+///
+/// # Errors
+/// A fragment that describes the problem.
+pub fn kept(text: &str) -> Result<Duration, String> {
+    Ok(nanos(text)?.try_into().map_or(Duration::ZERO, Duration::from_nanos))
+}
+
+fn nanos(text: &str) -> Result<i64, String> {
+    go::parse(text).map_err(|error| error.to_string())
 }
 
 /// Writes whole seconds as Go writes them: `1h0m0s`, `10m0s`, `5s`.
@@ -69,6 +80,18 @@ mod tests {
         ] {
             let got = parse(text);
             assert_eq!(got.clone().ok().map(|d| d.as_millis() as u64), want_ms, "{text:?}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_for_a_negative_time_is_not_kept() {
+        for (text, want) in [
+            ("2m", Ok(Duration::from_secs(120))),
+            ("-1s", Ok(Duration::ZERO)),
+            ("x", Err("time: invalid duration \"x\"".to_owned())),
+            ("5", Err("time: missing unit in duration \"5\"".to_owned())),
+        ] {
+            assert_eq!(kept(text), want, "{text}");
         }
     }
 }

@@ -17,6 +17,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 use tokio::task::JoinSet;
 
 use crate::authorities::system_authorities;
+use crate::documents;
 use crate::flags::{OidcFlags, Profile};
 use crate::reload::{self, Watched};
 
@@ -121,12 +122,12 @@ fn read(path: &Path, naming: Profile) -> anyhow::Result<Contents> {
 }
 
 fn contents(bytes: &[u8], naming: Profile) -> anyhow::Result<Contents> {
-    let document = api::wire::codec::yaml::parse(bytes)?;
-    let mut json = Vec::new();
-    api::values::json::write(&document.value, &mut json);
-    let value = serde_json::from_slice(&json)?;
+    if bytes.is_empty() {
+        bail!("empty config data");
+    }
+    let document = documents::parse(bytes).map_err(anyhow::Error::msg)?;
     let group = naming.group("apiserver.config", true);
-    file::read(&String::from_utf8_lossy(bytes), &value, &group).map_err(|why| anyhow!(why))
+    file::read(&document, &group).map_err(anyhow::Error::msg)
 }
 
 /// An error of opening a file in the words of Go.

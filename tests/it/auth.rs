@@ -553,7 +553,11 @@ async fn reviews_answer_for_oneself_and_for_others() {
     let mut named = local(ns);
     named["metadata"]["name"] = json!("n");
     let reply = fixture.client.post(&path, &named).await;
-    assert!(reply.text().contains("}]}: must be empty except for namespace"), "access-reviews {}", reply.text());
+    assert!(
+        reply.text().contains("}]}: must be empty except for namespace"),
+        "access-reviews {}",
+        reply.text()
+    );
 
     let rules = alice
         .post(&format!("{group}/selfsubjectrulesreviews"), &json!({"spec": {"namespace": ns}}))

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::condition;
 use super::webhook::FailurePolicy;
+use crate::document::Document;
 use crate::go::{duration, quote};
 use crate::strict::{File, Form, Object, items, text_of};
 
@@ -102,13 +103,13 @@ impl WebhookSettings {
     }
 }
 
-/// Reads the file: `text` as it is, for messages, and `value`, what it says. `group` is the group of its version.
+/// Reads the file. `group` is the group of its version.
 ///
 /// # Errors
 /// The text of kube-apiserver's error.
-pub fn read(text: &str, value: &Value, group: &str) -> Result<Vec<AuthorizerSettings>, String> {
+pub fn read(document: &Document, group: &str) -> Result<Vec<AuthorizerSettings>, String> {
     let file = File { kind: KIND, versions: &VERSIONS, group, form: &ROOT };
-    let root = file.read(text, value)?;
+    let root = file.read(document)?;
     let authorizers = items(root.get("authorizers")).map(|value| AuthorizerSettings {
         kind: text_of(value, "type"),
         name: text_of(value, "name"),
@@ -364,7 +365,7 @@ mod tests {
 
     fn checked(authorizers: &Value) -> Result<Vec<AuthorizerSettings>, String> {
         let value = json!({"apiVersion": "config.example/v1", "kind": KIND, "authorizers": authorizers});
-        let read = read("", &value, "config.example")?;
+        let read = read(&Document::of("", &value), "config.example")?;
         let faults = |name: &str| {
             if name.chars().any(char::is_uppercase) { vec!["it has capitals".to_owned()] } else { Vec::new() }
         };

@@ -19,3 +19,22 @@ pub(crate) fn kind(value: &Value) -> &'static str {
         Value::Object(_) => "object",
     }
 }
+
+/// The error of looking for version and kind in a document that is no object.
+pub(crate) fn no_version_kind(value: &Value) -> String {
+    undecided(&format!(
+        "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
+         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+        kind(value)
+    ))
+}
+
+/// The error where one of the two, `name`, is no text.
+pub(crate) fn odd_version_kind(name: &str, value: &Value) -> String {
+    undecided(&format!("json: cannot unmarshal {} into Go struct field .{name} of type string", kind(value)))
+}
+
+/// The error of looking for version and kind.
+pub(crate) fn undecided(why: &str) -> String {
+    format!("couldn't get version/kind; json parse error: {why}")
+}

@@ -50,7 +50,8 @@ pub struct AuthenticationFlags {
     pub api_audiences: Vec<String>,
 
     /// Longest validity of a requested token, at least an hour. Default: no limit.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse,
+          allow_hyphen_values = true)]
     pub service_account_max_token_expiration: Duration,
 
     /// Issue tokens that are valid for a year to clients that do not renew them.
@@ -99,7 +100,8 @@ pub struct AuthenticationFlags {
     pub authentication_token_webhook_config_file: Option<PathBuf>,
 
     /// How long an answer about a token is kept.
-    #[arg(long, value_name = "DURATION", default_value = "2m0s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "2m0s", value_parser = duration::kept,
+          allow_hyphen_values = true)]
     pub authentication_token_webhook_cache_ttl: Duration,
 
     /// Version of the reviews sent to that server. One of: v1, v1beta1.

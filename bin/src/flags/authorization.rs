@@ -1,8 +1,11 @@
 //! Flags about what users may do.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+
+use crate::duration;
 
 /// What users may do.
 #[derive(Args, Clone, Debug)]
@@ -25,12 +28,12 @@ pub struct AuthorizationFlags {
     pub authorization_webhook_version: Option<String>,
 
     /// How long its permissions are kept. Default: 5m0s.
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub authorization_webhook_cache_authorized_ttl: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = duration::kept, allow_hyphen_values = true)]
+    pub authorization_webhook_cache_authorized_ttl: Option<Duration>,
 
     /// How long its refusals are kept. Default: 30s.
-    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
-    pub authorization_webhook_cache_unauthorized_ttl: Option<String>,
+    #[arg(long, value_name = "DURATION", value_parser = duration::kept, allow_hyphen_values = true)]
+    pub authorization_webhook_cache_unauthorized_ttl: Option<Duration>,
 
     /// Authorizers and their settings in one file (AuthorizationConfiguration); read again when it changes.
     #[arg(long, value_name = "FILE")]

@@ -128,6 +128,10 @@ const NEGATIVE: &[(&str, &str)] = &[
     ("--livez-grace-period", "--livez-grace-period can not be a negative value"),
     ("--min-request-timeout", "--min-request-timeout can not be negative value"),
     ("--request-timeout", "--request-timeout can not be negative value"),
+    (
+        "--service-account-max-token-expiration",
+        "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds",
+    ),
     ("--shutdown-delay-duration", "--shutdown-delay-duration can not be negative value"),
     (
         "--shutdown-watch-termination-grace-period",
@@ -171,6 +175,12 @@ mod tests {
                 "-1",
                 "strconv.ParseInt: parsing \"-1\": value out of range",
                 "--min-request-timeout can not be negative value",
+            ),
+            (
+                "--service-account-max-token-expiration",
+                "-1h",
+                "must not be negative",
+                "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds",
             ),
             (
                 "--request-timeout",

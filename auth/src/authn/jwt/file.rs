@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
+use crate::document::Document;
 use crate::strict::{File, Form, Object, items, text_of};
 
 /// The kind of the file's object.
@@ -93,13 +94,13 @@ static PLAIN: Object =
 static EXTRA: Object =
     Object { name: "ExtraMapping", members: &[("key", Form::Text), ("valueExpression", Form::Text)] };
 
-/// Reads the file: `text` as it is, for messages, and `value`, what it says. `group` is the group of its version.
+/// Reads the file. `group` is the group of its version.
 ///
 /// # Errors
 /// The text of kube-apiserver's error.
-pub fn read(text: &str, value: &Value, group: &str) -> Result<Contents, String> {
+pub fn read(document: &Document, group: &str) -> Result<Contents, String> {
     let file = File { kind: KIND, versions: &VERSIONS, group, form: &ROOT };
-    let root = file.read(text, value)?;
+    let root = file.read(document)?;
     let jwt = items(root.get("jwt")).map(jwt).collect();
     let anonymous = root.get("anonymous").filter(|value| !value.is_null()).map(|value| AnonymousSettings {
         enabled: value["enabled"].as_bool().unwrap_or_default(),

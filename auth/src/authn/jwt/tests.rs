@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::authn::VerificationKey;
 use crate::authn::jws::Algorithm;
+use crate::document::Document;
 
 const NOW: u64 = 1_800_000_000;
 
@@ -74,7 +75,7 @@ fn publish(documents: &Documents, keys: &[Value]) {
 
 fn contents(jwt: Value) -> settings::Settings {
     let value = json!({"apiVersion": "g/v1", "kind": "AuthenticationConfiguration", "jwt": [jwt]});
-    file::read("", &value, "g").unwrap().settings
+    file::read(&Document::of("", &value), "g").unwrap().settings
 }
 
 fn at_once<T>(future: impl Future<Output = T>) -> T {
@@ -390,8 +391,27 @@ fn a_file_is_decoded_strictly() {
             json!({"kind": "AuthenticationConfiguration", "apiVersion": "v1"}),
             "no kind \"AuthenticationConfiguration\" is registered for version \"v1\" in scheme \"apiserver\"",
         ),
+        (
+            json!({"kind": "EncryptionConfiguration", "apiVersion": "apiserver.example/v1"}),
+            "expected AuthenticationConfiguration, got *apiserver.EncryptionConfiguration",
+        ),
+        (
+            json!({"kind": "EncryptionConfiguration", "apiVersion": "apiserver.example/v1beta1"}),
+            "no kind \"EncryptionConfiguration\" is registered for version \"apiserver.example/v1beta1\" in scheme \
+             \"apiserver\"",
+        ),
+        (
+            json!([]),
+            "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { \
+             APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }",
+        ),
+        (
+            json!({"kind": 5}),
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type \
+             string",
+        ),
     ] {
-        assert_eq!(file::read("TEXT", &value, GROUP).unwrap_err(), want);
+        assert_eq!(file::read(&Document::of("TEXT", &value), GROUP).unwrap_err(), want);
     }
     for (name, value, want) in [
         ("foo", json!(1), "strict decoding error: unknown field \"foo\""),
@@ -414,6 +434,12 @@ fn a_file_is_decoded_strictly() {
     ] {
         let mut file = json!({"kind": "AuthenticationConfiguration", "apiVersion": "apiserver.example/v1"});
         file[name] = value;
-        assert_eq!(file::read("TEXT", &file, GROUP).unwrap_err(), want);
+        assert_eq!(file::read(&Document::of("TEXT", &file), GROUP).unwrap_err(), want);
     }
+    let text = "{\"kind\":\"AuthenticationConfiguration\",\"apiVersion\":\"apiserver.example/v1\",\"z\":1,\"jwt\":[],\"a\":1,\
+                \"jwt\":[{\"b\":1,\"b\":2}],\"z\":1}";
+    let document = Document::new(text.as_bytes(), text.as_bytes(), None).unwrap();
+    let want = "strict decoding error: unknown field \"z\", unknown field \"a\", duplicate field \"jwt\", unknown field \
+                \"jwt[0].b\"";
+    assert_eq!(file::read(&document, GROUP).unwrap_err(), want);
 }
