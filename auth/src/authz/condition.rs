@@ -76,7 +76,7 @@ pub struct Conditions(Vec<(String, Program)>);
 pub(super) fn compile(text: &str) -> Result<Program, String> {
     let checked = ENVIRONMENT.compile(text).map_err(|error| format!("compilation failed: {error}"))?;
     if !matches!(checked.result_type(), Type::Bool) {
-        return Err(format!("must evaluate to bool but got {}", checked.result_type()));
+        return Err(format!("must evaluate to bool but got {}", checked.result_type().declared()));
     }
     Program::new(&checked, &ENVIRONMENT).map_err(|error| format!("program instantiation failed: {error}"))
 }
@@ -229,6 +229,7 @@ mod tests {
         for (text, want) in [
             ("'a'", "must evaluate to bool but got string"),
             ("request", "must evaluate to bool but got kubernetes.SubjectAccessReviewSpec"),
+            ("null", "must evaluate to bool but got null_type"),
             ("[true]", "must evaluate to bool but got list(bool)"),
             ("request.foo == 'x'", "compilation failed: ERROR: <input>:1:8: undefined field 'foo'"),
         ] {

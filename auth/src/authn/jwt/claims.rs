@@ -47,16 +47,196 @@ pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
     }
 }
 
-/// A claim as a date, in seconds since 1970; absent or null is zero.
-pub(super) fn date(claims: &Claims, name: &str) -> Result<f64, String> {
-    let number = match claims.get(name) {
-        None | Some(Value::Null) => return Ok(0.0),
-        Some(Value::Number(number)) => number.as_f64(),
-        Some(Value::String(text)) => text.parse().ok().filter(|_| !text.is_empty()),
-        Some(other) => return Err(mismatch(other, "json.Number")),
+/// The claims that each token is checked by, whatever makes its user. A claim of another type than OpenID Connect gives it
+/// makes the whole token unusable.
+pub(super) struct Registered {
+    pub(super) audiences: Vec<String>,
+    /// Seconds since 1970; `None` without the claim.
+    pub(super) end: Option<i64>,
+    /// Seconds since 1970; `None` without the claim.
+    pub(super) start: Option<i64>,
+}
+
+impl Registered {
+    /// Reads the claims of a token.
+    ///
+    /// # Errors
+    /// The text of go-oidc's error.
+    pub(super) fn read(claims: &Claims) -> Result<Registered, String> {
+        let registered =
+            Self::decode(claims).map_err(|why| format!("oidc: failed to unmarshal claims: {why}"))?;
+        let members = |name: &str| claims.get(name).and_then(Value::as_object);
+        for source in members("_claim_names").into_iter().flat_map(Map::values) {
+            let source = source.as_str().unwrap_or_default();
+            if source.is_empty() {
+                return Err("oidc: failed to obtain source from claim name".to_owned());
+            }
+            if !members("_claim_sources").is_some_and(|sources| sources.contains_key(source)) {
+                return Err("oidc: source does not exist".to_owned());
+            }
+        }
+        Ok(registered)
+    }
+
+    fn decode(claims: &Claims) -> Result<Registered, String> {
+        let text = |name: &str| check_text(claims.get(name), &format!("idToken.{name}"));
+        text("iss")?;
+        text("sub")?;
+        let audiences = audiences(claims.get("aud"))?;
+        let end = claims.get("exp").map(|value| date(value, "exp")).transpose()?;
+        claims.get("iat").map(|value| date(value, "iat")).transpose()?;
+        let start = claims.get("nbf").filter(|value| !value.is_null());
+        let start = start.map(|value| date(value, "nbf")).transpose()?;
+        text("nonce")?;
+        text("at_hash")?;
+        for value in members(claims, "_claim_names", "map[string]string")? {
+            check_text(Some(value), "idToken._claim_names")?;
+        }
+        for value in members(claims, "_claim_sources", "map[string]oidc.claimSource")? {
+            check_source(value)?;
+        }
+        Ok(Registered { audiences, end, start })
+    }
+}
+
+fn misfit(value: &Value, place: &str, wanted: &str) -> String {
+    format!("json: cannot unmarshal {} into Go struct field {place} of type {wanted}", go::kind(value))
+}
+
+fn check_text(value: Option<&Value>, place: &str) -> Result<(), String> {
+    match value {
+        None | Some(Value::Null | Value::String(_)) => Ok(()),
+        Some(other) => Err(misfit(other, place, "string")),
+    }
+}
+
+/// One audience or several; null is one without a name.
+fn audiences(value: Option<&Value>) -> Result<Vec<String>, String> {
+    const PLACE: &str = "idToken.aud";
+    let one = |value: &Value| {
+        check_text(Some(value), PLACE)?;
+        Ok(value.as_str().unwrap_or_default().to_owned())
     };
-    number.filter(|number| number.is_finite()).ok_or_else(|| {
-        let text = claims.get(name).map_or_else(String::new, Value::to_string);
-        format!("json: invalid number literal, trying to unmarshal {} into Number", crate::go::quote(&text))
+    match value {
+        None => Ok(Vec::new()),
+        Some(value @ (Value::Null | Value::String(_))) => Ok(vec![one(value)?]),
+        Some(Value::Array(items)) => items.iter().map(one).collect(),
+        Some(other) => Err(misfit(other, PLACE, "[]string")),
+    }
+}
+
+/// The values of an object; none without it.
+fn members<'c>(
+    claims: &'c Claims,
+    name: &str,
+    wanted: &str,
+) -> Result<impl Iterator<Item = &'c Value> + use<'c>, String> {
+    let members = match claims.get(name) {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(members)) => Some(members),
+        Some(other) => return Err(misfit(other, &format!("idToken.{name}"), wanted)),
+    };
+    Ok(members.into_iter().flat_map(Map::values))
+}
+
+/// Checks a source of distributed claims.
+fn check_source(source: &Value) -> Result<(), String> {
+    match source {
+        Value::Null => Ok(()),
+        Value::Object(members) => {
+            for name in ["endpoint", "access_token"] {
+                check_text(members.get(name), &format!("claimSource._claim_sources.{name}"))?;
+            }
+            Ok(())
+        }
+        other => Err(misfit(other, "idToken._claim_sources", "oidc.claimSource")),
+    }
+}
+
+/// A date in seconds since 1970, as a number or as a text of one; fractions are cut off.
+fn date(value: &Value, name: &str) -> Result<i64, String> {
+    let number = match value {
+        Value::Null => return Err("strconv.ParseFloat: parsing \"\": invalid syntax".to_owned()),
+        Value::Number(number) => Some(number.clone()),
+        Value::String(text) => number(text),
+        other => return Err(misfit(other, &format!("idToken.{name}"), "json.Number")),
+    };
+    let seconds = number.and_then(|number| number.as_i64().or(number.as_f64().map(|seconds| seconds as i64)));
+    seconds.ok_or_else(|| {
+        let text = go::quote(&value.to_string());
+        format!("json: invalid number literal, trying to unmarshal {text} into Number")
     })
+}
+
+/// The number that a text is.
+fn number(text: &str) -> Option<serde_json::Number> {
+    // The parser would skip white space.
+    let is_bare = text.ends_with(|c: char| c.is_ascii_digit()) && !text.starts_with(char::is_whitespace);
+    serde_json::from_str(text).ok().filter(|_| is_bare)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_claim_of_another_type_makes_a_token_unusable() {
+        const FIELD: &str = "oidc: failed to unmarshal claims: json: cannot unmarshal ";
+        for (name, value, want) in [
+            ("sub", json!(null), Ok((vec![], None, None))),
+            ("sub", json!(5), Err("number into Go struct field idToken.sub of type string")),
+            ("aud", json!(["a", "b"]), Ok((vec!["a", "b"], None, None))),
+            ("aud", json!(null), Ok((vec![""], None, None))),
+            ("aud", json!(5), Err("number into Go struct field idToken.aud of type []string")),
+            ("aud", json!({}), Err("object into Go struct field idToken.aud of type []string")),
+            ("aud", json!([5]), Err("number into Go struct field idToken.aud of type string")),
+            ("exp", json!(1.9e3), Ok((vec![], Some(1900), None))),
+            ("exp", json!("1900"), Ok((vec![], Some(1900), None))),
+            ("exp", json!([1]), Err("array into Go struct field idToken.exp of type json.Number")),
+            ("nbf", json!(null), Ok((vec![], None, None))),
+            ("nbf", json!(7), Ok((vec![], None, Some(7)))),
+            ("at_hash", json!(5), Err("number into Go struct field idToken.at_hash of type string")),
+            (
+                "_claim_names",
+                json!(5),
+                Err("number into Go struct field idToken._claim_names of type map[string]string"),
+            ),
+            (
+                "_claim_sources",
+                json!({"a": 5}),
+                Err("number into Go struct field idToken._claim_sources of type oidc.claimSource"),
+            ),
+            (
+                "_claim_sources",
+                json!({"a": {"endpoint": 5}}),
+                Err("number into Go struct field claimSource._claim_sources.endpoint of type string"),
+            ),
+        ] {
+            let claims = json!({name: value});
+            let got = Registered::read(claims.as_object().unwrap());
+            let got = got.map(|read| (read.audiences, read.end, read.start));
+            let want = want.map_err(|why| format!("{FIELD}{why}"));
+            let want = want.map(|(audiences, end, start)| {
+                (audiences.into_iter().map(str::to_owned).collect::<Vec<_>>(), end, start)
+            });
+            assert_eq!(got, want, "{claims}");
+        }
+        for (claims, want) in [
+            (
+                json!({"exp": null}),
+                "oidc: failed to unmarshal claims: strconv.ParseFloat: parsing \"\": invalid syntax",
+            ),
+            (
+                json!({"iat": "x"}),
+                "oidc: failed to unmarshal claims: json: invalid number literal, trying to unmarshal \"\\\"x\\\"\" into \
+                 Number",
+            ),
+            (json!({"_claim_names": {"a": ""}}), "oidc: failed to obtain source from claim name"),
+            (json!({"_claim_names": {"a": "b"}}), "oidc: source does not exist"),
+        ] {
+            let got = Registered::read(claims.as_object().unwrap());
+            assert_eq!(got.err().as_deref(), Some(want), "{claims}");
+        }
+    }
 }

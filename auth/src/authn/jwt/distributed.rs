@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::Value;
 
 use super::claims::Claims;
 use super::provider::{Fetch, FetchError, Provider};
 use crate::authn::jws;
 use crate::go::quote;
+use crate::strict::text_of;
 
 /// Most issuers of distributed claims that are remembered: endpoints name them, so there could be any number.
 const PROVIDERS_MAX: usize = 64;
@@ -41,8 +41,6 @@ struct Known {
 }
 
 /// A source of claims.
-#[derive(Default, Deserialize)]
-#[serde(default)]
 struct Source {
     endpoint: String,
     access_token: String,
@@ -98,23 +96,21 @@ impl Distributed {
         Ok(())
     }
 
-    /// Where the claim is, if it is elsewhere.
+    /// Where the claim is, if it is elsewhere. The claims are verified: their members have the right types, and sources
+    /// that are named are there.
     fn source(&self, claims: &Claims) -> Result<Option<Source>, String> {
         if claims.contains_key(&self.claim) {
             return Ok(None);
         }
         let Some(names) = claims.get("_claim_names") else { return Ok(None) };
-        let names: HashMap<String, String> =
-            read(names).map_err(|error| format!("oidc: error parsing distributed claim names: {error}"))?;
         let sources = claims.get("_claim_sources").ok_or("oidc: no claim sources")?;
-        let mut sources: HashMap<String, Source> =
-            read(sources).map_err(|error| format!("oidc: could not parse claim sources: {error}"))?;
-        let Some(name) = names.get(&self.claim) else { return Ok(None) };
-        let source = sources.remove(name).ok_or_else(|| {
-            format!("id token _claim_names contained a source {name} missing in _claims_sources")
-        })?;
+        let name = names.get(&self.claim).and_then(Value::as_str);
+        let source = name.map(|name| &sources[name]).map(|source| Source {
+            endpoint: text_of(source, "endpoint"),
+            access_token: text_of(source, "access_token"),
+        });
         // A source without an endpoint has the claims in itself; these are not read.
-        Ok(Some(source).filter(|source| !source.endpoint.is_empty()))
+        Ok(source.filter(|source| !source.endpoint.is_empty()))
     }
 
     /// The keys of an issuer, once they can be found.
@@ -144,13 +140,5 @@ impl Distributed {
                 None
             }
         }
-    }
-}
-
-/// Reads a claim; null is nothing.
-fn read<T: Default + serde::de::DeserializeOwned>(value: &Value) -> Result<T, serde_json::Error> {
-    match value {
-        Value::Null => Ok(T::default()),
-        value => serde_json::from_value(value.clone()),
     }
 }

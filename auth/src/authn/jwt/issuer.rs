@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::Value;
 
-use super::claims::{self, Claims};
+use super::claims::{self, Claims, Registered};
 use super::distributed::Distributed;
 use super::expression::{self, Expression};
 use super::provider::{Fetch, Provider};
@@ -164,17 +164,17 @@ impl Issuer {
         }
         let claims: Claims = serde_json::from_slice(&token.payload)
             .map_err(|error| format!("oidc: failed to unmarshal claims: {error}"))?;
-        let date = |name| {
-            claims::date(&claims, name).map_err(|why| format!("oidc: failed to unmarshal claims: {why}"))
-        };
-        let (end, start) = (date("exp")?, date("nbf")?);
-        self.check_audience(&claims)?;
+        let Registered { audiences, end, start } = Registered::read(&claims)?;
+        self.check_audience(&audiences)?;
         let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-        if seconds.as_secs_f64() > end {
-            return Err(format!("oidc: token is expired (Token Expiry: {})", shown(end)));
+        if end.is_none_or(|end| seconds.as_secs_f64() > end as f64) {
+            let end = end.map_or(NEVER.to_owned(), shown);
+            return Err(format!("oidc: token is expired (Token Expiry: {end})"));
         }
-        if (seconds + START_LEEWAY).as_secs_f64() < start {
-            let now = shown(seconds.as_secs_f64());
+        if let Some(start) = start
+            && (seconds + START_LEEWAY).as_secs_f64() < start as f64
+        {
+            let now = shown(i64::try_from(seconds.as_secs()).unwrap_or(i64::MAX));
             return Err(format!(
                 "oidc: current time {now} before the nbf (not before) time: {}",
                 shown(start)
@@ -195,17 +195,11 @@ impl Issuer {
         Ok(claims)
     }
 
-    fn check_audience(&self, claims: &Claims) -> Result<(), String> {
-        let named = match claims.get("aud") {
-            None => Vec::new(),
-            Some(named) => {
-                claims::texts(named).map_err(|why| format!("oidc: failed to unmarshal claims: {why}"))?
-            }
-        };
+    fn check_audience(&self, named: &[String]) -> Result<(), String> {
         if named.iter().any(|audience| self.audiences.contains(audience)) {
             return Ok(());
         }
-        let got = QuotedList(&named);
+        let got = QuotedList(named);
         Err(match self.audiences.as_slice() {
             [only] => format!("oidc: expected audience {} got {got}", quote(only)),
             several => format!("oidc: expected audience in {} got {got}", QuotedList(several)),
@@ -328,10 +322,13 @@ fn check<'v>(
     Ok(())
 }
 
-/// A time as Go prints it.
-fn shown(seconds: f64) -> String {
-    // Saturates; a time beyond the range of the calendar is shown as its number.
-    match jiff::Timestamp::from_second(seconds as i64) {
+/// A time that is not set, as Go prints it.
+const NEVER: &str = "0001-01-01 00:00:00 +0000 UTC";
+
+/// A time in seconds since 1970 as Go prints it.
+fn shown(seconds: i64) -> String {
+    // A time beyond the range of the calendar is shown as its number.
+    match jiff::Timestamp::from_second(seconds) {
         Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S +0000 UTC").to_string(),
         Err(_) => seconds.to_string(),
     }

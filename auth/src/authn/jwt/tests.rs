@@ -177,7 +177,7 @@ fn only_tokens_that_the_issuer_signed_for_us_and_for_now_are_accepted() {
         (
             "no end",
             signer.token(es256(), &without("exp")),
-            "oidc: verify token: oidc: token is expired (Token Expiry: 1970-01-01 00:00:00 +0000 UTC)".to_owned(),
+            "oidc: verify token: oidc: token is expired (Token Expiry: 0001-01-01 00:00:00 +0000 UTC)".to_owned(),
         ),
         ("nearly valid", signer.token(es256(), &with("nbf", json!(NOW + 299))), JANE.to_owned()),
         (
@@ -276,11 +276,13 @@ fn groups_may_be_in_a_token_at_another_place() {
         (json!({"src": {"JWT": "x"}}), jane("")),
         (
             json!({}),
-            format!("{FAILED}id token _claim_names contained a source src missing in _claims_sources"),
+            "oidc: verify token: oidc: source does not exist".to_owned(),
         ),
         (
             json!(7),
-            format!("{FAILED}oidc: could not parse claim sources: invalid type: integer `7`, expected a map"),
+            "oidc: verify token: oidc: failed to unmarshal claims: json: cannot unmarshal number into Go struct field \
+             idToken._claim_sources of type map[string]oidc.claimSource"
+                .to_owned(),
         ),
     ] {
         let mut all = base(NOW + 60);

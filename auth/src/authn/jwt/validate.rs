@@ -321,11 +321,8 @@ fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
         errors.invalid(path, key, "must be a domain-prefixed path (such as \"acme.io/foo\")");
         return;
     };
-    if !is_subdomain(domain) {
-        const WHY: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
-            '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation \
-            is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-        errors.invalid(path, domain, WHY);
+    for why in subdomain_faults(domain) {
+        errors.invalid(path, domain, why);
     }
     let is_path = |c: char| c.is_ascii_alphanumeric() || "/_-.~%!$&'()*+,;=:".contains(c);
     if !rest.chars().all(is_path) {
@@ -347,7 +344,15 @@ fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
     }
 }
 
-fn is_subdomain(text: &str) -> bool {
+/// Bytes that a domain may have.
+const SUBDOMAIN_LEN_MAX: usize = 253;
+
+/// What is wrong with a domain (RFC 1123).
+fn subdomain_faults(text: &str) -> impl Iterator<Item = &'static str> {
+    const LENGTH: &str = "must be no more than 253 characters";
+    const FORM: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
+        must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let is_label = |label: &str| {
         let bytes = label.as_bytes();
@@ -355,7 +360,9 @@ fn is_subdomain(text: &str) -> bool {
             && bytes.last().copied().is_some_and(is_word)
             && bytes.iter().all(|byte| is_word(*byte) || *byte == b'-')
     };
-    text.len() <= 253 && text.split('.').all(is_label)
+    let length = (text.len() > SUBDOMAIN_LEN_MAX).then_some(LENGTH);
+    let form = (!text.split('.').all(is_label)).then_some(FORM);
+    length.into_iter().chain(form)
 }
 
 fn validate_user_rules(errors: &mut Errors, path: &str, rules: &[Rule]) {
@@ -396,6 +403,12 @@ mod tests {
     fn what_is_missing_or_there_twice_is_named_once() {
         let mut twice = jwt("https://a", &["m"], "");
         twice.mappings.extra = vec![("x.io/a".into(), "claims.a".into()), ("x.io/a".into(), String::new())];
+        let mut long = jwt("https://a", &["m"], "");
+        let domain = "a".repeat(254);
+        long.mappings.extra = vec![(format!("{domain}/a"), "claims.a".into())];
+        let too_long = format!(
+            "jwt[0].claimMappings.extra[0].key: Invalid value: \"{domain}\": must be no more than 253 characters"
+        );
         let mut prefixed = jwt("https://a", &["m"], "");
         prefixed.mappings.username =
             Mapping { prefix: Some("p".into()), expression: "claims.email".into(), ..Mapping::default() };
@@ -416,6 +429,7 @@ mod tests {
                  \"x\": audienceMatchPolicy must be MatchAny for multiple audiences]",
             ),
             (vec![twice], None, "jwt[0].claimMappings.extra[1].key: Duplicate value: \"x.io/a\""),
+            (vec![long], None, &too_long),
             (
                 vec![prefixed],
                 None,
