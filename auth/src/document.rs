@@ -6,6 +6,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
+use crate::go;
+
 /// A configuration file that was parsed, but not yet checked.
 #[derive(Debug)]
 pub struct Document {
@@ -44,6 +46,23 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
+    /// The members of a document that may say what version and kind it is of; null has none.
+    ///
+    /// # Errors
+    /// The text of kube-apiserver's error: it is no object, or one of the two is no text.
+    pub(crate) fn typed_members(&self) -> Result<&[(String, Tree)], String> {
+        let members = match self {
+            Tree::Members(members) => members.as_slice(),
+            Tree::Scalar(Value::Null) => &[],
+            Tree::Scalar(_) | Tree::List(_) => return Err(go::no_version_kind(&self.value())),
+        };
+        let is_typed = |tree: &Tree| matches!(tree, Tree::Scalar(Value::Null | Value::String(_)));
+        let odd = members
+            .iter()
+            .find(|(name, tree)| matches!(name.as_str(), "apiVersion" | "kind") && !is_typed(tree));
+        odd.map_or(Ok(members), |(name, tree)| Err(go::odd_version_kind(name, &tree.value())))
+    }
+
     /// The value; of members with one name the last.
     pub(crate) fn value(&self) -> Value {
         match self {

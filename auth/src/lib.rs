@@ -10,6 +10,7 @@
 //! Roles, bindings and service accounts reach this crate through narrow traits. Nothing here blocks or does I/O: the
 //! caller reads key and token files and passes their text. This crate knows no HTTP and no store.
 
+mod answer;
 pub mod attributes;
 pub mod authn;
 pub mod authz;

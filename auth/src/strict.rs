@@ -1,5 +1,5 @@
 //! Configuration files of the server, decoded strictly: a member that is not known is an error, so that a typing mistake
-//! does not open or close a door.
+//! does not open or close a door. The forms of members also check answers of webhooks, where unknown ones are ignored.
 
 use serde_json::{Map, Value};
 
@@ -37,6 +37,8 @@ pub(crate) enum Form {
     /// A text such as `1h30m`.
     Duration,
     List(&'static Form),
+    /// Lists of texts by name: the extra values of a user.
+    Extra,
     Object(&'static Object),
 }
 
@@ -53,18 +55,8 @@ impl File<'_> {
     /// The text of kube-apiserver's error.
     pub(crate) fn read(&self, document: &Document) -> Result<Map<String, Value>, String> {
         let Document { text, tree, duplicates } = document;
-        let members = match tree {
-            Tree::Members(members) => members.as_slice(),
-            Tree::Scalar(Value::Null) => &[],
-            Tree::Scalar(_) | Tree::List(_) => return Err(go::no_version_kind(&tree.value())),
-        };
+        let members = tree.typed_members()?;
         let root = document::object(members);
-        for (name, tree) in members.iter().filter(|(name, _)| matches!(name.as_str(), "apiVersion" | "kind"))
-        {
-            if !matches!(tree, Tree::Scalar(Value::Null | Value::String(_))) {
-                return Err(go::odd_version_kind(name, &tree.value()));
-            }
-        }
         let member = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (member("apiVersion"), member("kind"));
         if kind.is_empty() {
@@ -89,8 +81,23 @@ impl File<'_> {
         }
         let version = version.unwrap_or_default();
         let mut flaws = Vec::from_iter(duplicates.clone());
-        check_members(members, self.form, &Place { path: "", fields: "", version }, &mut flaws)?;
+        self.form.check(members, version, &mut flaws)?;
         if flaws.is_empty() { Ok(root) } else { Err(format!("strict decoding error: {}", flaws.join(", "))) }
+    }
+}
+
+impl Object {
+    /// Checks members. What only strict decoding refuses is added to `flaws`.
+    ///
+    /// # Errors
+    /// The text of Go's error about a member of another form.
+    pub(crate) fn check(
+        &self,
+        members: &[(String, Tree)],
+        version: &str,
+        flaws: &mut Vec<String>,
+    ) -> Result<(), String> {
+        check_members(members, self, &Place { path: "", fields: "", version }, flaws)
     }
 }
 
@@ -157,23 +164,35 @@ fn check(
             }
             Ok(())
         }
-        (Tree::Members(members), Form::Object(object)) => check_members(members, object, place, flaws),
-        _ => {
-            let found = go::kind(&tree.value());
-            Err(format!(
-                "json: cannot unmarshal {found} into Go struct field {}.{} of type {}",
-                within.name,
-                place.fields,
-                go_type(form, place.version)
-            ))
+        (Tree::Members(members), Form::Extra) => {
+            members.iter().try_for_each(|(_, values)| check_extra(values, within, place))
         }
+        (Tree::Members(members), Form::Object(object)) => check_members(members, object, place, flaws),
+        _ => Err(misfit(tree, within, place, &go_type(form, place.version))),
     }
+}
+
+/// Checks the values of one name.
+fn check_extra(values: &Tree, within: &Object, place: &Place<'_>) -> Result<(), String> {
+    match values {
+        Tree::List(items) => {
+            items.iter().try_for_each(|item| check(item, &Form::Text, within, place, &mut Vec::new()))
+        }
+        Tree::Scalar(Value::Null) => Ok(()),
+        other => Err(misfit(other, within, place, &format!("{}.ExtraValue", place.version))),
+    }
+}
+
+fn misfit(tree: &Tree, within: &Object, place: &Place<'_>, wanted: &str) -> String {
+    let (found, object, fields) = (go::kind(&tree.value()), within.name, place.fields);
+    format!("json: cannot unmarshal {found} into Go struct field {object}.{fields} of type {wanted}")
 }
 
 fn go_type(form: &Form, version: &str) -> String {
     match form {
         Form::Text | Form::Duration => "string".to_owned(),
         Form::Flag => "bool".to_owned(),
+        Form::Extra => format!("map[string]{version}.ExtraValue"),
         Form::List(form) => format!("[]{}", go_type(form, version)),
         Form::Object(object) => format!("{version}.{}", object.name),
     }

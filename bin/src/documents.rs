@@ -1,24 +1,61 @@
-//! Configuration files that are objects with a version and a kind, in JSON or YAML, as kube-apiserver parses them: what
-//! begins with `{` is JSON, anything else YAML, of which the first document counts. The members of a YAML file are checked
-//! in the order of their names.
+//! Documents that say their version and kind, in JSON or YAML, as kube-apiserver parses them: configuration files, and
+//! answers of webhooks. What begins with `{` is JSON, anything else YAML, of which the first document counts. The members
+//! of YAML are checked in the order of their names.
+
+use std::borrow::Cow;
 
 use api::values::json;
 use api::wire::codec::yaml;
 use auth::document::Document;
 
-/// Parses a file.
+/// Parses a configuration file.
 ///
 /// # Errors
 /// The text of kube-apiserver's error.
 pub fn parse(bytes: &[u8]) -> Result<Document, String> {
+    let (json, duplicates) = read(bytes)?;
+    Document::new(bytes, &json, duplicates).map_err(|why| undecided(&why))
+}
+
+/// The JSON that an answer says.
+///
+/// # Errors
+/// The text of kube-apiserver's error.
+pub fn answer(bytes: &[u8]) -> Result<Vec<u8>, String> {
+    read(bytes).map(|(json, _)| json.into_owned())
+}
+
+/// The JSON that a document says, and the error about keys that YAML sets twice.
+fn read(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Option<String>), String> {
     if bytes.trim_ascii_start().starts_with(b"{") {
-        let undecided = |why| format!("couldn't get version/kind; json parse error: {why}");
-        json::parse(bytes).map_err(|why| undecided(why.to_string()))?;
-        return Document::new(bytes, bytes, None).map_err(|why| undecided(why.to_string()));
+        json::parse(bytes).map_err(|why| undecided(&why))?;
+        return Ok((bytes.into(), None));
     }
-    let mut document = yaml::parse(bytes).map_err(|why| why.to_string())?;
-    document.value.sort_names();
-    let mut text = Vec::new();
-    json::write(&document.value, &mut text);
-    Document::new(bytes, &text, document.strict_error()).map_err(|why| why.to_string())
+    let document = yaml::parse(bytes).map_err(|why| why.to_string())?;
+    let mut json = Vec::new();
+    json::write_sorted(&document.value, &mut json);
+    Ok((json.into(), document.strict_error()))
+}
+
+fn undecided(why: &dyn std::fmt::Display) -> String {
+    format!("couldn't get version/kind; json parse error: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_json_or_yaml() {
+        for (text, want) in [
+            ("{\"b\":1, \"a\":2}", Ok("{\"b\":1, \"a\":2}")),
+            ("b: 1\na: 2\n", Ok("{\"a\":2,\"b\":1}")),
+            ("hello", Ok("\"hello\"")),
+            ("{", Err("couldn't get version/kind; json parse error: unexpected end of JSON input")),
+            ("a: b\nc: d\n\te: []\n", Err("yaml: line 3: found a tab character that violates indentation")),
+        ] {
+            let got = answer(text.as_bytes()).map(|json| String::from_utf8(json).unwrap());
+            assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");
+        }
+    }
 }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
+use crate::documents;
 use crate::flags::Profile;
 use crate::issuers::opening;
 use crate::kubeconfig::{self, Settings, Source};
@@ -298,9 +299,8 @@ impl Reviewer for Remote {
         let remote = self.clone();
         Box::pin(async move {
             let answer = remote.send(review.into(), remote.pause, Failure::is_passing, || false).await;
-            answer
-                .map(|answer| answer.body.to_vec())
-                .map_err(|failure| FetchError::Failed(failure.to_string()))
+            let answer = answer.map_err(|failure| FetchError::Failed(failure.to_string()))?;
+            documents::answer(&answer.body).map_err(FetchError::Failed)
         })
     }
 }

@@ -8,20 +8,21 @@ use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::digest;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Cause;
 use super::chain::{Accepted, Answer, RemoteTokenAuthenticator};
 use super::jwt::{FetchError, Fetched};
+use crate::answer::Review;
 use crate::identity::User;
+use crate::strict::{Form, Object, items, text_of};
 
 /// Most answers kept; each costs about 1 KiB.
 const REMEMBERED_MAX: usize = 8192;
 
 /// Sends reviews to the other server.
 pub trait Reviewer: Send + Sync {
-    /// The answer to a review, if its code is one of success. Must end within a bounded time, with a bounded body, also
+    /// The answer to a review as JSON, if its code is one of success. Must end within a bounded time, with a bounded body, also
     /// if it asks several times.
     fn review(&self, review: Vec<u8>) -> Fetched;
 }
@@ -36,8 +37,8 @@ pub enum WebhookError {
     #[error(transparent)]
     Unanswered(#[from] FetchError),
     /// The answer is no review.
-    #[error("the answer of the webhook cannot be read")]
-    Unreadable,
+    #[error("{0}")]
+    Unreadable(String),
 }
 
 /// An answer: the user and the audiences, or none.
@@ -55,44 +56,29 @@ pub struct WebhookTokens {
 }
 
 /// The members of a review that are read.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    status: Status,
-}
+static REVIEW: Object = Object { name: "TokenReview", members: &[("status", Form::Object(&STATUS))] };
+static STATUS: Object = Object {
+    name: "TokenReviewStatus",
+    members: &[
+        ("authenticated", Form::Flag),
+        ("user", Form::Object(&USER)),
+        ("audiences", Form::List(&Form::Text)),
+        ("error", Form::Text),
+    ],
+};
+static USER: Object = Object {
+    name: "UserInfo",
+    members: &[
+        ("username", Form::Text),
+        ("uid", Form::Text),
+        ("groups", Form::List(&Form::Text)),
+        ("extra", Form::Extra),
+    ],
+};
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Status {
-    authenticated: bool,
-    user: UserInfo,
-    audiences: Vec<String>,
-    error: String,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct UserInfo {
-    username: String,
-    uid: String,
-    groups: Vec<String>,
-    extra: std::collections::BTreeMap<String, Vec<String>>,
-}
-
-/// A review without members that are null: they are as good as absent.
-pub(crate) fn without_nulls(value: Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let present = members.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(present.map(|(name, value)| (name, without_nulls(value))).collect())
-        }
-        other => other,
-    }
+/// The elements of a list of texts.
+fn texts(list: &Value) -> Vec<String> {
+    items(Some(list)).map(|text| text.as_str().unwrap_or_default().to_owned()).collect()
 }
 
 impl WebhookTokens {
@@ -142,26 +128,25 @@ impl WebhookTokens {
     }
 
     fn read(&self, answer: &[u8], target: &[String]) -> Result<Verdict, WebhookError> {
-        let answer: Value = serde_json::from_slice(answer).map_err(|_| WebhookError::Unreadable)?;
-        let review: Review =
-            serde_json::from_value(without_nulls(answer)).map_err(|_| WebhookError::Unreadable)?;
-        let is_ours = (review.kind.is_empty() || review.kind == "TokenReview")
-            && (review.api_version.is_empty() || review.api_version == self.api_version);
-        if !is_ours {
-            return Err(WebhookError::Unreadable);
-        }
-        let Status { authenticated, user: info, audiences, error } = review.status;
+        let (group, version) = self.api_version.rsplit_once('/').unwrap_or_default();
+        let review = Review { group, version, form: &REVIEW };
+        let review = review.read(answer).map_err(WebhookError::Unreadable)?;
+        let status = &review["status"];
+        let (info, audiences) = (&status["user"], texts(&status["audiences"]));
         let named = if audiences.is_empty() { &self.own_audiences } else { &audiences };
         let audiences: Vec<String> =
             target.iter().filter(|audience| named.contains(audience)).cloned().collect();
         if audiences.is_empty() && !target.is_empty() {
             return Ok(None);
         }
-        if !authenticated {
+        if status["authenticated"] != true {
+            let error = text_of(status, "error");
             return if error.is_empty() { Ok(None) } else { Err(WebhookError::Refused(error)) };
         }
-        let mut user = User::new(info.username, info.groups);
-        (user.uid, user.extra) = (info.uid, info.extra);
+        let mut user = User::new(text_of(info, "username"), texts(&info["groups"]));
+        user.uid = text_of(info, "uid");
+        let extra = info["extra"].as_object().into_iter().flatten();
+        user.extra = extra.map(|(name, values)| (name.clone(), texts(values))).collect();
         user.mark_authenticated();
         Ok(Some((Arc::new(user), audiences)))
     }
@@ -229,8 +214,21 @@ mod tests {
             (r#"{"status":{"authenticated":false,"error":"because"}}"#, &["api"], "because"),
             (r#"{"status":{"authenticated":false}}"#, &["api"], "none"),
             ("{}", &["api"], "none"),
-            ("hello", &["api"], "the answer of the webhook cannot be read"),
-            (r#"{"apiVersion":"v1","kind":"Pod"}"#, &["api"], "the answer of the webhook cannot be read"),
+            (
+                r#"{"apiVersion":"v1","kind":"Pod"}"#,
+                &["api"],
+                "converting (v1.Pod) to (v1.TokenReview): unknown conversion",
+            ),
+            (
+                r#"{"status":{"authenticated":"yes"}}"#,
+                &["api"],
+                "json: cannot unmarshal string into Go struct field TokenReviewStatus.status.authenticated of type bool",
+            ),
+            (
+                r#"{"status":{"user":{"extra":{"a":"b"}}}}"#,
+                &["api"],
+                "json: cannot unmarshal string into Go struct field UserInfo.status.user.extra of type v1.ExtraValue",
+            ),
         ] {
             let reviewer = Arc::new(Says(Mutex::default(), answer));
             let own = vec!["api".to_owned()];

@@ -11,15 +11,15 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::digest;
 use parking_lot::Mutex;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::chain::Verdict;
 use super::condition::Conditions;
+use crate::answer::Review;
 use crate::attributes::{Attributes, FieldRequirement, LabelRequirement, Selectors};
-use crate::authn::webhook::{Reviewer, without_nulls};
+use crate::authn::webhook::Reviewer;
 use crate::decision::Decision;
-use crate::go;
+use crate::strict::{Form, Object, text_of};
 
 /// Most answers kept.
 const KNOWN_MAX: usize = 8192;
@@ -60,8 +60,7 @@ pub struct Webhook {
 }
 
 /// An answer.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug)]
 struct Said {
     allowed: bool,
     denied: bool,
@@ -69,16 +68,16 @@ struct Said {
 }
 
 /// The members of a review that are read.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Review {
-    #[serde(default)]
-    api_version: String,
-    #[serde(default)]
-    kind: String,
-    #[serde(default)]
-    status: Option<Said>,
-}
+static REVIEW: Object = Object { name: "SubjectAccessReview", members: &[("status", Form::Object(&STATUS))] };
+static STATUS: Object = Object {
+    name: "SubjectAccessReviewStatus",
+    members: &[
+        ("allowed", Form::Flag),
+        ("denied", Form::Flag),
+        ("reason", Form::Text),
+        ("evaluationError", Form::Text),
+    ],
+};
 
 impl Webhook {
     /// Asks `reviewer`.
@@ -146,29 +145,11 @@ impl Webhook {
     }
 
     fn read(&self, answer: &[u8]) -> Result<Said, String> {
-        let value: Value = serde_json::from_slice(answer).map_err(|_| not_json(answer))?;
-        if !value.is_object() {
-            return Err(not_json(answer));
-        }
-        let review: Review =
-            serde_json::from_value(without_nulls(value)).map_err(|error| error.to_string())?;
         let Settings { group, version, .. } = &self.settings;
-        let is_ours = (review.kind.is_empty() || review.kind == "SubjectAccessReview")
-            && (review.api_version.is_empty() || review.api_version == format!("{group}/{version}"));
-        if !is_ours {
-            let Review { kind, api_version, .. } = review;
-            let is_known = |given: &str| ["v1", "v1beta1"].iter().any(|v| given == format!("{group}/{v}"));
-            if kind == "SubjectAccessReview" && is_known(&api_version) {
-                let given = api_version.rsplit('/').next().unwrap_or_default();
-                return Err(format!(
-                    "converting ({given}.{kind}) to ({version}.SubjectAccessReview): unknown conversion"
-                ));
-            }
-            return Err(format!(
-                "unable to decode {api_version} {kind} as a {group}/{version} SubjectAccessReview"
-            ));
-        }
-        Ok(review.status.unwrap_or_default())
+        let review = Review { group, version, form: &REVIEW }.read(answer)?;
+        let status = &review["status"];
+        let flag = |name: &str| status[name].as_bool().unwrap_or_default();
+        Ok(Said { allowed: flag("allowed"), denied: flag("denied"), reason: text_of(status, "reason") })
     }
 }
 
@@ -183,27 +164,6 @@ impl Said {
             (true, false) => Verdict::of(Decision::Allow { reason }),
             (false, true) => Verdict::of(Decision::Deny { reason }),
             (false, false) => Verdict::of(Decision::NoOpinion { reason }),
-        }
-    }
-}
-
-/// The text of an answer that is no review.
-fn not_json(answer: &[u8]) -> String {
-    let text = String::from_utf8_lossy(answer);
-    match text.trim_start().chars().next() {
-        Some('{') | None => {
-            "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned()
-        }
-        Some(_) => {
-            // Read as YAML, words are a text.
-            let kind = match serde_json::from_str::<Value>(text.trim()) {
-                Ok(value) if !value.is_null() => go::kind(&value),
-                _ => "string",
-            };
-            format!(
-                "couldn't get version/kind; json parse error: json: cannot unmarshal {kind} into Go value of type struct {{ \
-                 APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
-            )
         }
     }
 }
@@ -381,9 +341,31 @@ mod tests {
     #[test]
     fn an_answer_that_is_no_review_is_an_error() {
         for (answer, want) in [
-            ("hello", "couldn't get version/kind; json parse error: json: cannot unmarshal string"),
-            ("{", "couldn't get version/kind; json parse error: unexpected end of JSON input"),
-            (r#"{"apiVersion":"v1","kind":"Pod"}"#, "unable to decode v1 Pod"),
+            (
+                "\"hello\"",
+                "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type struct {",
+            ),
+            (
+                r#"{"apiVersion":"v1","kind":"Pod"}"#,
+                "converting (v1.Pod) to (v1.SubjectAccessReview): unknown conversion",
+            ),
+            (
+                r#"{"apiVersion":"v1","kind":"Status"}"#,
+                "converting (v1.Status) to (v1.SubjectAccessReview): unknown conversion",
+            ),
+            (
+                r#"{"apiVersion":"authorization.example.org/v1beta1","kind":"SubjectAccessReview"}"#,
+                "converting (v1beta1.SubjectAccessReview) to (v1.SubjectAccessReview): unknown conversion",
+            ),
+            (
+                r#"{"status":{"allowed":"yes"}}"#,
+                "json: cannot unmarshal string into Go struct field SubjectAccessReviewStatus.status.allowed of type bool",
+            ),
+            (
+                r#"{"status":5}"#,
+                "json: cannot unmarshal number into Go struct field SubjectAccessReview.status of type \
+                 v1.SubjectAccessReviewStatus",
+            ),
         ] {
             let (webhook, _) = webhook(Ok(answer), FailurePolicy::NoOpinion);
             let error = webhook.read(answer.as_bytes()).unwrap_err();
