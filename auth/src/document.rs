@@ -7,6 +7,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::go;
+use crate::strict::Object;
 
 /// A configuration file that was parsed, but not yet checked.
 #[derive(Debug)]
@@ -27,6 +28,14 @@ impl Document {
     pub fn new(text: &[u8], json: &[u8], duplicates: Option<String>) -> Result<Document, serde_json::Error> {
         let text = String::from_utf8_lossy(text).into_owned();
         Ok(Document { text, tree: serde_json::from_slice(json)?, duplicates })
+    }
+
+    /// Checks the types of members. Those that `form` does not have are ignored; `version` is that of the types.
+    ///
+    /// # Errors
+    /// The text of Go's error about a document that is no object, or about a member of another type.
+    pub fn check(&self, form: &Object, version: &str) -> Result<(), String> {
+        form.check(self.tree.typed_members()?, version, &mut Vec::new())
     }
 
     /// A file with these contents, which is shown as `text`.

@@ -18,7 +18,7 @@ pub mod decision;
 pub mod document;
 pub mod go;
 pub mod identity;
-mod strict;
+pub mod strict;
 
 pub use attributes::{Attributes, FieldRequirement, LabelRequirement, Selectors};
 pub use authn::{Authenticated, Authenticator, AuthnError, Credentials};

@@ -1,6 +1,8 @@
 //! Configuration files of the server, decoded strictly: a member that is not known is an error, so that a typing mistake
 //! does not open or close a door. The forms of members also check answers of webhooks, where unknown ones are ignored.
 
+use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine};
 use serde_json::{Map, Value};
 
 use crate::document::{self, Document, Tree};
@@ -30,22 +32,32 @@ const KINDS: [&str; 5] = [
 /// A kind in the same group that has version v1 only.
 const KIND_OF_V1: &str = "EncryptionConfiguration";
 
-/// The form of a value.
-pub(crate) enum Form {
+/// The form of a value. Null has every form.
+#[derive(Debug)]
+pub enum Form {
+    /// A text.
     Text,
+    /// `true` or `false`.
     Flag,
+    /// Bytes as a text in base64.
+    Bytes,
     /// A text such as `1h30m`.
     Duration,
+    /// A list of values of one form.
     List(&'static Form),
     /// Lists of texts by name: the extra values of a user.
     Extra,
+    /// An object.
     Object(&'static Object),
 }
 
 /// An object: its name in Go, and its members.
-pub(crate) struct Object {
-    pub(crate) name: &'static str,
-    pub(crate) members: &'static [(&'static str, Form)],
+#[derive(Debug)]
+pub struct Object {
+    /// Its name in Go, without the version.
+    pub name: &'static str,
+    /// The members that are known.
+    pub members: &'static [(&'static str, Form)],
 }
 
 impl File<'_> {
@@ -157,6 +169,7 @@ fn check(
         (Tree::Scalar(Value::String(text)), Form::Duration) => {
             duration::parse(text).map(drop).map_err(|error| error.to_string())
         }
+        (Tree::Scalar(Value::String(text)), Form::Bytes) => check_base64(text),
         (Tree::List(items), Form::List(form)) => {
             for (at, item) in items.iter().enumerate() {
                 let path = format!("{}[{at}]", place.path);
@@ -183,6 +196,17 @@ fn check_extra(values: &Tree, within: &Object, place: &Place<'_>) -> Result<(), 
     }
 }
 
+fn check_base64(text: &str) -> Result<(), String> {
+    STANDARD.decode(text.replace(['\r', '\n'], "")).map(drop).map_err(|error| {
+        let at = match error {
+            DecodeError::InvalidByte(at, _) => at,
+            // The last group of four is not whole.
+            _ => text.len() - text.len() % 4,
+        };
+        format!("illegal base64 data at input byte {at}")
+    })
+}
+
 fn misfit(tree: &Tree, within: &Object, place: &Place<'_>, wanted: &str) -> String {
     let (found, object, fields) = (go::kind(&tree.value()), within.name, place.fields);
     format!("json: cannot unmarshal {found} into Go struct field {object}.{fields} of type {wanted}")
@@ -192,6 +216,7 @@ fn go_type(form: &Form, version: &str) -> String {
     match form {
         Form::Text | Form::Duration => "string".to_owned(),
         Form::Flag => "bool".to_owned(),
+        Form::Bytes => "[]uint8".to_owned(),
         Form::Extra => format!("map[string]{version}.ExtraValue"),
         Form::List(form) => format!("[]{}", go_type(form, version)),
         Form::Object(object) => format!("{version}.{}", object.name),

@@ -25,6 +25,16 @@ pub fn answer(bytes: &[u8]) -> Result<Vec<u8>, String> {
     read(bytes).map(|(json, _)| json.into_owned())
 }
 
+/// A tree as a document, whose members can be checked.
+///
+/// # Errors
+/// It is nested too deep.
+pub fn of(value: &json::Value) -> Result<Document, String> {
+    let mut json = Vec::new();
+    json::write_sorted(value, &mut json);
+    Document::new(b"", &json, None).map_err(|why| undecided(&why))
+}
+
 /// The JSON that a document says, and the error about keys that YAML sets twice.
 fn read(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Option<String>), String> {
     if bytes.trim_ascii_start().starts_with(b"{") {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use anyhow::{anyhow, bail};
+use anyhow::bail;
 use api::values::json::Value;
 use api::wire::outgoing::{self, Egress, Failure, Identities};
 use auth::authn::jwt::{FetchError, Fetched};
@@ -19,7 +19,6 @@ use tokio::time::Instant;
 
 use crate::documents;
 use crate::flags::Profile;
-use crate::issuers::opening;
 use crate::kubeconfig::{self, Settings, Source};
 
 /// Attempts for one review, while the other server is overloaded or broken.
@@ -140,18 +139,6 @@ fn with_scheme(server: &str) -> anyhow::Result<String> {
     bail!("host must be a URL or a host:port pair: {}", auth::go::quote(server))
 }
 
-/// What a value is that should be text, in the words of Go's decoder; `None` for text and for nothing.
-fn other_than_text(value: &Value) -> Option<&'static str> {
-    match value {
-        Value::Null => None,
-        Value::Bool(_) => Some("bool"),
-        Value::Array(_) => Some("array"),
-        Value::Object(_) => Some("object"),
-        _ if value.as_str().is_some() => None,
-        _ => Some("number"),
-    }
-}
-
 /// A time as Go prints it, as far as whole milliseconds.
 fn go_seconds(time: Duration) -> String {
     match (time.as_secs(), time.subsec_millis()) {
@@ -166,85 +153,15 @@ fn go_seconds(time: Duration) -> String {
 /// # Errors
 /// An unusable file, in the words of kube-apiserver.
 pub fn identities(path: &Path) -> anyhow::Result<Identities> {
-    let config = loaded(path)?;
-    Ok(kubeconfig::identities(path, &config))
+    Ok(kubeconfig::identities(path, &kubeconfig::load(path)?))
 }
 
-/// A kubeconfig file.
-fn loaded(path: &Path) -> anyhow::Result<Value> {
-    let text = std::fs::read(path).map_err(|error| {
-        let why = opening(path, &error).to_string();
-        anyhow!(why.replacen("open ", "stat ", 1))
-    })?;
-    let document = api::wire::codec::yaml::parse(&text).map_err(|error| {
-        // A text that only opens lists and maps.
-        let is_open = text.iter().all(|byte| b"{[ \n".contains(byte));
-        let why = match is_open {
-            true => "yaml: line 1: did not find expected node content".to_owned(),
-            false => error.to_string(),
-        };
-        anyhow!("error loading config file \"{}\": {why}", path.display())
-    })?;
-    Ok(document.value)
-}
-
-const NO_CONFIGURATION: &str = "invalid configuration: no configuration has been provided, try setting \
-                                KUBERNETES_MASTER environment variable";
-
-/// The server of a kubeconfig file; what is wrong with it in the words of kube-apiserver.
+/// The server of a kubeconfig file; what is wrong with it in the words of kube-apiserver. Without a file it is as with an
+/// empty one.
 fn access(path: &Path) -> anyhow::Result<Settings> {
-    if path.as_os_str().is_empty() {
-        bail!(NO_CONFIGURATION);
-    }
-    let config = &loaded(path)?;
-    let named = |list: &str, kind: &str, name: &str| {
-        let entries = config.get(list).and_then(Value::as_array).unwrap_or_default();
-        let entry = entries.iter().find(|entry| entry.str_at(&["name"]) == name);
-        entry.and_then(|entry| entry.get(kind)).cloned()
-    };
-    let is_empty = |name: &&str| match config.get(name) {
-        None | Some(Value::Null) => true,
-        Some(Value::Array(entries)) => entries.is_empty(),
-        Some(value) => value.as_str() == Some(""),
-    };
-    if ["clusters", "contexts", "users", "current-context", "extensions"].iter().all(is_empty) {
-        bail!(NO_CONFIGURATION);
-    }
-    if let Some(kind) = config.get("current-context").and_then(other_than_text) {
-        bail!(
-            "error loading config file \"{}\": json: cannot unmarshal {kind} into Go struct field \
-             Config.current-context of type string",
-            path.display()
-        );
-    }
-    let current = config.str_at(&["current-context"]);
-    let mut errors = Vec::new();
-    let context = named("contexts", "context", current);
-    if context.is_none() {
-        errors.push(format!("context was not found for specified context: {current}"));
-    }
-    let cluster_name = context.as_ref().map_or("", |context| context.str_at(&["cluster"]));
-    let cluster = named("clusters", "cluster", cluster_name).unwrap_or_default();
-    if cluster.str_at(&["server"]).is_empty() {
-        errors.push(match cluster_name {
-            "" => "cluster has no server defined".to_owned(),
-            name => format!("no server found for cluster {}", auth::go::quote(name)),
-        });
-    }
-    let authority = cluster.str_at(&["certificate-authority"]);
-    if !authority.is_empty()
-        && let Err(error) = std::fs::metadata(path.parent().unwrap_or(Path::new("")).join(authority))
-    {
-        let why = opening(Path::new(authority), &error);
-        errors.push(format!(
-            "unable to read certificate-authority {authority} for {cluster_name} due to {why}"
-        ));
-    }
-    match errors.as_slice() {
-        [] => Settings::read(path),
-        [error] => Err(anyhow!("invalid configuration: {error}")),
-        errors => Err(anyhow!("invalid configuration: [{}]", errors.join(", "))),
-    }
+    let config = if path.as_os_str().is_empty() { Value::Null } else { kubeconfig::load(path)? };
+    kubeconfig::confirm(path, &config)?;
+    Settings::read(path)
 }
 
 impl Remote {

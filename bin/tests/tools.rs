@@ -595,7 +595,7 @@ fn errors_of_a_network_backup_are_one_line() {
     for (flags, want) in [
         (vec![&*none], format!("{} does not exist", dir.0.join("none").display())),
         (vec![&*config("cut", named)], format!("{}: there is no cluster \"c\"", dir.0.join("cut").display())),
-        (vec![&*whole], "certificate-authority has no certificate".to_owned()),
+        (vec![&*whole], "unable to load root certificates: unable to parse bytes as PEM block".to_owned()),
         (vec![&*whole, "--server=ftp://x"], "\"ftp://x\" is not an https:// URL".to_owned()),
         (vec![&*whole, "--server=x y"], "\"x y\" is not a URL".to_owned()),
         (vec!["--server=https://x"], "flag is required: --kubeconfig <FILE>".to_owned()),

@@ -10,12 +10,15 @@
 //! A call has a connection of its own, so that new credentials count from the next call on.
 
 mod exec;
+mod form;
 mod identities;
 mod settings;
 mod source;
+mod usable;
 mod written;
 
 pub use identities::identities;
 pub use settings::Settings;
 pub use source::Source;
+pub use usable::{confirm, load};
 pub use written::Connection;

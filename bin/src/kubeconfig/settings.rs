@@ -67,11 +67,14 @@ impl Settings {
         reading.settings(&text).with_context(|| path.display().to_string())
     }
 
-    /// Reads the files that it names.
+    /// Reads the files that it names; none for a server without encryption, which is not told who asks.
     ///
     /// # Errors
     /// One is missing, or is no text.
     pub fn material(&self) -> anyhow::Result<Material> {
+        if self.server.starts_with("http://") {
+            return Ok(Material::default());
+        }
         let certificate = match &self.certificate {
             Some((chain, key)) => Some((chain.bytes()?, key.bytes()?)),
             None => None,
@@ -99,9 +102,16 @@ impl Settings {
         material: &Material,
         given: Option<&exec::Credential>,
     ) -> anyhow::Result<Endpoint> {
+        if url.scheme_str() == Some("http") {
+            // Who asks is not told without encryption.
+            let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
+            let target = url.path_and_query().map_or("/", |target| target.as_str());
+            let endpoint = Endpoint::at_port(host, url.port_u16().unwrap_or(80), target, None);
+            return endpoint.map_err(anyhow::Error::msg);
+        }
         let has_certificate = |pem: &Vec<u8>| CertificateDer::pem_slice_iter(pem).any(|one| one.is_ok());
         if material.authorities.as_ref().is_some_and(|pem| !has_certificate(pem)) {
-            bail!("certificate-authority has no certificate");
+            bail!("unable to load root certificates: unable to parse bytes as PEM block");
         }
         let mut identity = material.identity.clone();
         if let Some(given) = given {
@@ -157,17 +167,15 @@ impl Reading<'_> {
         let context = named(&config, "contexts", "context", current)?;
         let (cluster_name, user_name) = (context.str_at(&["cluster"]), context.str_at(&["user"]));
         let cluster = named(&config, "clusters", "cluster", cluster_name)?;
-        let absent = Value::Null;
-        let user = if user_name.is_empty() { &absent } else { named(&config, "users", "user", user_name)? };
+        // A user that is not there has no credentials.
+        let user = named(&config, "users", "user", user_name).unwrap_or(&Value::Null);
         if user.get("auth-provider").is_some_and(|provider| !provider.is_null()) {
             bail!("auth-provider of {user_name:?} is not supported here: use exec, a token or a certificate");
         }
         let authorities = self.held(cluster, "certificate-authority", "certificate-authority-data")?;
         let is_unverified = cluster.get("insecure-skip-tls-verify").and_then(Value::as_bool) == Some(true);
         if is_unverified && authorities.is_some() {
-            bail!(
-                "cluster {cluster_name:?}: certificate-authority and insecure-skip-tls-verify exclude each other"
-            );
+            bail!("specifying a root certificates file with the insecure flag is not allowed");
         }
         let pair = (
             self.held(user, "client-certificate", "client-certificate-data")?,

@@ -139,6 +139,18 @@ printf '{"kind":"ExecCredential","apiVersion":"client.authentication.k8s.io/v1",
     }
 
     #[tokio::test]
+    async fn a_server_without_encryption_is_not_told_who_asks() {
+        let dir = Scratch::new();
+        let config = "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, \
+                      cluster: {server: 'http://a.example:81/x'}}]\nusers: [{name: u, user: {tokenFile: gone}}]\n";
+        fs::write(dir.join("config"), config).unwrap();
+        let settings = Settings::read(&dir.join("config")).unwrap();
+        let source = Source::new(settings, "http://a.example:81/x?timeout=1s".parse().unwrap()).unwrap();
+        let endpoint = source.endpoint().await.unwrap();
+        assert_eq!(endpoint.url().to_string(), "http://a.example:81/x?timeout=1s");
+    }
+
+    #[tokio::test]
     async fn files_are_read_again_and_a_missing_one_is_being_replaced() {
         let dir = Scratch::new();
         let config = "current-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\nclusters: [{name: c, \
