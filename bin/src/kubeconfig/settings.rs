@@ -67,14 +67,16 @@ impl Settings {
         reading.settings(&text).with_context(|| path.display().to_string())
     }
 
-    /// Reads the files that it names; none for a server without encryption, which is not told who asks.
+    /// Drops the credentials, and what the server is known by.
+    pub(super) fn forget_credentials(&mut self) {
+        (self.authorities, self.certificate, self.token, self.exec) = (None, None, None, None);
+    }
+
+    /// Reads the files that it names.
     ///
     /// # Errors
     /// One is missing, or is no text.
     pub fn material(&self) -> anyhow::Result<Material> {
-        if self.server.starts_with("http://") {
-            return Ok(Material::default());
-        }
         let certificate = match &self.certificate {
             Some((chain, key)) => Some((chain.bytes()?, key.bytes()?)),
             None => None,
@@ -102,8 +104,7 @@ impl Settings {
         material: &Material,
         given: Option<&exec::Credential>,
     ) -> anyhow::Result<Endpoint> {
-        if url.scheme_str() == Some("http") {
-            // Who asks is not told without encryption.
+        if is_plain(url) {
             let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
             let target = url.path_and_query().map_or("/", |target| target.as_str());
             let endpoint = Endpoint::at_port(host, url.port_u16().unwrap_or(80), target, None);
@@ -138,6 +139,11 @@ impl Settings {
         };
         Endpoint::with(url.clone(), &credentials).map_err(anyhow::Error::msg)
     }
+}
+
+/// Whether a server is asked without encryption: then it is not told who asks.
+pub(super) fn is_plain(url: &Uri) -> bool {
+    url.scheme_str() == Some("http")
 }
 
 impl Held {

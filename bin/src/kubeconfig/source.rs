@@ -11,7 +11,7 @@ use http::Uri;
 use tokio::sync::Mutex;
 
 use super::exec::Credential;
-use super::settings::{Material, Settings};
+use super::settings::{Material, Settings, is_plain};
 
 /// Time between two looks at the files.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -36,7 +36,10 @@ impl Source {
     ///
     /// # Errors
     /// A file is missing, or what it says cannot be used.
-    pub fn new(settings: Settings, url: Uri) -> anyhow::Result<Source> {
+    pub fn new(mut settings: Settings, url: Uri) -> anyhow::Result<Source> {
+        if is_plain(&url) {
+            settings.forget_credentials();
+        }
         let material = settings.material()?;
         let endpoint = settings.endpoint(&url, &material, None)?;
         // Without a program's answer it is none.
