@@ -16,6 +16,7 @@ pub mod authn;
 pub mod authz;
 pub mod decision;
 pub mod document;
+mod forms;
 pub mod go;
 pub mod identity;
 pub mod strict;

@@ -13,6 +13,8 @@ use parking_lot::Mutex;
 use super::chain::Authorizer;
 use crate::attributes::Attributes;
 use crate::decision::{Denied, Reason};
+use crate::forms;
+use crate::go::Quoted;
 use crate::identity::{
     ANONYMOUS, AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, UNAUTHENTICATED, User, service_account_groups,
 };
@@ -23,6 +25,8 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 const NODE_PREFIX: &str = "system:node:";
 /// Group of nodes.
 const NODES: &str = "system:nodes";
+/// From how many groups or extra values on a constrained mode first asks about all at once.
+const MANY: usize = 4;
 /// Callers whose last mode is remembered; at this number the memory starts again. It only orders the modes.
 const REMEMBERED_MAX: usize = 1024;
 
@@ -162,6 +166,8 @@ impl Authorizer {
 
     async fn try_mode(&self, mode: Mode, request: &Attributes<'_>, wanted: &User) -> Result<(), Refused> {
         let (verb, on) = mode.verbs();
+        let on_node = (mode == Mode::AssociatedNode).then(|| on_its_node(request.user));
+        let request = &Attributes { user: on_node.as_ref().unwrap_or(request.user), ..*request };
         if let Some(on) = on {
             let verb = format!("{on}{}", request.verb);
             self.require(&Attributes { verb: &verb, ..*request }).await?;
@@ -185,32 +191,58 @@ impl Authorizer {
             None => Attributes { resource: "users", name: &wanted.name, ..identity },
         };
         self.require(&name).await?;
-        for group in &wanted.groups {
-            let asked = Attributes { resource: "groups", name: group, ..identity };
-            if mode == Mode::UserInfo && group == MASTERS {
-                return Err(refuse(&asked, format!("impersonating the {MASTERS} group is not allowed")));
-            }
-            if mode == Mode::UserInfo && group.is_empty() {
-                return Err(refuse(&asked, "impersonating an empty group is not allowed".to_owned()));
-            }
-            self.require(&asked).await?;
-        }
-        for (key, values) in &wanted.extra {
-            let asked = Attributes { resource: "userextras", ..authentication };
-            if mode == Mode::UserInfo && !is_domain_prefixed(key) {
-                let why = format!(
-                    "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {}: must be a \
-                     domain-prefixed path (such as \"acme.io/foo\")",
-                    crate::go::Quoted(key)
-                );
-                return Err(refuse(&asked, why));
-            }
-            for value in values {
-                self.require(&Attributes { subresource: key, name: value, ..asked }).await?;
-            }
-        }
         if !wanted.uid.is_empty() {
             self.require(&Attributes { resource: "uids", name: &wanted.uid, ..authentication }).await?;
+        }
+        let groups = Attributes { resource: "groups", ..identity };
+        self.require_groups(mode, &groups, &wanted.groups).await?;
+        let extra = Attributes { resource: "userextras", ..authentication };
+        self.require_extra(mode, &extra, wanted).await
+    }
+
+    /// Whether the caller may act in these groups. The constrained mode asks about all at once where there are many.
+    async fn require_groups(
+        &self,
+        mode: Mode,
+        asked: &Attributes<'_>,
+        groups: &[String],
+    ) -> Result<(), Refused> {
+        if mode == Mode::UserInfo {
+            if groups.iter().any(String::is_empty) {
+                let why = "impersonating the empty string group is not allowed";
+                return Err(refuse(asked, why.to_owned()));
+            }
+            if groups.iter().any(|group| group == MASTERS) {
+                let why = format!("impersonating the {MASTERS} group is not allowed");
+                return Err(refuse(&Attributes { name: MASTERS, ..*asked }, why));
+            }
+            let all = Attributes { name: "*", ..*asked };
+            if groups.len() >= MANY && self.require(&all).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for group in groups {
+            self.require(&Attributes { name: group, ..*asked }).await?;
+        }
+        Ok(())
+    }
+
+    /// The same for extra values.
+    async fn require_extra(&self, mode: Mode, asked: &Attributes<'_>, wanted: &User) -> Result<(), Refused> {
+        if mode == Mode::UserInfo {
+            if let Some(why) = wanted.extra.iter().find_map(|(key, values)| extra_fault(key, values)) {
+                return Err(refuse(asked, why));
+            }
+            let is_large = wanted.extra.values().map(Vec::len).sum::<usize>() >= MANY;
+            let all = Attributes { subresource: "*", name: "*", ..*asked };
+            if is_large && self.require(&all).await.is_ok() {
+                return Ok(());
+            }
+        }
+        for (key, values) in &wanted.extra {
+            for value in values {
+                self.require(&Attributes { subresource: key, name: value, ..*asked }).await?;
+            }
         }
         Ok(())
     }
@@ -240,41 +272,67 @@ fn completed(mode: Mode, wanted: &User) -> User {
     user
 }
 
-/// The node whose agent has this user name.
+/// The node whose agent has this user name; nodes are named like domains.
 fn node(user: &str) -> Option<&str> {
-    user.strip_prefix(NODE_PREFIX).filter(|name| !name.is_empty())
+    user.strip_prefix(NODE_PREFIX).filter(|name| forms::is_subdomain(name))
 }
 
 /// The node that a service account runs on, as its token says.
 fn node_of(caller: &User) -> Option<&str> {
     service_account(&caller.name)?;
-    let is_node = |key: &str| key.starts_with("authentication.") && key.ends_with("/node-name");
-    let (_, names) = caller.extra.iter().find(|(key, _)| is_node(key))?;
+    let (_, names) = caller.extra.iter().find(|(key, _)| domain_of_node_key(key).is_some())?;
     match names.as_slice() {
         [name] => Some(name),
         _ => None,
     }
 }
 
+/// The domain of the key whose value is the node of a service account.
+fn domain_of_node_key(key: &str) -> Option<&str> {
+    key.strip_suffix("/node-name").filter(|domain| domain.starts_with("authentication."))
+}
+
+/// A caller as authorizers see it when it acts as the node that it runs on: with the keys of its extra values, but
+/// without the values, so that one decision holds for all nodes.
+fn on_its_node(caller: &User) -> User {
+    let keys: Vec<String> = caller.extra.keys().cloned().collect();
+    let domain = keys.iter().find_map(|key| domain_of_node_key(key)).unwrap_or_default();
+    let name = format!("{domain}/associated-node-keys");
+    User { extra: [(name, keys)].into(), ..caller.clone() }
+}
+
 /// Namespace and name, where this is the user name of a service account.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
-    let valid = namespace.len() <= 63 && is_label(namespace) && is_subdomain(name);
+    let valid = forms::is_label(namespace) && forms::is_subdomain(name);
     valid.then_some((namespace, name))
 }
 
-fn is_domain_prefixed(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(domain, path)| is_subdomain(domain) && !path.is_empty())
+/// What is wrong with an extra value that a constrained mode is asked for.
+fn extra_fault(key: &str, values: &[String]) -> Option<String> {
+    if key.is_empty() {
+        return Some("impersonating the empty string key in extra is not allowed".to_owned());
+    }
+    let faults = forms::domain_prefixed_path(key);
+    let shown: Vec<String> = faults.iter().map(extra_key_invalid).collect();
+    match &*shown {
+        [] => {}
+        [one] => return Some(format!("impersonating an invalid key in extra is not allowed: {one}")),
+        several => {
+            let all = several.join(", ");
+            return Some(format!("impersonating an invalid key in extra is not allowed: [{all}]"));
+        }
+    }
+    if key != key.to_lowercase() {
+        let shown = Quoted(key);
+        return Some(format!("impersonating a non-lowercase key in extra is not allowed: {shown}"));
+    }
+    let is_empty = values.iter().any(String::is_empty);
+    is_empty.then(|| "impersonating the empty string value in extra is not allowed".to_owned())
 }
 
-/// RFC 1123: labels with dots between them, at most 253 bytes.
-fn is_subdomain(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_label)
-}
-
-fn is_label(text: &str) -> bool {
-    let inner = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'-';
-    !text.is_empty() && text.as_bytes().iter().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+fn extra_key_invalid(fault: &forms::Fault<'_>) -> String {
+    format!("extra.key: Invalid value: {}: {}", Quoted(fault.value), fault.why)
 }
 
 #[cfg(test)]

@@ -103,6 +103,8 @@ fn nodes_have_modes_of_their_own() {
         (vec![any, &*arbitrary], account("a"), "system:node:c", refused),
         (vec![any, &*arbitrary], account("a"), "system:node:b devs", refused),
         (vec![any], account("a"), "system:node:b", refused),
+        // Not the name of a node.
+        (vec![any, &*arbitrary], account("a"), "system:node:b_", refused),
     ] {
         // The caller is bound to the rules by its name.
         let chain = chain_for(&caller.name, &rules);
@@ -198,10 +200,86 @@ fn each_part_of_an_identity_needs_its_permission() {
             "alice acme.io/k=v",
             Ok("system:authenticated"),
         ),
+        // A name that is none of a node is one of a user.
+        (
+            &["impersonate:user-info authentication.k8s.io users system:node:b_", constrained[1]],
+            "system:node:b_",
+            Ok("system:authenticated"),
+        ),
     ] {
         let got = attempt(&chain(rules), "bob", wanted);
         assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{rules:?} as {wanted}");
     }
+}
+
+#[test]
+fn the_parts_of_an_identity_are_asked_about_in_order() {
+    const ALL: &str = "impersonate:user-info,impersonate-on:user-info:list * *";
+    const ON: &str = "impersonate-on:user-info:list - pods";
+    const USERS: &str = "impersonate:user-info authentication.k8s.io users";
+    let refused = |resource: &str, why: &str| {
+        format!(
+            "User \"bob\" cannot impersonate:user-info resource \"{resource}\" in API group \
+             \"authentication.k8s.io\" at the cluster scope{why}"
+        )
+    };
+    let empty_group = refused("groups", ": impersonating the empty string group is not allowed");
+    let masters = refused("groups", ": impersonating the system:masters group is not allowed");
+    let invalid = |text: &str| {
+        let why = format!(
+            ": impersonating an invalid key in extra is not allowed: extra.key: Invalid value: {text}"
+        );
+        refused("userextras", &why)
+    };
+    let path = "\"?\": Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
+    let upper = ": impersonating a non-lowercase key in extra is not allowed: \"a.io/K\"";
+    let no_value = ": impersonating the empty string value in extra is not allowed";
+    for (rules, wanted, want) in [
+        (&[ON, USERS][..], "alice devs uid=1 a.io/k=v", refused("uids", "")),
+        (&[ON, USERS], "alice devs a.io/k=v", refused("groups", "")),
+        (&[ON, USERS], "alice a.io/k=v", refused("userextras/a.io/k", "")),
+        (&[ON, USERS], "alice devs system:masters", masters),
+        (&[ALL], "alice system:masters  devs", empty_group),
+        (
+            &[ALL],
+            "alice a.io/k=v b=v",
+            invalid("\"b\": must be a domain-prefixed path (such as \"acme.io/foo\")"),
+        ),
+        (&[ALL], "alice a.io/?=v", invalid(path)),
+        (&[ALL], "alice a.io/K=v", refused("userextras", upper)),
+        (&[ALL], "alice a.io/k=", refused("userextras", no_value)),
+    ] {
+        assert_eq!(attempt(&chain(rules), "bob", wanted), Err(want), "{rules:?} as {wanted}");
+    }
+}
+
+#[test]
+fn many_groups_and_extra_values_are_asked_about_at_once() {
+    const ON: &str = "impersonate-on:user-info:list - pods";
+    const USERS: &str = "impersonate:user-info authentication.k8s.io users";
+    let groups = "impersonate:user-info authentication.k8s.io groups *";
+    let extra = "impersonate:user-info authentication.k8s.io userextras/* *";
+    for (rule, wanted, is_allowed) in [
+        (groups, "alice a b c d", true),
+        (groups, "alice a b c", false),
+        (extra, "alice a.io/k=1 a.io/k=2 a.io/l=3 a.io/l=4", true),
+        (extra, "alice a.io/k=1 a.io/k=2 a.io/l=3", false),
+    ] {
+        let got = attempt(&chain(&[ON, USERS, rule]), "bob", wanted);
+        assert_eq!(got.is_ok(), is_allowed, "{rule} as {wanted}: {got:?}");
+    }
+}
+
+#[test]
+fn authorizers_see_the_keys_of_a_caller_that_acts_as_its_node() {
+    let mut caller = User::new("system:serviceaccount:ns:agent", [""; 0]);
+    for key in ["authentication.kubernetes.io/node-name", "a.io/k"] {
+        caller.extra.insert(key.to_owned(), vec!["a".to_owned()]);
+    }
+    let shown = on_its_node(&caller);
+    let keys = ["a.io/k", "authentication.kubernetes.io/node-name"].map(str::to_owned).to_vec();
+    let want = [("authentication.kubernetes.io/associated-node-keys".to_owned(), keys)];
+    assert_eq!((shown.name, shown.extra), (caller.name, want.into()));
 }
 
 #[test]

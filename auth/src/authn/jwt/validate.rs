@@ -3,6 +3,7 @@
 use super::expression::Expression;
 use super::file::AnonymousSettings;
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
+use crate::forms;
 use crate::go::quote;
 use crate::go::url::{self, Url};
 
@@ -315,23 +316,12 @@ fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
         errors.required(path, "");
         return;
     }
-    let Some((domain, rest)) =
-        key.split_once('/').filter(|(domain, rest)| !domain.is_empty() && !rest.is_empty())
-    else {
-        errors.invalid(path, key, "must be a domain-prefixed path (such as \"acme.io/foo\")");
-        return;
-    };
-    for why in subdomain_faults(domain) {
-        errors.invalid(path, domain, why);
+    let faults = forms::domain_prefixed_path(key);
+    let is_split = faults.iter().all(|fault| fault.value != key);
+    for fault in faults {
+        errors.invalid(path, fault.value, fault.why);
     }
-    let is_path = |c: char| c.is_ascii_alphanumeric() || "/_-.~%!$&'()*+,;=:".contains(c);
-    if !rest.chars().all(is_path) {
-        errors.invalid(
-            path,
-            rest,
-            "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')",
-        );
-    }
+    let Some((domain, _)) = key.split_once('/').filter(|_| is_split) else { return };
     if key.chars().any(|c| c.is_uppercase()) {
         errors.invalid(path, key, "must be lowercase");
     }
@@ -342,27 +332,6 @@ fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
         let why = "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
         errors.invalid(path, key, why);
     }
-}
-
-/// Bytes that a domain may have.
-const SUBDOMAIN_LEN_MAX: usize = 253;
-
-/// What is wrong with a domain (RFC 1123).
-fn subdomain_faults(text: &str) -> impl Iterator<Item = &'static str> {
-    const LENGTH: &str = "must be no more than 253 characters";
-    const FORM: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and \
-        must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
-        '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let is_label = |label: &str| {
-        let bytes = label.as_bytes();
-        bytes.first().copied().is_some_and(is_word)
-            && bytes.last().copied().is_some_and(is_word)
-            && bytes.iter().all(|byte| is_word(*byte) || *byte == b'-')
-    };
-    let length = (text.len() > SUBDOMAIN_LEN_MAX).then_some(LENGTH);
-    let form = (!text.split('.').all(is_label)).then_some(FORM);
-    length.into_iter().chain(form)
 }
 
 fn validate_user_rules(errors: &mut Errors, path: &str, rules: &[Rule]) {
