@@ -232,6 +232,26 @@ pub(crate) fn network_fault(text: &str) -> Option<&'static str> {
     (host_bits != 0).then_some("must not have bits set beyond the prefix length")
 }
 
+/// What is wrong with an address of a kind that has always been checked strictly: it must also be in canonical form
+/// (RFC 5952).
+pub(crate) fn canonical_address_fault(text: &str) -> Option<String> {
+    let fault = address_fault(text).map(str::to_owned);
+    fault.or_else(|| canonical(text, &address(text)?.to_string()))
+}
+
+/// The same for a network.
+pub(crate) fn canonical_network_fault(text: &str) -> Option<String> {
+    let fault = network_fault(text).map(str::to_owned);
+    fault.or_else(|| {
+        let (address, length) = network(text)?;
+        canonical(text, &format!("{address}/{length}"))
+    })
+}
+
+fn canonical(text: &str, form: &str) -> Option<String> {
+    (text != form).then(|| format!("must be in canonical form (\"{form}\")"))
+}
+
 /// A network: its address as given, and the length of its prefix.
 pub(crate) fn network(text: &str) -> Option<(IpAddr, u8)> {
     let (address, length) = text.split_once('/')?;
@@ -294,6 +314,26 @@ mod tests {
             for text in others.split(' ') {
                 assert!(!said(form, text).is_empty(), "{form:?} {text}");
             }
+        }
+    }
+
+    #[test]
+    fn addresses_of_newer_kinds_are_in_canonical_form() {
+        // docs/api/validation.md#networking-kinds. (address or network, what it must be; nothing: it is right)
+        for (text, want) in [
+            ("1.2.3.4", ""),
+            ("2001:db8::1", ""),
+            ("2001:DB8::1", "must be in canonical form (\"2001:db8::1\")"),
+            ("2001:db8:0:0:0:0:0:1", "must be in canonical form (\"2001:db8::1\")"),
+            ("01.2.3.4", "must not have leading 0s"),
+            ("10.0.0.0/8", ""),
+            ("fd00:0::/64", "must be in canonical form (\"fd00::/64\")"),
+            ("10.0.0.1/8", "must not have bits set beyond the prefix length"),
+        ] {
+            let is_network = text.contains('/');
+            let fault =
+                if is_network { canonical_network_fault(text) } else { canonical_address_fault(text) };
+            assert_eq!(fault.unwrap_or_default(), want, "{text}");
         }
     }
 

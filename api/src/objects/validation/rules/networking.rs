@@ -3,10 +3,10 @@
 use std::net::IpAddr;
 
 use super::super::path::Path;
-use super::super::{Validator, forms, is_same, names};
+use super::super::{Validator, forms, names};
 use super::View;
 use crate::types::schema::table::Form;
-use crate::values::json::Value;
+use crate::values::json::{Key, Object, Value};
 
 const SEQUENCES: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
 const ENDS: [&str; 2] = ["/..", "/."];
@@ -211,27 +211,36 @@ pub(super) fn network_policy(validator: &mut Validator, path: &Path, spec: View)
     }
 }
 
-/// The networks that services get addresses from.
+/// The networks that services get addresses from; an update has rules of its own.
 pub(super) fn service_networks(validator: &mut Validator, path: &Path, spec: View) {
-    let list = path.child("cidrs");
+    if validator.is_create() {
+        networks(validator, &path.child("cidrs"), spec);
+    }
+}
+
+/// One network, or one of each family.
+fn networks(validator: &mut Validator, list: &Path, spec: View) {
     let networks = spec.texts("cidrs");
+    let value = || spec.get("cidrs").cloned().unwrap_or_default();
     if networks.len() == 0 {
         return validator.required(list, "at least one CIDR required");
     }
     if networks.len() > NETWORKS_MAX {
-        return validator.invalid(list, spec.to_value(), "may only hold up to 2 values");
+        let spec = Object::from_iter([(Key::Borrowed("CIDRs"), value())]);
+        return validator.invalid(list, Value::Object(spec), "may only hold up to 2 values");
     }
     for (at, text) in networks.clone().enumerate() {
-        forms::given(Form::Cidr, &list.index(at), text, &mut validator.errors);
+        if let Some(fault) = forms::canonical_network_fault(text) {
+            validator.invalid(list.index(at), text, fault);
+        }
     }
     let parsed: Vec<_> = networks.filter_map(forms::network).collect();
     if let [(one, _), (other, _)] = parsed[..]
         && one.is_ipv4() == other.is_ipv4()
     {
-        let value = spec.get("cidrs").cloned().unwrap_or_default();
         let detail =
             "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-        validator.invalid(list, value, detail);
+        validator.invalid(list, value(), detail);
     }
 }
 
@@ -240,14 +249,18 @@ pub(super) fn service_networks_update(validator: &mut Validator, new: View, old:
     const DETAIL: &str = "field is immutable";
     let (new, old) = (new.child("spec"), old.child("spec"));
     let (now, before) = (new.texts("cidrs"), old.texts("cidrs"));
-    if now.len() == before.len() || (before.len() == 1 && now.len() == 2) {
-        for (at, (now, before)) in now.zip(before).enumerate() {
-            if now != before {
-                validator.invalid(format!("spec.cidrs[{at}]"), now, DETAIL);
-            }
+    let is_added = before.len() == 1 && now.len() == NETWORKS_MAX;
+    if !is_added && now.len() != before.len() {
+        let value = new.get("cidrs").cloned().unwrap_or_default();
+        return validator.invalid("spec.cidrs", value, DETAIL);
+    }
+    for (at, (now, before)) in now.zip(before).enumerate() {
+        if now != before {
+            validator.invalid(format!("spec.cidrs[{at}]"), now, DETAIL);
         }
-    } else if !is_same(new.get("cidrs"), old.get("cidrs")) {
-        validator.invalid("spec.cidrs", new.get("cidrs").cloned().unwrap_or_default(), DETAIL);
+    }
+    if is_added {
+        networks(validator, &Path::ROOT.child("spec").child("cidrs"), new);
     }
 }
 
@@ -255,7 +268,7 @@ pub(super) fn service_networks_update(validator: &mut Validator, new: View, old:
 pub(super) fn ip_address(validator: &mut Validator, path: &Path, address: View) {
     let name = address.child("metadata").text("name");
     if validator.is_create()
-        && let Some(fault) = forms::address_fault(name)
+        && let Some(fault) = forms::canonical_address_fault(name)
     {
         let metadata = path.child("metadata");
         validator.invalid(metadata.child("name"), name, fault);
