@@ -6,6 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms};
 use super::common::by_name;
 use super::{View, selector};
+use crate::types::schema::table::Form;
 use crate::values::json::Value;
 
 const MISMATCH: &str = "`selector` does not match template `labels`";
@@ -102,7 +103,7 @@ pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strate
             validator.required(place, "this should be defaulted and never be nil");
         }
         "RollingUpdate" => {
-            let (away, more) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+            let (away, more) = rolling_update(validator, &place, rolling);
             if is_nothing(away) && is_nothing(more) {
                 let value = away.cloned().unwrap_or(Value::Int(0));
                 validator.invalid(place.child("maxUnavailable"), value, "may not be 0 when `maxSurge` is 0");
@@ -112,6 +113,23 @@ pub(super) fn deployment_strategy(validator: &mut Validator, path: &Path, strate
         "Recreate" => {}
         _ => validator.not_supported(path, strategy.to_value(), &["Recreate", "RollingUpdate"]),
     }
+}
+
+/// How many pods may be missing, and how many too many may be there, each a count or a share. Only looked at where pods
+/// are replaced step by step.
+fn rolling_update<'v>(
+    validator: &mut Validator,
+    place: &Path,
+    rolling: View<'v>,
+) -> (Option<&'v Value>, Option<&'v Value>) {
+    let mut amount = |name| {
+        let amount = rolling.get(name);
+        if let Some(amount) = amount {
+            forms::value(Form::CountOrPercent, &place.child(name), amount, &mut validator.errors);
+        }
+        amount
+    };
+    (amount("maxUnavailable"), amount("maxSurge"))
 }
 
 /// A share of more than all there is.
@@ -151,7 +169,7 @@ pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &Path, strate
     if !rolling.is_there() {
         return validator.required(place, "");
     }
-    let (away, more) = (rolling.get("maxUnavailable"), rolling.get("maxSurge"));
+    let (away, more) = rolling_update(validator, &place, rolling);
     match (is_nothing(away), is_nothing(more)) {
         (true, true) => {
             validator.required(place.child("maxUnavailable"), "cannot be 0 when maxSurge is 0");
