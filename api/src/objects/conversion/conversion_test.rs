@@ -75,14 +75,16 @@ fn answers_say_success_and_are_to_the_request() {
 
 #[test]
 fn converted_objects_say_their_kind() {
-    let text = r#"{"response":{"convertedObjects":[{"kind":"A"}, {"b": 1},null,7]}}"#;
+    let text = r#"{"response":{"convertedObjects":[{"kind":"A"}, {"b": 1},null,7,{"kind":"A","apiVersion":"a/b/c"},"x"]}}"#;
     let values = json::parse(text.as_bytes()).unwrap();
     let values = values.at(&["response", "convertedObjects"]).and_then(Value::as_array).unwrap();
     for (at, want) in [
         (0, Ok(())),
         (1, Err(r#"Object 'Kind' is missing in '{"b": 1}'"#)),
         (2, Err("unexpected end of JSON input")),
-        (3, Err("couldn't get version/kind; json parse error: 7 is no object")),
+        (3, Err("json: cannot unmarshal number into Go value of type map[string]interface {}")),
+        (4, Err(r#"Object 'Kind' is missing in '{"kind":"A","apiVersion":"a/b/c"}'"#)),
+        (5, Err("json: cannot unmarshal string into Go value of type map[string]interface {}")),
     ] {
         let got = object(text.as_bytes(), at, values[at].clone()).map(drop);
         assert_eq!(got, want.map_err(str::to_owned), "{at}");

@@ -89,22 +89,28 @@ fn answer_text(response: &Object, path: &[&str]) -> String {
 /// # Errors
 /// It is none, or does not say of which kind it is.
 pub(super) fn object(answer: &[u8], at: usize, value: Value) -> Result<Object, String> {
-    let is_object = value.as_object().is_some();
     match value {
-        Value::Object(object) if !answer_text(&object, &["kind"]).is_empty() => Ok(object),
-        Value::Null => Err("unexpected end of JSON input".to_owned()),
-        value => {
+        Value::Object(object) if says_its_kind(&object) => Ok(object),
+        Value::Object(object) => {
             let text = raw(answer, at).unwrap_or_else(|| {
                 let mut text = Vec::new();
-                json::write(&value, &mut text);
+                json::write(&object.into(), &mut text);
                 String::from_utf8_lossy(&text).into_owned()
             });
-            Err(match is_object {
-                true => format!("Object 'Kind' is missing in '{text}'"),
-                false => format!("couldn't get version/kind; json parse error: {text} is no object"),
-            })
+            Err(format!("Object 'Kind' is missing in '{text}'"))
+        }
+        Value::Null => Err("unexpected end of JSON input".to_owned()),
+        other => {
+            let found = other.go_kind();
+            Err(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
         }
     }
+}
+
+/// Whether an object says its kind. One whose version cannot be read is taken for one that does not.
+fn says_its_kind(object: &Object) -> bool {
+    let text = |name| answer_text(object, &[name]);
+    !text("kind").is_empty() && text("apiVersion").matches('/').count() <= 1
 }
 
 /// An object of an answer as it was written.
