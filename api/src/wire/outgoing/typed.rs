@@ -72,13 +72,18 @@ const CONVERSION: &[(&str, Form)] = &[
     ("result", Form::Struct("Status", STATUS)),
 ];
 
-/// A review with a response.
+const IMAGES: &[(&str, Form)] =
+    &[("allowed", Form::Flag), ("reason", Form::Text("string")), ("auditAnnotations", Form::TextMap)];
+
+/// The part of a review that answers it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Response {
-    /// Of admission.
+    /// `response` of admission.
     Admission,
-    /// Of a conversion.
+    /// `response` of a conversion.
     Conversion,
+    /// `status` of a review of images.
+    Images,
 }
 
 impl Response {
@@ -87,11 +92,16 @@ impl Response {
     /// # Errors
     /// What the first member of another type is.
     pub fn check(self, response: Option<&Value>, version: &str) -> Result<(), String> {
-        let (holder, form) = match self {
-            Response::Admission => ("AdmissionReview", Form::Struct("AdmissionResponse", ADMISSION)),
-            Response::Conversion => ("ConversionReview", Form::Struct("ConversionResponse", CONVERSION)),
+        let (holder, member, form) = match self {
+            Response::Admission => {
+                ("AdmissionReview", "response", Form::Struct("AdmissionResponse", ADMISSION))
+            }
+            Response::Conversion => {
+                ("ConversionReview", "response", Form::Struct("ConversionResponse", CONVERSION))
+            }
+            Response::Images => ("ImageReview", "status", Form::Struct("ImageReviewStatus", IMAGES)),
         };
-        let place = Place { holder, fields: "response".to_owned(), version };
+        let place = Place { holder, fields: member.to_owned(), version };
         place.check(response.unwrap_or(&Value::Null), form)
     }
 }
@@ -152,7 +162,7 @@ impl Place<'_> {
             Form::Texts => "[]string".to_owned(),
             Form::Objects => "[]runtime.RawExtension".to_owned(),
             Form::TextMap => "map[string]string".to_owned(),
-            Form::Struct(name @ ("AdmissionResponse" | "ConversionResponse"), _) => {
+            Form::Struct(name @ ("AdmissionResponse" | "ConversionResponse" | "ImageReviewStatus"), _) => {
                 format!("{}.{name}", self.version)
             }
             Form::Struct(name, _) => format!("v1.{name}"),
@@ -239,5 +249,13 @@ mod tests {
         let wrong = "json: cannot unmarshal object into Go struct field ConversionResponse.response.convertedObjects of type \
                      []runtime.RawExtension";
         assert_eq!(Response::Conversion.check(Some(&objects), "v1beta1"), Err(wrong.to_owned()));
+        for (status, wrong) in [
+            (r#"{"allowed":"yes"}"#, "string into Go struct field ImageReviewStatus.status.allowed of type bool"),
+            ("[]", "array into Go struct field ImageReview.status of type v1alpha1.ImageReviewStatus"),
+        ] {
+            let status = parse(status.as_bytes()).unwrap();
+            let wrong = format!("json: cannot unmarshal {wrong}");
+            assert_eq!(Response::Images.check(Some(&status), "v1alpha1"), Err(wrong));
+        }
     }
 }

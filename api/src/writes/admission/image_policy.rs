@@ -26,6 +26,9 @@ use crate::wire::outgoing;
 /// Most decisions that are remembered; each has the images of a pod.
 const REMEMBERED_MAX: usize = 1024;
 
+/// The version of reviews.
+const VERSION: &str = "v1alpha1";
+
 /// The subresource through which a running pod gets more containers.
 const EPHEMERAL: &str = "ephemeralcontainers";
 
@@ -80,12 +83,12 @@ impl Config {
         let policy = config.get("imagePolicy").unwrap_or(&absent);
         let time = |name: &str, unit: i64, least: i64, most: i64, default: i64| {
             let given = policy.get(name).filter(|given| !given.is_null());
-            let given = given.map(|given| given.as_i64().ok_or_else(|| not_of(name, "time.Duration")));
+            let given = given.map(|given| given.as_i64().ok_or_else(|| not_of(name, given, "time.Duration")));
             let nanos = match given.transpose()?.unwrap_or(0) {
                 -1 => 0,
                 0 => default,
                 number => {
-                    let nanos = number.saturating_mul(unit);
+                    let nanos = number.wrapping_mul(unit);
                     if nanos < least || nanos > most {
                         let [least, most, got] = [least, most, nanos].map(go_duration);
                         return Err(format!("valid value is between {least} and {most}, got {got}"));
@@ -101,28 +104,34 @@ impl Config {
         let deny_ttl = time("denyTTL", second, second, 30 * minute, 30 * second)?;
         let default_allow = match policy.get("defaultAllow") {
             None | Some(Value::Null) => false,
-            Some(given) => given.as_bool().ok_or_else(|| not_of("defaultAllow", "bool"))?,
+            Some(given) => given.as_bool().ok_or_else(|| not_of("defaultAllow", given, "bool"))?,
         };
         let file = match policy.get("kubeConfigFile") {
             None | Some(Value::Null) => "",
-            Some(given) => given.as_str().ok_or_else(|| not_of("kubeConfigFile", "string"))?,
+            Some(given) => given.as_str().ok_or_else(|| not_of("kubeConfigFile", given, "string"))?,
         };
         Ok(Config { file: file.to_owned(), allow_ttl, deny_ttl, pause, default_allow })
     }
 }
 
-fn not_of(name: &str, kind: &str) -> String {
+fn not_of(name: &str, given: &Value, kind: &str) -> String {
+    let found = match given {
+        Value::Float(number) if kind == "time.Duration" => format!("number {number}"),
+        other => other.go_kind().to_owned(),
+    };
     format!(
-        "json: cannot unmarshal value into Go struct field imagePolicyWebhookConfig.imagePolicy.{name} of type {kind}"
+        "json: cannot unmarshal {found} into Go struct field imagePolicyWebhookConfig.imagePolicy.{name} of type {kind}"
     )
 }
 
-/// A positive time as Go prints it.
+/// A time as Go prints it.
 fn go_duration(nanos: i64) -> String {
-    if nanos < 1_000 {
-        return format!("{nanos}ns");
-    }
-    let fraction = |value: i64, unit: i64| {
+    let sign = if nanos < 0 { "-" } else { "" };
+    format!("{sign}{}", go_length(nanos.unsigned_abs()))
+}
+
+fn go_length(nanos: u64) -> String {
+    let fraction = |value: u64, unit: u64| {
         let rest = format!("{:09}", (value % unit) * (1_000_000_000 / unit));
         match rest.trim_end_matches('0') {
             "" => (value / unit).to_string(),
@@ -130,7 +139,9 @@ fn go_duration(nanos: i64) -> String {
         }
     };
     match nanos {
-        0..1_000_000 => return format!("{}µs", fraction(nanos, 1_000)),
+        0 => return "0s".to_owned(),
+        1..1_000 => return format!("{nanos}ns"),
+        1_000..1_000_000 => return format!("{}µs", fraction(nanos, 1_000)),
         1_000_000..1_000_000_000 => return format!("{}ms", fraction(nanos, 1_000_000)),
         _ => {}
     }
@@ -145,7 +156,7 @@ fn go_duration(nanos: i64) -> String {
 
 impl ImagePolicyWebhook {
     fn version(&self) -> String {
-        self.naming.api_version("imagepolicy", true, "v1alpha1")
+        self.naming.api_version("imagepolicy", true, VERSION)
     }
 
     /// What the server is asked about: images, some of the pod's annotations, the namespace.
@@ -193,8 +204,11 @@ impl ImagePolicyWebhook {
         let answer = self.reviewer.review(text(review)).await;
         let answer = answer.map_err(|why| why.to_string())?;
         let group = self.naming.group("imagepolicy", true);
-        let wanted = outgoing::Review { group: &group, version: "v1alpha1", kind: "ImageReview" };
-        let decision = Decision::read(wanted.read(&answer)?.get("status"));
+        let wanted = outgoing::Review { group: &group, version: VERSION, kind: "ImageReview" };
+        let answer = wanted.read(&answer)?;
+        let status = answer.get("status");
+        outgoing::Response::Images.check(status, VERSION)?;
+        let decision = Decision::read(status);
         self.remember(key, decision.clone(), now);
         Ok(decision)
     }
@@ -301,12 +315,17 @@ mod tests {
         for (text, want) in [
             ("allowTTL: 999999999", "valid value is between 1s and 30m0s, got 277777h46m39s"),
             ("denyTTL: 1801", "valid value is between 1s and 30m0s, got 30m1s"),
-            ("denyTTL: -2", "valid value is between 1s and 30m0s, got -2000000000ns"),
+            ("denyTTL: -2", "valid value is between 1s and 30m0s, got -2s"),
             ("retryBackoff: 999999999", "valid value is between 1ns and 5m0s, got 277h46m39.999s"),
             (
                 "allowTTL: a",
-                "json: cannot unmarshal value into Go struct field imagePolicyWebhookConfig.imagePolicy.allowTTL of \
+                "json: cannot unmarshal string into Go struct field imagePolicyWebhookConfig.imagePolicy.allowTTL of \
                  type time.Duration",
+            ),
+            (
+                "defaultAllow: 1",
+                "json: cannot unmarshal number into Go struct field \
+                 imagePolicyWebhookConfig.imagePolicy.defaultAllow of type bool",
             ),
         ] {
             assert_eq!(read(text).err().unwrap_or_default(), want, "{text}");
@@ -322,6 +341,7 @@ mod tests {
             (1_000_000_000, "1s"),
             (90_500_000_000, "1m30.5s"),
             (3_600_000_000_000, "1h0m0s"),
+            (-90_500_000_000, "-1m30.5s"),
         ] {
             assert_eq!(go_duration(nanos), want);
         }
