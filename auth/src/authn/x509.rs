@@ -5,7 +5,8 @@
 //!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
 //! ```
 //!
-//! A leaf that is in the bundle itself needs no path (`trusted_leaf.rs`).
+//! A leaf that is in the bundle itself needs no path (`trusted_leaf.rs`), and one that is an authority has none
+//! (`issued_authority.rs`).
 //!
 //! The TLS handshake proves only that the peer holds the leaf's key. This authenticator verifies the chain against
 //! the current bundle: replacing the bundle needs no new connections and drops every cached result. A client with an
@@ -19,10 +20,12 @@ use aws_lc_rs::digest;
 use parking_lot::{Mutex, RwLock};
 use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, TrustAnchor, UnixTime};
+use webpki::{ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, RequiredEkuNotFoundContext};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::NameDomains;
-use super::trusted_leaf::{TrustedLeaves, Unfit, Usage};
+use super::issued_authority::Issuers;
+use super::trusted_leaf::{self, TrustedLeaves, Unfit, Usage};
 use crate::identity::User;
 
 /// Most chains cached. A chain costs about 1 KiB here and a few hundred microseconds to verify again.
@@ -119,6 +122,30 @@ impl PeerCertificates {
 pub struct CaBundle {
     anchors: Vec<TrustAnchor<'static>>,
     leaves: TrustedLeaves,
+    issuers: Issuers,
+}
+
+/// The extended key usages of a client's chain: that of clients, any, or none (RFC 5280, section 4.2.1.12).
+struct OfClients;
+
+impl ExtendedKeyUsageValidator for OfClients {
+    fn validate(&self, usages: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
+        const CLIENT: KeyPurposeId<'_> = KeyPurposeId::new(&[0x2b, 6, 1, 5, 5, 7, 3, 2]);
+        const ANY: KeyPurposeId<'_> = KeyPurposeId::new(&[0x55, 0x1d, 0x25, 0]);
+        let mut present = Vec::new();
+        for usage in usages {
+            let usage = usage?;
+            if [CLIENT, ANY].contains(&usage) {
+                return Ok(());
+            }
+            present.push(usage.to_decoded_oid());
+        }
+        if present.is_empty() {
+            return Ok(());
+        }
+        let required = webpki::KeyUsage::client_auth();
+        Err(webpki::Error::RequiredEkuNotFoundContext(RequiredEkuNotFoundContext { required, present }))
+    }
 }
 
 impl CaBundle {
@@ -129,14 +156,16 @@ impl CaBundle {
     pub fn from_pem(text: &[u8]) -> Result<CaBundle, BundleError> {
         let mut anchors = Vec::new();
         let mut leaves = TrustedLeaves::default();
+        let mut issuers = Issuers::default();
         for (at, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
             let certificate = certificate.map_err(BundleError::Pem)?;
             let anchor = webpki::anchor_from_trusted_cert(&certificate)
                 .map_err(|source| BundleError::Unusable { position: at + 1, source })?;
             anchors.push(anchor.to_owned());
             leaves.add(&certificate);
+            issuers.add(certificate);
         }
-        if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors, leaves }) }
+        if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors, leaves, issuers }) }
     }
 
     /// Whether both bundles have an authority: the same name and the same key.
@@ -156,18 +185,22 @@ impl CaBundle {
         if let Some(judged) = self.leaves.judge(leaf, Usage::Client, now) {
             return judged.map_err(CertificateError::Unfit);
         }
-        parsed
-            .verify_for_usage(
-                webpki::ALL_VERIFICATION_ALGS,
-                &self.anchors,
-                intermediates,
-                now,
-                webpki::KeyUsage::client_auth(),
-                None,
-                None,
-            )
-            .map_err(CertificateError::Unverified)?;
-        Ok(())
+        let path = parsed.verify_for_usage(
+            webpki::ALL_VERIFICATION_ALGS,
+            &self.anchors,
+            intermediates,
+            now,
+            OfClients,
+            None,
+            None,
+        );
+        match path {
+            Ok(_) => Ok(()),
+            Err(webpki::Error::CaUsedAsEndEntity) if self.issuers.have_issued(leaf) => {
+                trusted_leaf::fit(leaf, Usage::Client, now).map_err(CertificateError::Unfit)
+            }
+            Err(error) => Err(CertificateError::Unverified(error)),
+        }
     }
 }
 
@@ -233,7 +266,7 @@ impl ClientCertificates {
     /// Reads the leaf's subject: the last of several common names, and all organizations.
     fn subject(&self, leaf: &CertificateDer<'_>) -> Result<Option<User>, CertificateError> {
         let (_, certificate) = X509Certificate::from_der(leaf).map_err(|_| CertificateError::Malformed)?;
-        let (mut name, mut uid) = ("", None);
+        let (mut name, mut uids) = ("", Vec::new());
         let mut groups = Vec::new();
         for attribute in certificate.subject().iter_attributes() {
             let kind = attribute.attr_type();
@@ -249,18 +282,21 @@ impl ClientCertificates {
                 name = value;
             } else if is_group {
                 groups.push(value.to_owned());
-            } else if uid.replace(value).is_some() {
-                return Err(CertificateError::ManyIds);
+            } else {
+                uids.push(value);
             }
         }
         if name.is_empty() {
             return Ok(None);
         }
-        if uid == Some("") {
-            return Err(CertificateError::EmptyId);
-        }
+        let uid = match *uids {
+            [] => "",
+            [""] => return Err(CertificateError::EmptyId),
+            [uid] => uid,
+            _ => return Err(CertificateError::ManyIds),
+        };
         let mut user = User::new(name, groups);
-        user.uid = uid.unwrap_or("").to_owned();
+        uid.clone_into(&mut user.uid);
         let fingerprint = digest::digest(&digest::SHA256, leaf);
         let credential_id = format!("X509SHA256={}", super::hex(fingerprint.as_ref()));
         user.extra.insert(self.credential_id_key.clone(), vec![credential_id]);

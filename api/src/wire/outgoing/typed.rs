@@ -250,7 +250,10 @@ mod tests {
                      []runtime.RawExtension";
         assert_eq!(Response::Conversion.check(Some(&objects), "v1beta1"), Err(wrong.to_owned()));
         for (status, wrong) in [
-            (r#"{"allowed":"yes"}"#, "string into Go struct field ImageReviewStatus.status.allowed of type bool"),
+            (
+                r#"{"allowed":"yes"}"#,
+                "string into Go struct field ImageReviewStatus.status.allowed of type bool",
+            ),
             ("[]", "array into Go struct field ImageReview.status of type v1alpha1.ImageReviewStatus"),
         ] {
             let status = parse(status.as_bytes()).unwrap();
