@@ -6,6 +6,7 @@ use crate::types::schema::conform::conform;
 use crate::types::schema::decode::{DecodeError, Decoded, decode, decode_known};
 use crate::types::schema::registry::Registry;
 use crate::types::schema::table::Message;
+use crate::types::schema::unreadable_annotation;
 use crate::values::field::FieldError;
 use crate::values::json::{self, Object, Value};
 use crate::values::memory::Memory;
@@ -134,7 +135,10 @@ impl Expected<'_> {
         for (name, value) in [("kind", self.kind), ("apiVersion", self.api_version)] {
             decoded.object.insert(name, value.into());
         }
-        Ok(decoded)
+        match unreadable_annotation(self.message, &decoded.object) {
+            Some(why) => Err(refuse(&why)),
+            None => Ok(decoded),
+        }
     }
 
     /// Protobuf carries kind and apiVersion in the envelope and does not report unknown fields.
@@ -148,6 +152,9 @@ impl Expected<'_> {
         }
         let mut object = protobuf::decode(registry, self.message, unknown.raw)
             .map_err(|error| self.mismatch(registry, unknown.kind, unknown.api_version, &error.message))?;
+        if let Some(why) = unreadable_annotation(self.message, &object) {
+            return Err(self.mismatch(registry, unknown.kind, unknown.api_version, &why));
+        }
         Unknown { kind: self.kind, api_version: self.api_version, ..unknown }.name(&mut object);
         Ok(Decoded { object, strict: Vec::new() })
     }

@@ -15,11 +15,12 @@ use crate::types::schema::conform::{conform, conform_changes, conforms_in_place}
 use crate::types::schema::decode::Decoded;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::types::schema::table::Message;
+use crate::types::schema::unreadable_annotation;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 use crate::values::object::{meta, set_meta};
 use crate::values::query::{FieldValidation, WriteOptions};
-use crate::values::status::{Status, Subject};
+use crate::values::status::{Reason, Status, Subject};
 use crate::wire::body::{not_registered, package, untyped};
 use crate::wire::negotiate::{Formats, content_type};
 use crate::wire::response::Response;
@@ -143,6 +144,14 @@ pub fn patched(
     }
     let decoded = read_result(call.types.registry(), kind, message, value, &current);
     let Decoded { mut object, strict } = decoded.map_err(|error| refused(&error))?;
+    if let Some(why) = unreadable_annotation(message, &object) {
+        // The result of a strategic merge is converted after it was read.
+        return Err(if kind == PatchKind::Strategic {
+            Status::new(Reason::Unknown, why)
+        } else {
+            refused(&why)
+        });
+    }
     found.extend(strict);
     if !found.is_empty() && validation == FieldValidation::Strict {
         return Err(refused(&format!("strict decoding error: {}", found.join(", "))));

@@ -4,12 +4,45 @@
 //! that clients of every age find what they look for. Here both are stored; which one counts when they differ is said
 //! at each rule. Source: upstream's conversions of `core/v1` and `apps/v1`.
 
+use std::num::IntErrorKind;
+
+use auth::go::Quoted;
+
 use super::defaults::Node;
+use super::table::Message;
 use crate::values::json::{Key, Object, Value};
 use crate::values::naming::Naming;
 
 /// The annotation in which a daemon set counts its templates. The strategy counts, here is where it begins.
 pub const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// The annotation with the revision that a deployment is to go back to.
+pub const ROLLBACK_REVISION: &str = "deprecated.deployment.rollback.to";
+
+/// Why the annotation of an object that stands for a former number cannot be read, in Go's words. An object with one is not
+/// accepted.
+pub fn unreadable_annotation(message: &Message, object: &Object) -> Option<String> {
+    let name = match &*message.name {
+        "DaemonSet" if !message.custom => TEMPLATE_GENERATION,
+        "Deployment" if !message.custom => ROLLBACK_REVISION,
+        _ => return None,
+    };
+    let is_rollback = name == ROLLBACK_REVISION;
+    let text = object.get("metadata")?.get("annotations")?.get(name)?.as_str()?;
+    if is_rollback && text.is_empty() {
+        return None;
+    }
+    let why = match text.parse::<i64>().err()?.kind() {
+        IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+        _ => "invalid syntax",
+    };
+    let error = format!("strconv.ParseInt: parsing {}: {why}", Quoted(text));
+    Some(if is_rollback {
+        format!("failed to parse annotation[{name}]={text} as int64: {error}")
+    } else {
+        error
+    })
+}
 
 /// `serviceAccount` is the former name of `serviceAccountName`, which counts unless it is empty.
 pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
@@ -87,15 +120,36 @@ pub(super) fn stateful_set_spec(spec: &mut Node, _: &'static Naming) {
     });
 }
 
+/// The annotation of a deployment is a number, or is not there.
+pub(super) fn deployment(deployment: &mut Node, _: &'static Naming) {
+    let Some(mut metadata) = deployment.child("metadata") else { return };
+    whole_number(&mut metadata, ROLLBACK_REVISION);
+}
+
 /// A daemon set that does not say how often its template was changed says that it does not know.
 pub(super) fn daemon_set(set: &mut Node, _: &'static Naming) {
     let Some(mut metadata) = set.child_or_new("metadata") else { return };
     if metadata.map("annotations").is_some_and(|annotations| annotations.contains(TEMPLATE_GENERATION)) {
-        return;
+        return whole_number(&mut metadata, TEMPLATE_GENERATION);
     }
     let annotations = metadata.map("annotations").cloned().unwrap_or_default();
     let mut members = annotations.into_members();
     let at = members.partition_point(|(name, _)| &**name < TEMPLATE_GENERATION);
     members.insert(at, (Key::Borrowed(TEMPLATE_GENERATION), "0".into()));
     metadata.set("annotations", members.into_iter().collect::<Object>().into());
+}
+
+/// Writes a number in an annotation as such numbers are written; an empty text is none. What is no number stays.
+fn whole_number(metadata: &mut Node, name: &str) {
+    let annotations = metadata.object.get_mut("annotations").and_then(Value::as_object_mut);
+    let Some(annotations) = annotations else { return };
+    let Some(text) = annotations.get(name).and_then(Value::as_str).map(str::to_owned) else { return };
+    if text.is_empty() {
+        annotations.remove(name);
+        if annotations.is_empty() {
+            metadata.object.remove("annotations");
+        }
+    } else if let Ok(number) = text.parse::<i64>() {
+        annotations.insert(name.to_owned(), number.to_string().into());
+    }
 }

@@ -121,9 +121,51 @@ fn members_that_say_the_same_twice_agree() {
             r#"{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"7"}}}"#,
             r#""annotations":{"deprecated.daemonset.template.generation":"7"}"#,
         ),
+        (
+            "apps.v1.DaemonSet",
+            r#"{"metadata":{"annotations":{"deprecated.daemonset.template.generation":"+07"}}}"#,
+            r#""annotations":{"deprecated.daemonset.template.generation":"7"}"#,
+        ),
+        (
+            "apps.v1.Deployment",
+            r#"{"metadata":{"annotations":{"deprecated.deployment.rollback.to":"03"}}}"#,
+            r#""annotations":{"deprecated.deployment.rollback.to":"3"}"#,
+        ),
+        (
+            "apps.v1.Deployment",
+            r#"{"metadata":{"name":"a","annotations":{"deprecated.deployment.rollback.to":""}}}"#,
+            r#""metadata":{"name":"a"}"#,
+        ),
     ] {
         let (got, want) = (defaulted(&format!("api.{kind}"), given), &*KUBERNETES.fill(want));
         assert!(got.contains(want), "{kind} {given}: {got}");
+    }
+}
+
+#[test]
+fn annotations_that_stand_for_former_members_are_numbers() {
+    const GENERATION: &str = "deprecated.daemonset.template.generation";
+    const ROLLBACK: &str = "deprecated.deployment.rollback.to";
+    for (kind, annotation, text, want) in [
+        ("DaemonSet", GENERATION, "7", ""),
+        ("DaemonSet", GENERATION, "x", "strconv.ParseInt: parsing \"x\": invalid syntax"),
+        ("DaemonSet", GENERATION, "", "strconv.ParseInt: parsing \"\": invalid syntax"),
+        ("DaemonSet", ROLLBACK, "x", ""),
+        ("Deployment", ROLLBACK, "", ""),
+        (
+            "Deployment",
+            ROLLBACK,
+            "9223372036854775808",
+            "failed to parse annotation[deprecated.deployment.rollback.to]=9223372036854775808 as int64: \
+             strconv.ParseInt: parsing \"9223372036854775808\": value out of range",
+        ),
+    ] {
+        let name = format!("api.apps.v1.{kind}");
+        let message = message(&name);
+        let text = format!(r#"{{"metadata":{{"annotations":{{"{annotation}":"{text}"}}}}}}"#);
+        let object = decode(message, text.as_bytes()).unwrap().object;
+        let why = crate::types::schema::unreadable_annotation(message, &object);
+        assert_eq!(why.unwrap_or_default(), want, "{kind} {text}");
     }
 }
 

@@ -32,4 +32,4 @@ pub mod text_types;
 pub mod versioned;
 pub mod versions;
 
-pub use defaults_aliases::TEMPLATE_GENERATION;
+pub use defaults_aliases::{ROLLBACK_REVISION, TEMPLATE_GENERATION, unreadable_annotation};

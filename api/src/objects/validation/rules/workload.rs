@@ -6,6 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms};
 use super::common::by_name;
 use super::{View, selector};
+use crate::types::schema::ROLLBACK_REVISION;
 use crate::types::schema::table::Form;
 use crate::values::json::Value;
 
@@ -88,6 +89,17 @@ pub(super) fn deployment(validator: &mut Validator, path: &Path, spec: View) {
     {
         let detail = "must be greater than minReadySeconds";
         validator.invalid(path.child("progressDeadlineSeconds"), deadline, detail);
+    }
+}
+
+/// The revision that a deployment is to go back to, a member of it in former versions.
+pub(super) fn rollback(validator: &mut Validator, path: &Path, deployment: View) {
+    let revision = deployment.child("metadata").child("annotations").text(ROLLBACK_REVISION);
+    if let Ok(revision) = revision.parse::<i64>()
+        && revision < 0
+    {
+        let (spec, detail) = (path.child("spec"), forms::NOT_NEGATIVE);
+        validator.invalid(spec.child("rollback").child("version"), Value::Int(revision), detail);
     }
 }
 
