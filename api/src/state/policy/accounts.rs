@@ -2,7 +2,7 @@
 //! presented.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use auth::authn::bootstrap::{BootstrapSecret, BootstrapSecrets};
 use auth::authn::service_account::{AccountSource, Incarnation, TokenSecret};
@@ -12,6 +12,7 @@ use engine::Engine;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::types::schema::scalars::time;
 use crate::values::naming::Naming;
 
 /// Looks objects up in the newest snapshot: an index search and a few hundred bytes of JSON.
@@ -109,6 +110,37 @@ impl BootstrapSecrets for EngineAccounts {
     }
 
     fn time(&self, text: &str) -> Option<SystemTime> {
-        text.parse::<jiff::Timestamp>().ok().map(SystemTime::from)
+        rfc3339(text)
+    }
+}
+
+/// The time of a text as the reference server reads it; all times before 1970 are one.
+fn rfc3339(text: &str) -> Option<SystemTime> {
+    let (seconds, nanos) = time::unix(text)?;
+    let since = u64::try_from(seconds).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos));
+    UNIX_EPOCH.checked_add(since)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_strictly_as_those_of_objects() {
+        // (text, seconds since 1970; nothing: no time)
+        for (text, want) in [
+            ("1970-01-02T00:00:00Z", Some(86_400)),
+            ("1970-01-02T01:00:00+01:00", Some(86_400)),
+            ("1970-01-01T1:00:00Z", Some(3600)),
+            ("1960-01-01T00:00:00Z", Some(0)),
+            ("1970-01-02t00:00:00z", None),
+            ("1970-01-02 00:00:00Z", None),
+            ("1970-01-02T00:00:60Z", None),
+            ("1970-01-02T00:00:00+25:00", None),
+            ("1970-01-02", None),
+        ] {
+            let since = rfc3339(text).map(|time| time.duration_since(UNIX_EPOCH).unwrap().as_secs());
+            assert_eq!(since, want, "{text}");
+        }
     }
 }

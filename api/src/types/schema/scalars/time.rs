@@ -129,15 +129,17 @@ impl<'t> Parser<'t> {
     fn read(mut self, micros: bool) -> Result<(i64, u32), String> {
         let year = self.digits(4, "2006")?;
         self.mark('-', "-")?;
-        let month = self.ranged("01", 1, 12, "month")?;
+        let month = self.ranged(2, "01", (1, 12), "month")?;
         self.mark('-', "-")?;
         let date = self.digits(2, "02")?;
         self.mark('T', "T")?;
-        let hour = self.ranged("15", 0, 23, "hour")?;
+        // Go reads an hour of one digit as well.
+        let has_two = self.rest.as_bytes().get(1).is_some_and(u8::is_ascii_digit);
+        let hour = self.ranged(if has_two { 2 } else { 1 }, "15", (0, 23), "hour")?;
         self.mark(':', ":")?;
-        let minute = self.ranged("04", 0, 59, "minute")?;
+        let minute = self.ranged(2, "04", (0, 59), "minute")?;
         self.mark(':', ":")?;
-        let second = self.ranged("05", 0, 59, "second")?;
+        let second = self.ranged(2, "05", (0, 59), "second")?;
         let nanos = if micros { self.six_decimals()? } else { self.decimals()? };
         let offset = self.offset()?;
         if !self.rest.is_empty() {
@@ -179,8 +181,14 @@ impl<'t> Parser<'t> {
         Ok(value)
     }
 
-    fn ranged(&mut self, element: &str, min: i64, max: i64, name: &str) -> Result<i64, String> {
-        let value = self.digits(2, element)?;
+    fn ranged(
+        &mut self,
+        count: usize,
+        element: &str,
+        (min, max): (i64, i64),
+        name: &str,
+    ) -> Result<i64, String> {
+        let value = self.digits(count, element)?;
         if (min..=max).contains(&value) {
             return Ok(value);
         }
@@ -234,8 +242,10 @@ impl<'t> Parser<'t> {
             Ok::<_, String>((hours, self.digits(2, "")?))
         };
         match read() {
-            Ok((hours, minutes)) if hours <= 24 && minutes < 60 => Ok(sign * (hours * 3600 + minutes * 60)),
-            Ok(_) => Err(whole.sentence(": time zone offset out of range")),
+            // Both ends are inclusive, as some write offsets of 24 hours or 60 minutes.
+            Ok((hours, minutes)) if hours <= 24 && minutes <= 60 => Ok(sign * (hours * 3600 + minutes * 60)),
+            Ok((_, minutes)) if minutes > 60 => Err(whole.sentence(": time zone offset minute out of range")),
+            Ok(_) => Err(whole.sentence(": time zone offset hour out of range")),
             Err(_) => Err(whole.sentence("Z07:00")),
         }
     }
@@ -261,6 +271,16 @@ mod tests {
             ("1969-12-31T23:59:59.999Z", Ok(Some("1969-12-31T23:59:59Z"))),
             ("0001-01-01T00:00:00Z", Ok(None)),
             ("0001-01-01T00:00:00.5Z", Ok(None)),
+            ("2024-03-01T1:00:00Z", Ok(Some("2024-03-01T01:00:00Z"))),
+            ("2024-03-02T00:00:00+24:60", Ok(Some("2024-02-29T23:00:00Z"))),
+            (
+                "2024-03-01T00:00:00+25:00",
+                Err(r#"parsing time "2024-03-01T00:00:00+25:00": time zone offset hour out of range"#),
+            ),
+            (
+                "2024-03-01T00:00:00-25:61",
+                Err(r#"parsing time "2024-03-01T00:00:00-25:61": time zone offset minute out of range"#),
+            ),
             ("2023-02-29T00:00:00Z", Err(r#"parsing time "2023-02-29T00:00:00Z": day out of range"#)),
             ("", Err(r#"parsing time "" as "2006-01-02T15:04:05Z07:00": cannot parse "" as "2006""#)),
             (
