@@ -158,9 +158,11 @@ pub(super) fn not_over_all(validator: &mut Validator, path: &Path, amount: Optio
 fn is_nothing(amount: Option<&Value>) -> bool {
     match amount {
         Some(Value::Int(count)) => *count == 0,
-        Some(Value::String(text)) => {
-            forms::is_percent(text) && text.trim_end_matches('%').bytes().all(|byte| byte == b'0')
+        Some(Value::String(text)) if forms::is_percent(text) => {
+            text.trim_end_matches('%').bytes().all(|byte| byte == b'0')
         }
+        // What is no number counts as none.
+        Some(Value::String(text)) => text.parse::<i64>().unwrap_or(0) == 0,
         _ => true,
     }
 }
