@@ -9,7 +9,6 @@ pub mod certificate_authority;
 pub mod certificate_request;
 mod chain;
 mod der;
-mod issued_authority;
 pub mod jws;
 pub mod jwt;
 pub mod key_pair;

@@ -60,8 +60,7 @@ impl TrustedLeaves {
     }
 }
 
-/// Whether dates and usages of a certificate fit.
-pub(super) fn fit(leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Result<(), Unfit> {
+fn fit(leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Result<(), Unfit> {
     let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| Unfit::Malformed)?;
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let (not_before, not_after) =

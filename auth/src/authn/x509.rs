@@ -5,8 +5,7 @@
 //!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
 //! ```
 //!
-//! A leaf that is in the bundle itself needs no path (`trusted_leaf.rs`), and one that is an authority has none
-//! (`issued_authority.rs`).
+//! A leaf that is in the bundle itself needs no path (`trusted_leaf.rs`).
 //!
 //! The TLS handshake proves only that the peer holds the leaf's key. This authenticator verifies the chain against
 //! the current bundle: replacing the bundle needs no new connections and drops every cached result. A client with an
@@ -24,8 +23,7 @@ use webpki::{ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, Required
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::NameDomains;
-use super::issued_authority::Issuers;
-use super::trusted_leaf::{self, TrustedLeaves, Unfit, Usage};
+use super::trusted_leaf::{TrustedLeaves, Unfit, Usage};
 use crate::identity::User;
 
 /// Most chains cached. A chain costs about 1 KiB here and a few hundred microseconds to verify again.
@@ -122,7 +120,6 @@ impl PeerCertificates {
 pub struct CaBundle {
     anchors: Vec<TrustAnchor<'static>>,
     leaves: TrustedLeaves,
-    issuers: Issuers,
 }
 
 /// The extended key usages of a client's chain: that of clients, any, or none (RFC 5280, section 4.2.1.12).
@@ -156,16 +153,14 @@ impl CaBundle {
     pub fn from_pem(text: &[u8]) -> Result<CaBundle, BundleError> {
         let mut anchors = Vec::new();
         let mut leaves = TrustedLeaves::default();
-        let mut issuers = Issuers::default();
         for (at, certificate) in CertificateDer::pem_slice_iter(text).enumerate() {
             let certificate = certificate.map_err(BundleError::Pem)?;
             let anchor = webpki::anchor_from_trusted_cert(&certificate)
                 .map_err(|source| BundleError::Unusable { position: at + 1, source })?;
             anchors.push(anchor.to_owned());
             leaves.add(&certificate);
-            issuers.add(certificate);
         }
-        if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors, leaves, issuers }) }
+        if anchors.is_empty() { Err(BundleError::Empty) } else { Ok(CaBundle { anchors, leaves }) }
     }
 
     /// Whether both bundles have an authority: the same name and the same key.
@@ -194,13 +189,7 @@ impl CaBundle {
             None,
             None,
         );
-        match path {
-            Ok(_) => Ok(()),
-            Err(webpki::Error::CaUsedAsEndEntity) if self.issuers.have_issued(leaf) => {
-                trusted_leaf::fit(leaf, Usage::Client, now).map_err(CertificateError::Unfit)
-            }
-            Err(error) => Err(CertificateError::Unverified(error)),
-        }
+        path.map(|_| ()).map_err(CertificateError::Unverified)
     }
 }
 
