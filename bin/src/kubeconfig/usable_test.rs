@@ -37,8 +37,8 @@ fn what_cannot_be_used_is_said_as_the_client_library_says_it() {
         ("cluster: c,", "cluster: d,", none()),
         (
             "current-context: x",
-            "current-context: y",
-            invalid("[context was not found for specified context: y, cluster has no server defined]"),
+            "current-context: other",
+            invalid("[context was not found for specified context: other, cluster has no server defined]"),
         ),
         ("user: u}", "user: v}", String::new()),
         ("server: 'https://a.example'", "", invalid("no server found for cluster \"c\"")),
