@@ -60,7 +60,7 @@ fn what_cannot_be_used_is_said_as_the_client_library_says_it() {
         ),
         (
             "token: t",
-            "token: t, username: n",
+            "token: t, username: me",
             invalid(
                 "more than one authentication method found for u; found [token basicAuth], only one is allowed",
             ),
