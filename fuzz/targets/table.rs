@@ -91,7 +91,8 @@ fn check(format: Arc<TableFormat>, include: IncludeObject, stored: &[u8]) {
     let (columns, rows) = (list(shown.get("columnDefinitions")), list(shown.get("rows")));
     assert_eq!(rows.len(), written);
     for row in rows {
-        assert_eq!(list(row.get("cells")).len(), columns.len());
+        // A cell may be of a column that is not shown.
+        assert!(list(row.get("cells")).len() >= columns.len());
     }
 }
 
