@@ -136,10 +136,10 @@ async fn unknown_and_repeated_fields_are_ignored_warned_about_or_refused() {
             &[
                 r#"line 6: key "k" already set in map"#,
                 r#"line 8: key "data" already set in map"#,
-                r#"unknown field "metadata.colour""#,
                 r#"unknown field "extra""#,
+                r#"unknown field "metadata.colour""#,
             ],
-            "{cannot}yaml: unmarshal errors:\n  line 6: key \"k\" already set in map\n  line 8: key \"data\" already set in map, unknown field \"metadata.colour\", unknown field \"extra\"",
+            "{cannot}yaml: unmarshal errors:\n  line 6: key \"k\" already set in map\n  line 8: key \"data\" already set in map, unknown field \"extra\", unknown field \"metadata.colour\"",
         ),
         case(
             "cbor",

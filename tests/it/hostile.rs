@@ -103,7 +103,14 @@ async fn bodies_of_every_bad_shape_are_refused() {
             format!(r#"[{{"op":"add","path":"/data/x","value":{arrays}}}]"#),
             "400 BadRequest: …",
         ),
-        ("deep options", "DELETE $core/configmaps/a", objects.clone(), "400 BadRequest: …"),
+        // As in any body, at any depth.
+        ("deep unknown options", "DELETE $core/configmaps/a?dryRun=All", objects.clone(), "200 Success"),
+        (
+            "deep options",
+            "DELETE $core/configmaps/a",
+            format!(r#"{{"preconditions":{objects},"dryRun":{arrays}}}"#),
+            "400 BadRequest: …",
+        ),
         (
             "deep review",
             "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews",

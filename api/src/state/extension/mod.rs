@@ -137,9 +137,9 @@ impl Extensions {
     }
 
     /// Takes over the APIServices. Those that name a server and whose spec stays keep what is known of them; of the others
-    /// those count whose version this server does not have (`is_served`). Says whether there is another spec, or one more
+    /// those count that are of no version of this server (`is_own`). Says whether there is another spec, or one more
     /// or less.
-    pub fn configure(&self, services: &[Value], is_served: impl Fn(&str, &str) -> bool) -> bool {
+    pub fn configure(&self, services: &[Value], is_own: impl Fn(&Value) -> bool) -> bool {
         let before = self.table.load_full();
         let mut table = BTreeMap::new();
         let mut unserved = Vec::new();
@@ -149,7 +149,7 @@ impl Extensions {
             let Some(spec) = object.get("spec") else { continue };
             let (group, version) = (spec.str_at(&["group"]), spec.str_at(&["version"]));
             if spec.get("service").is_none_or(Value::is_null) {
-                if !group.is_empty() && !is_served(group, version) {
+                if !group.is_empty() && !is_own(object) {
                     unserved.push(Foreign { is_unserved: true, ..shown((group, version), spec) });
                 }
                 continue;
@@ -330,9 +330,9 @@ mod tests {
             parse(format!(r#"{{"spec":{{"group":"{group}","version":"v1"}}}}"#).as_bytes()).unwrap()
         };
         let all = [service("v1", ""), local(""), local("own.io"), local("none.io")];
-        let is_served = |group: &str, _: &str| group == "own.io";
-        assert!(extensions.configure(&all, is_served));
-        assert!(!extensions.configure(&all, is_served));
+        let is_own = |service: &Value| service.str_at(&["spec", "group"]) == "own.io";
+        assert!(extensions.configure(&all, is_own));
+        assert!(!extensions.configure(&all, is_own));
         let shown = extensions.foreign();
         let shown: Vec<_> = shown.iter().map(|one| (&*one.group, one.is_unserved)).collect();
         assert_eq!(shown, [("g.io", false), ("none.io", true)]);
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn what_is_known_stays_while_the_spec_does() {
         let extensions = Extensions::new(Settings::default());
-        extensions.configure(&[service("v1", "")], |_, _| true);
+        extensions.configure(&[service("v1", "")], |_| true);
         let found = extensions.all().remove(0);
         let told = || Told {
             resources: parse(br#"{"resources":[]}"#).ok(),
@@ -363,14 +363,14 @@ mod tests {
         assert!(found.found(true, told()));
         assert!(!found.found(true, told()));
         assert!(found.has_openapi());
-        assert!(!extensions.configure(&[service("v1", "")], |_, _| true));
+        assert!(!extensions.configure(&[service("v1", "")], |_| true));
         assert!(extensions.all()[0].is_available());
         assert_eq!(extensions.foreign()[0].resources, parse(br#"{"resources":[]}"#).ok());
         assert!(found.found(false, Told::default()));
         assert_eq!((&extensions.foreign()[0].resources, &extensions.foreign()[0].openapi), (&None, &None));
-        assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)], |_, _| true));
+        assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)], |_| true));
         assert!(!extensions.all()[0].is_available());
-        assert!(extensions.configure(&[], |_, _| true));
+        assert!(extensions.configure(&[], |_| true));
     }
 
     #[test]

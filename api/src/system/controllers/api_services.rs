@@ -108,8 +108,14 @@ async fn load(api: &Context) -> Result<(), Status> {
     let resource = Loopback::new(api).resource(&target(GROUP, "apiservices", ""))?;
     let services = all(&api.engine().snapshot(), resource, "");
     let types = api.types();
-    let is_served = |group: &str, version: &str| types.registry().version(group, version).is_some();
-    if api.extensions().configure(&services, is_served) {
+    let label = label(api);
+    // Those that this server keeps go with the versions that they are for.
+    let is_own = |service: &Value| {
+        let spec = |name: &str| service.str_at(&["spec", name]);
+        service.at(&["metadata", "labels", &label]).is_some()
+            || types.registry().version(spec("group"), spec("version")).is_some()
+    };
+    if api.extensions().configure(&services, is_own) {
         api.show_foreign();
     }
     count(api, &services);
