@@ -61,7 +61,7 @@ fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<Networks> {
         let all = if wrong.len() == 1 { wrong.concat() } else { format!("[{}]", wrong.join(", ")) };
         bail!("failed to validate egress selector configuration: {all}");
     }
-    let mut networks = Networks::default();
+    let mut networks = Networks { is_configured: true, ..Networks::default() };
     for selection in selections {
         let name = selection.str_at(&["name"]).to_lowercase();
         let egress = egress(member(selection, "connection")).map_err(|why| {

@@ -83,10 +83,16 @@ impl IssuersConfig {
             }
             None => Settings::default(),
         };
-        let (own, file, networks) = (own.to_vec(), path, networks.clone());
-        let anonymous_before = said_of_anonymous;
-        let config =
-            IssuersConfig { settings, algorithms, file, anonymous: anonymous_before, own, naming, networks };
+        check_networks(&settings, networks)?;
+        let config = IssuersConfig {
+            settings,
+            algorithms,
+            file: path,
+            anonymous: said_of_anonymous,
+            own: own.to_vec(),
+            naming,
+            networks: networks.clone(),
+        };
         Ok((config, anonymous))
     }
 
@@ -102,6 +108,7 @@ impl IssuersConfig {
         if contents.anonymous != self.anonymous {
             bail!("anonymous: Forbidden: changed from initial configuration file");
         }
+        check_networks(&contents.settings, &self.networks)?;
         made(&contents.settings, &self.algorithms, &self.networks)
     }
 
@@ -204,6 +211,17 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
         },
         user_rules: Vec::new(),
     })
+}
+
+/// An issuer can name a network only where something says how networks are reached.
+fn check_networks(settings: &Settings, networks: &Networks) -> anyhow::Result<()> {
+    let mut named = settings.jwt.iter().map(|jwt| &jwt.issuer.egress_selector_type);
+    match named.find(|network| !network.is_empty()) {
+        Some(network) if !networks.is_configured => {
+            bail!("oidc: egress lookup required with egress selector type {network:?}")
+        }
+        _ => Ok(()),
+    }
 }
 
 fn made(

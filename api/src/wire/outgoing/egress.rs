@@ -28,6 +28,8 @@ pub struct Networks {
     pub control_plane: Egress,
     /// Where etcd is.
     pub etcd: Egress,
+    /// Whether a configuration says how they are reached.
+    pub is_configured: bool,
 }
 
 /// How connections into one network are made.

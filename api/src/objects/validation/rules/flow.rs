@@ -199,8 +199,8 @@ pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
             }
             if !spec.has("limited") {
                 validator.required(limited, "must not be empty when type is Limited");
-            } else if !spec.child("limited").has("limitResponse") {
-                response(validator, &limited.child("limitResponse"), View::from(None));
+            } else if spec.child("limited").child("limitResponse").text("type").is_empty() {
+                response_type(validator, &limited.child("limitResponse"), "");
             }
         }
         other => validator.not_supported(path.child("type"), other, &["Exempt", "Limited"]),
@@ -330,9 +330,14 @@ pub(super) fn response(validator: &mut Validator, path: &Path, response: View) {
             let detail = "must not be empty if limited.limitResponse.type is Limited";
             validator.required(place, detail);
         }
-        "Reject" | "Queue" => {}
-        other => validator.not_supported(path.child("type"), other, &["Queue", "Reject"]),
+        // Whether there must be one, the type of the level decides.
+        "Reject" | "Queue" | "" => {}
+        other => response_type(validator, path, other),
     }
+}
+
+fn response_type(validator: &mut Validator, path: &Path, given: &str) {
+    validator.not_supported(path.child("type"), given, &["Queue", "Reject"]);
 }
 
 /// Queues, and how many of them a flow is dealt.
