@@ -57,7 +57,7 @@ pub struct DecodeError {
 /// Reads one JSON document as an object of type `message`.
 ///
 /// Unknown fields are dropped and of duplicate ones the last stays; both are reported in `strict`. Costs one
-/// pass over the text; nesting beyond [`json::DEPTH_MAX`](crate::values::json::DEPTH_MAX) is an error.
+/// pass over the text; nesting beyond [`json::DEPTH_MAX`] is an error.
 ///
 /// # Errors
 /// Text that is no JSON, and values of the wrong type. Source: docs/api/writes.md#request-body,
