@@ -104,7 +104,12 @@ async fn bodies_of_every_bad_shape_are_refused() {
             "400 BadRequest: …",
         ),
         // As in any body, at any depth.
-        ("deep unknown options", "DELETE $core/configmaps/a?dryRun=All", objects.clone(), "200 Success"),
+        (
+            "deep unknown options",
+            "DELETE $core/configmaps/a",
+            format!(r#"{{"dryRun":["All"],"what":{objects}}}"#),
+            "200 Success",
+        ),
         (
             "deep options",
             "DELETE $core/configmaps/a",
