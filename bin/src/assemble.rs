@@ -391,7 +391,7 @@ fn traced(
             let (host, port) = target.rsplit_once(':').unwrap_or((&target, ""));
             let port = port.parse().map_err(|_| format!("{target} has no port"))?;
             let stream = egress.connect(host.trim_matches(['[', ']']), port).await;
-            Ok(Box::new(stream.map_err(|failure| failure.to_string())?) as Box<dyn export::Stream>)
+            stream.map_err(|failure| failure.to_string())
         })
     };
     let collector = Collector { endpoint, connect: Arc::new(connect) };

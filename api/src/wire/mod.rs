@@ -12,4 +12,5 @@ mod parameters;
 pub mod request;
 pub mod response;
 pub mod server;
+pub mod stream;
 pub mod traces;

@@ -16,12 +16,12 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::counting::counted_without;
-use super::egress::AnyStream;
 use super::endpoint::Security;
 use super::error::Ends;
 use super::pool::{Live, SHARED_MAX};
 use super::{Endpoint, Failure};
 use crate::wire::keepalive;
+use crate::wire::stream::AnyStream;
 
 /// Most bytes of an answer that are held before the reader takes them, which also bounds its head; and most headers.
 const READ_BYTES_MAX: usize = 128 * 1024;

@@ -8,16 +8,14 @@
 //!
 //! Host names are resolved by the proxy. Timeouts are those of the caller.
 
-use std::fmt;
 use std::sync::Arc;
-
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::Failure;
 use super::connect::dial;
 use super::error::Ends;
 use super::proxy::Proxy;
 use super::tunnel::Tunnel;
+use crate::wire::stream::AnyStream;
 
 /// The networks of an EgressSelectorConfiguration.
 #[derive(Clone, Debug, Default)]
@@ -45,14 +43,6 @@ enum Way {
     /// The proxy of the network.
     Tunnel(Arc<Tunnel>),
 }
-
-/// A connection, of whatever kind.
-pub trait Stream: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin> Stream for S {}
-
-/// A connection whose kind does not matter.
-pub type AnyStream = Box<dyn Stream>;
 
 impl Egress {
     /// Through the proxy with this URL.

@@ -25,7 +25,7 @@ use tokio::sync::mpsc::{self, Sender};
 use tokio::task::AbortHandle;
 
 use super::Failure;
-use super::egress::AnyStream;
+use crate::wire::stream::AnyStream;
 
 /// The method.
 const METHOD: &str = "http://localhost/ProxyService/Proxy";

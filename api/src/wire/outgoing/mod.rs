@@ -33,7 +33,7 @@ pub use authorities::Authorities;
 pub use client::{Client, Service};
 pub use counting::count_in;
 pub use credentials::{Credentials, Identity, Tls};
-pub use egress::{AnyStream, Egress, Networks};
+pub use egress::{Egress, Networks};
 pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, Lease, Opened, get, get_at_most, open, open_kept, post};

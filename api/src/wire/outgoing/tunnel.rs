@@ -17,9 +17,10 @@ use tokio_rustls::TlsConnector;
 
 use super::connect::dial;
 use super::counting::{Stage, tunnelled};
-use super::egress::{AnyStream, authority};
+use super::egress::authority;
 use super::proxy::{Refusal, ask};
 use super::{Credentials, Failure, Tls, konnectivity};
+use crate::wire::stream::AnyStream;
 
 /// A proxy, and how it is reached and asked.
 #[derive(Debug)]

@@ -15,10 +15,10 @@ use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
 use super::{Span, otlp};
+use crate::wire::stream::AnyStream;
 
 /// Most spans that wait: those of some hundred requests, half a megabyte.
 pub const QUEUED_MAX: usize = 2048;
@@ -53,12 +53,7 @@ pub struct Collector {
 pub type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
 /// A connection that is being made, or why there is none.
-pub type Connecting = Pin<Box<dyn Future<Output = Result<Box<dyn Stream>, String>> + Send>>;
-
-/// The bytes of a connection.
-pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+pub type Connecting = Pin<Box<dyn Future<Output = Result<AnyStream, String>> + Send>>;
 
 /// Sends what comes out of `spans` to the collector, as spans of `service`, until the queue is
 /// closed and empty; `ends` closes it.
@@ -173,7 +168,7 @@ mod tests {
         let connect = move || -> Connecting {
             let connecting = TcpStream::connect(target.clone());
             Box::pin(async {
-                Ok(Box::new(connecting.await.map_err(|error| error.to_string())?) as Box<dyn Stream>)
+                Ok(Box::new(connecting.await.map_err(|error| error.to_string())?) as AnyStream)
             })
         };
         Collector { endpoint, connect: Arc::new(connect) }
