@@ -180,8 +180,13 @@ pub fn decode_stored(resource: &Resource, value: &[u8]) -> Result<Object, Status
 
 /// Encodes an object for storage: value with stamp slot, and attributes.
 pub fn payload(resource: &Resource, object: &Object) -> Payload {
+    payload_of_change(resource, object, &[])
+}
+
+/// As [`payload`] for what replaces an object with the attributes `replaced`.
+pub fn payload_of_change(resource: &Resource, object: &Object, replaced: &[u8]) -> Payload {
     let (value, stamp_at) = encode_stamped(&resource.stored().message, object);
-    let attributes = attributes::encode(&resource.stored().table, object);
+    let attributes = attributes::encode_changed(&resource.stored().table, object, replaced);
     Payload {
         attributes: attributes.into(),
         value: value.into(),

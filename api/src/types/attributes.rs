@@ -37,6 +37,14 @@ const HEADER_LEN: usize = 10;
 /// Slot values are the texts that field selectors compare with: strings unchanged, integers in decimal, `true` and
 /// `false`, and the field's default text for absent ones.
 pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
+    encode_changed(stored, object, &[])
+}
+
+/// As [`encode`] for what replaces an object with the attributes `replaced`. Parts that it has of that object, and that were
+/// never read, have the same values as they had there.
+pub fn encode_changed(stored: &ResourceTable, object: &Object, replaced: &[u8]) -> Vec<u8> {
+    let replaced = Attributes::new(replaced);
+    let layout = layout(stored);
     let metadata = object.get("metadata").and_then(Value::as_object);
     let member = |name| metadata.and_then(|metadata| metadata.get(name));
     let mut flags = 0;
@@ -56,7 +64,7 @@ pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
 
     let mut out = Vec::with_capacity(HEADER_LEN + 48 * labels.len() + 16 * stored.selectable.len());
     out.extend([VERSION, flags]);
-    out.extend(layout(stored).to_le_bytes());
+    out.extend(layout.to_le_bytes());
     out.extend([0; 4]);
     for (key, value) in labels {
         push_len(key.len(), &mut out);
@@ -67,8 +75,10 @@ pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
     // A length above 4 GiB is cut off below.
     let labels_len = u32::try_from(out.len() - HEADER_LEN).unwrap_or(u32::MAX);
     out[6..HEADER_LEN].copy_from_slice(&labels_len.to_le_bytes());
+    let mut before = (replaced.layout() == Some(layout)).then(|| replaced.raw_fields());
     for slot in slots(stored) {
-        let text = select(slot, object);
+        let before = before.as_mut().and_then(Iterator::next).filter(|_| is_unread(slot, object));
+        let text = before.map_or_else(|| select(slot, object), String::from_utf8_lossy);
         push_len(text.len(), &mut out);
         out.extend(text.as_bytes());
     }
@@ -78,6 +88,14 @@ pub fn encode(stored: &ResourceTable, object: &Object) -> Vec<u8> {
         out[6..].fill(0);
     }
     out
+}
+
+/// Whether all that a selectable field says stands in a part of the object that was not read.
+fn is_unread(field: &Selectable, object: &Object) -> bool {
+    let path = field.path.trim();
+    let (root, _) = step(&mut path.strip_prefix('.').unwrap_or(path));
+    let part = object.get(root).and_then(Value::as_object);
+    !field.path.contains('|') && part.is_some_and(|part| part.unread_text().is_some())
 }
 
 /// Notes in encoded attributes that the object has fields elsewhere that this release does not know.

@@ -2,9 +2,12 @@
 
 use std::sync::LazyLock;
 
+use bytes::Bytes;
+
 use super::*;
 use crate::testing::{Random, object};
 use crate::types::schema::make;
+use crate::values::json::{Key, ReadMembers};
 
 fn resource(selectable: &[Selectable]) -> ResourceTable {
     ResourceTable { selectable: selectable.to_vec().into(), ..make::nothing("things", "Thing") }
@@ -49,6 +52,39 @@ fn values_are_selected_as_semantics_4_3_says() {
     }
     let broken = at("x", "a[0][x].b[", "none");
     assert_eq!(select(&broken, &object(r#"{"a":[[{"b":1}]]}"#)), "none");
+}
+
+#[test]
+fn values_of_parts_that_were_not_read_are_those_of_what_is_replaced() {
+    #[derive(Debug)]
+    struct Parse;
+
+    impl ReadMembers for Parse {
+        fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)> {
+            object(std::str::from_utf8(text).unwrap()).into_members()
+        }
+    }
+
+    let old = object(r#"{"spec":{"nodeName":"n1"},"status":{"replicas":3},"source":{"component":"c"}}"#);
+    let replaced = encode(&PODS, &old);
+    // The text says something else, so that a look at it shows.
+    let unread =
+        || Value::Object(Object::unread(Bytes::from_static(br#"{"nodeName":"t","component":"t"}"#), &Parse));
+    let mut new = object(r#"{"metadata":{"labels":{"a":"b"}},"status":{"replicas":4}}"#);
+    new.insert("spec", unread());
+    new.insert("source", unread());
+    for (replaced, want) in [
+        (&replaced[..], ["n1", "false", "", "4", "t"]),
+        (&[][..], ["t", "false", "", "4", "t"]),
+        (&encode(&PLAIN, &old), ["t", "false", "", "4", "t"]),
+    ] {
+        let mut new = new.clone();
+        new.insert("spec", unread());
+        let bytes = encode_changed(&PODS, &new, replaced);
+        let attributes = Attributes::new(&bytes);
+        let got: Vec<&str> = (0..5).map(|slot| attributes.field(slot)).collect();
+        assert_eq!((got, attributes.label("a")), (want.to_vec(), Some("b")), "{replaced:?}");
+    }
 }
 
 #[test]

@@ -68,7 +68,8 @@ pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
 /// Whether two objects are equal at a dotted path. Absent, `null` and empty containers are equal, as in the semantic
 /// comparison of the reference server.
 pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
-    same(at(a, path), at(b, path))
+    let first = path.split('.').next().unwrap_or_default();
+    a.shares(first, b) || same(at(a, path), at(b, path))
 }
 
 /// Whether two objects are equal as in [`same_at`], except for their managed fields and resourceVersion.
@@ -100,9 +101,13 @@ fn same_members(a: &Object, b: &Object, is_compared: impl Fn(&str) -> bool) -> b
 }
 
 fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
+    if let (Some(Value::Object(a)), Some(Value::Object(b))) = (a, b)
+        && a.is_one_with(b)
+    {
+        return true;
+    }
     match (a.filter(|value| !is_empty(value)), b.filter(|value| !is_empty(value))) {
         (None, None) => true,
-        (Some(Value::Object(a)), Some(Value::Object(b))) if a.is_one_with(b) => true,
         (Some(Value::Object(a)), Some(Value::Object(b))) => {
             // Mostly both have the same members in the same order, and no search is needed.
             if a.len() == b.len() && a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {

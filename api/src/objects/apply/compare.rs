@@ -145,8 +145,11 @@ pub(super) fn is_same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
             let same = |((a, old), (b, new)): ((&str, &Value), (&str, &Value))| a == b && is_same(old, new);
-            if a.is_one_with(b) || a.len() != b.len() {
-                return a.len() == b.len();
+            if a.is_one_with(b) {
+                return true;
+            }
+            if a.len() != b.len() {
+                return false;
             }
             if a.iter().zip(b.iter()).all(|((a, _), (b, _))| a == b) {
                 return a.iter().zip(b.iter()).all(same);

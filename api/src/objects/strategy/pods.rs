@@ -45,7 +45,9 @@ fn create(pod: &mut Object, creation: &mut Creation) {
 }
 
 fn update(endpoint: Endpoint, new: &mut Object, old: &Object) {
-    raise_grace_period(new);
+    if !new.shares("spec", old) {
+        raise_grace_period(new);
+    }
     if endpoint == Endpoint::Status {
         keep_what_is_left_out(new, old);
     }

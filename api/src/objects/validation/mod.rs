@@ -306,6 +306,10 @@ pub fn findings<'f>(naming: &Naming, definition: &Definition, object: &'f Object
 /// Paths that no update changes (the tables' `immutable`).
 fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, old: &Object) {
     for path in resource.immutable {
+        let first = path.split('.').next().unwrap_or_default();
+        if new.shares(first, old) {
+            continue;
+        }
         let (new_value, old_value) = (at(new, path), at(old, path));
         if path.starts_with("status.") || is_same(new_value, old_value) {
             continue;

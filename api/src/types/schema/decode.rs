@@ -92,7 +92,8 @@ pub fn decode_own(message: &Message, text: &[u8]) -> Result<Object, DecodeError>
     }
 }
 
-/// As [`decode_own`], with the parts of the object settled (see [`Object::settle`]), but for its metadata.
+/// As [`decode_own`], with the parts of the object settled (see [`Object::settle`]), but for its metadata. Parts of built-in
+/// types are read when they are first looked at.
 ///
 /// # Errors
 /// As [`decode_own`].
@@ -107,6 +108,11 @@ pub fn decode_settled(message: &Message, text: &Bytes) -> Result<Object, DecodeE
 /// As [`decode_own`].
 pub fn decode_beside(message: &Message, text: &Bytes, beside: &mut Object) -> Result<Object, DecodeError> {
     settled(message, text, Some(beside)).map_or_else(|| decode_own(message, text), Ok)
+}
+
+/// Takes from `old` its settled parts that say what those of `new` say, so that both share them; both are of type `message`.
+pub fn share(message: &Message, new: &mut Object, old: &Object) {
+    decode_straight::share(message, new, old);
 }
 
 /// [`decode`] for text that was accepted under another schema: kind, version and metadata of objects inside the object are

@@ -17,13 +17,15 @@ use serde::de::{DeserializeSeed, IgnoredAny};
 use smallvec::SmallVec;
 
 use super::builtin;
+use super::decode::decode_own;
 use super::decode_form::{given, zero_element, zero_field, zero_member};
 use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
+use super::handle::Ref;
 use super::scalars::{bytes, duration, quantity, time};
 use super::table::{Field, Kind, List, Map, Message};
 use crate::values::json::compact::Cursor;
-use crate::values::json::{Key, Object, Value};
+use crate::values::json::{self, Key, Object, ReadMembers, Value};
 
 /// Who wrote a text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,14 +60,52 @@ fn field_sets(object: &Object) -> SmallVec<[&str; 4]> {
     texts.filter(|text| text.starts_with('{')).collect()
 }
 
-/// As [`straight`] for the server's text, with the objects in it settled, but for metadata. Those that `beside` has in
-/// the same words are not read again: they become one settled object, in both.
+/// As [`straight`] for the server's text, with the objects in it settled, but for metadata. Those of built-in types are read
+/// when they are first looked at. Those that `beside` has in the same words are not read again: they become one settled
+/// object, in both.
 pub(super) fn settled(message: &Message, stored: &Bytes, beside: Option<&mut Object>) -> Option<Object> {
     let settling = Some(Settling { stored, beside, words: Vec::new() });
     let mut reader =
         Reader { cursor: Cursor::of_server(stored)?, author: Author::Server, settling, known: None };
     let object = reader.object(message)?;
     reader.cursor.is_at_end().then_some(object)
+}
+
+/// Takes from `old`, an object of type `message`, its settled parts that say what those of `new` say, so that both share
+/// them. What was not read yet is compared by its text, and need not be read any more.
+pub(super) fn share(message: &Message, new: &mut Object, old: &Object) {
+    let mut words = Vec::new();
+    for (name, value) in new.iter_mut() {
+        let (Value::Object(own), Some(Value::Object(part))) = (value, old.get(name)) else { continue };
+        if !part.is_settled() || own.is_one_with(part) {
+            continue;
+        }
+        let kind = message.position(name.as_bytes()).map(|at| &message.fields[at].kind);
+        let is_same = match (part.unread_text(), kind) {
+            (Some(text), Some(Kind::Message(of))) => {
+                words.clear();
+                encode(of, own, &mut words);
+                words == *text
+            }
+            _ => own.has_same_members(part),
+        };
+        if is_same {
+            part.fill(std::mem::take(own).into_members());
+            *own = part.clone();
+        }
+    }
+}
+
+impl ReadMembers for Message {
+    /// What is not of this type, as of a release that knew more, is taken as it stands.
+    fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)> {
+        let read = straight(self, text, Author::Server).or_else(|| decode_own(self, text).ok());
+        let read = read.or_else(|| match json::parse(text) {
+            Ok(Value::Object(object)) => Some(object),
+            _ => None,
+        });
+        read.unwrap_or_default().into_members()
+    }
 }
 
 /// The object of these values, which stand beside the ascending positions of their fields and are taken from there.
@@ -179,6 +219,13 @@ impl<'t> Reader<'t> {
         if let Some((part, len)) = settling.and_then(|settling| settling.same(field, start)) {
             self.cursor.skip(len);
             return Some(Some(Value::Object(part)));
+        }
+        if let (true, Kind::Message(Ref::Static(of)), Some(settling)) = (is_part, &field.kind, &self.settling)
+            && self.cursor.peek() == b'{'
+        {
+            self.cursor.raw()?;
+            let text = settling.stored.slice(start..self.cursor.position());
+            return Some(Some(Value::Object(Object::unread(text, *of))));
         }
         let mut value = self.value(&field.kind)?;
         if let (true, Some(Value::Object(part)), Some(settling)) = (is_part, &mut value, &self.settling) {

@@ -1,7 +1,7 @@
 //! Both readers of text agree wherever this one answers, and it answers wherever it is meant to.
 
 use super::*;
-use crate::testing::Random;
+use crate::testing::{Random, object};
 use crate::types::schema::conform::{conform, conform_changes};
 use crate::types::schema::decode::{Decoded, decode_any};
 use crate::types::schema::encode::encode;
@@ -152,7 +152,7 @@ fn what_is_known_is_not_read_again_and_means_the_same() {
             let (stored, other) = (text(&generated()), generated());
             let Some(old) = settled(message, &stored, None) else { continue };
             // The text of a client that was given the object and changes some of it.
-            let mut changed = straight(message, &stored, Author::Server).unwrap();
+            let Some(mut changed) = straight(message, &stored, Author::Server) else { continue };
             for (name, value) in other.iter().filter(|_| random.below(3) == 0) {
                 changed.insert(name.to_owned(), value.clone());
             }
@@ -247,4 +247,90 @@ fn what_is_ordinary_is_read_and_what_is_not_is_left() {
     for bad in [r#"{"data":{"a":01}}"#, r#"{"data":{"a"}}"#, r#"{"data":[}}"#, r#"{"data":tru}"#] {
         assert!(!agree(schema, bad.as_bytes(), Author::Client), "{bad}");
     }
+}
+
+#[test]
+fn equal_settled_members_are_shared() {
+    let message = pod();
+    let mut old = object(r#"{"a":{"x":1},"b":{"y":[2]},"c":{"z":3},"d":4}"#);
+    for (_, value) in old.iter_mut().filter(|(name, _)| *name != "c") {
+        if let Value::Object(part) = value {
+            part.settle(Bytes::new());
+        }
+    }
+    for (text, shared) in [
+        (r#"{"b":{"y":[2]},"a":{"x":1},"c":{"z":3},"d":4}"#, "b a"),
+        (r#"{"a":{"x":2},"b":{"y":[2]}}"#, "b"),
+        (r#"{"a":{"x":1,"y":2},"d":4}"#, ""),
+        (r#"{"a":1,"b":{"x":1},"e":{"x":1}}"#, ""),
+    ] {
+        let mut new = object(text);
+        share(message, &mut new, &old);
+        assert_eq!(new, object(text));
+        let is_shared = |value: &Value| value.as_object().is_some_and(Object::is_settled);
+        let names: Vec<_> = new.iter().filter(|(_, value)| is_shared(value)).map(|(name, _)| name).collect();
+        assert_eq!(names.join(" "), shared, "{text}");
+    }
+}
+
+#[test]
+fn members_are_shared_in_whatever_order_they_stand() {
+    let message = pod();
+    const TEXT: &str = r#"{"a":{"x":[{"u":1,"v":2}],"y":{"w":null}}}"#;
+    let mut old = object(TEXT);
+    old.get_mut("a").and_then(Value::as_object_mut).expect("an object").settle(Bytes::new());
+    for (text, is_shared) in [
+        (r#"{"a":{"y":{"w":null},"x":[{"v":2,"u":1}]}}"#, true),
+        (r#"{"a":{"y":{"w":null},"x":[{"v":1,"u":2}]}}"#, false),
+        (r#"{"a":{"y":{"z":null},"x":[{"v":2,"u":1}]}}"#, false),
+        (r#"{"a":{"y":{"w":null},"x":[{"v":2,"u":1},{}]}}"#, false),
+    ] {
+        let mut new = object(text);
+        share(message, &mut new, &old);
+        assert_eq!(new == object(TEXT), is_shared, "{text}");
+    }
+}
+
+#[test]
+fn a_part_that_was_not_read_is_shared_by_its_text() {
+    const STORED: &[u8] = br#"{"kind":"Pod","apiVersion":"v1","metadata":{},"spec":{"containers":[{"name":"c","resources":{}}],"nodeName":"n"},"status":{"phase":"Running"}}"#;
+    let message = pod();
+    let part = |object: &Object, name: &str| object.get(name).and_then(Value::as_object).unwrap().clone();
+    for (given, is_spec_shared) in [
+        (r#"{"spec":{"containers":[{"name":"c"}],"nodeName":"n"},"status":{"phase":"Running"}}"#, true),
+        (r#"{"spec":{"nodeName":"n","containers":[{"name":"c"}]},"status":{"phase":"Running"}}"#, true),
+        (r#"{"spec":{"containers":[{"name":"c"}],"nodeName":"o"},"status":{"phase":"Running"}}"#, false),
+        (r#"{"spec":{"containers":[],"nodeName":"n"},"status":{"phase":"Running"}}"#, false),
+    ] {
+        let old = settled(message, &Bytes::from_static(STORED), None).unwrap();
+        let mut new = decode_any(message, given.as_bytes()).unwrap().object;
+        share(message, &mut new, &old);
+        for (name, is_shared) in [("spec", is_spec_shared), ("status", true)] {
+            assert_eq!(part(&new, name).is_one_with(&part(&old, name)), is_shared, "{given} {name}");
+            assert_eq!(part(&old, name).unread_text().is_none(), is_shared, "{given} {name}");
+        }
+        assert_eq!(old, straight(message, STORED, Author::Server).unwrap());
+        assert!(part(&old, "spec").unread_text().is_none());
+    }
+}
+
+#[test]
+fn members_of_another_release_are_read_as_they_stand() {
+    let message = pod();
+    let at = message.position(b"spec").unwrap();
+    let Kind::Message(spec) = &message.fields[at].kind else { panic!("a spec is an object") };
+    for (text, want) in [
+        (r#"{"nodeName":"n"}"#, r#"{"containers":null,"nodeName":"n"}"#),
+        (r#"{"nodeName":7}"#, r#"{"nodeName":7}"#),
+        (r#"{"nodeName":"n""#, "{}"),
+        ("[]", "{}"),
+    ] {
+        let members = spec.read_members(&Bytes::from_static(text.as_bytes()));
+        let object: Object = members.into_iter().collect();
+        assert_eq!(written(&object.into()), want.as_bytes(), "{text}");
+    }
+}
+
+fn pod() -> &'static Message {
+    builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap()
 }

@@ -19,7 +19,7 @@ mod write;
 pub use indent::Indenter;
 #[cfg(test)]
 pub(crate) use object::sharing;
-pub use object::{Key, Object};
+pub use object::{Key, Object, ReadMembers};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
 pub use repair::repaired;
 pub use structures::structures_in;

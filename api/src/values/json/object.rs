@@ -5,19 +5,22 @@
 //!
 //! An object read from storage may be *settled*: shared between trees, together with the text it was read from. Most
 //! parts that an update leaves unchanged are settled, so they are neither copied, nor compared, nor serialized again.
-//! The first change of a settled object copies it to an ordinary one; otherwise the two behave alike.
+//! The first change of a settled object copies it to an ordinary one; otherwise the two behave alike. Its members may be
+//! read as late as when they are first looked at: what an update neither changes nor examines is never read.
 //!
 //! ```text
 //! Object ─┬─ its own members
-//!         └─ Arc ─► members + canonical text          shared by the old tree and the new one
+//!         └─ Arc ─► canonical text, members once read    shared by the old tree and the new one
 //! ```
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::Value;
+use super::scan::Scan;
+use super::{Value, parse};
 
 /// A member name: borrowed from the schema tables where the schema declares it, owned otherwise.
 pub type Key = Cow<'static, str>;
@@ -35,9 +38,48 @@ enum Form {
 /// A shared object with its stored text.
 #[derive(Debug)]
 struct Settled {
-    members: Vec<(Key, Value)>,
     /// The canonical text by its schema.
     text: Bytes,
+    members: OnceLock<Vec<(Key, Value)>>,
+    /// What reads the members; of no use once they are there.
+    source: &'static dyn ReadMembers,
+}
+
+/// What reads the members of an object from its canonical text: its type.
+pub trait ReadMembers: fmt::Debug + Sync {
+    /// The members. Whatever the text is, there is an answer.
+    fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)>;
+}
+
+/// The source of members that are there from the start.
+#[derive(Debug)]
+struct Read;
+
+impl ReadMembers for Read {
+    fn read_members(&self, _text: &Bytes) -> Vec<(Key, Value)> {
+        unreachable!("members that are there are not read")
+    }
+}
+
+impl Settled {
+    fn members(&self) -> &Vec<(Key, Value)> {
+        self.members.get_or_init(|| self.read())
+    }
+
+    fn into_members(self) -> Vec<(Key, Value)> {
+        let Settled { text, members, source } = self;
+        members.into_inner().unwrap_or_else(|| {
+            #[cfg(test)]
+            sharing::read();
+            source.read_members(&text)
+        })
+    }
+
+    fn read(&self) -> Vec<(Key, Value)> {
+        #[cfg(test)]
+        sharing::read();
+        self.source.read_members(&self.text)
+    }
 }
 
 impl Object {
@@ -55,26 +97,33 @@ impl Object {
     ///
     /// The caller guarantees that the object is what its schema reads from `text`.
     pub fn settle(&mut self, text: Bytes) {
-        let members = std::mem::take(self).into_members();
-        self.0 = Form::Settled(Arc::new(Settled { members, text }));
+        let members = OnceLock::from(std::mem::take(self).into_members());
+        self.0 = Form::Settled(Arc::new(Settled { text, members, source: &Read }));
     }
 
-    /// Takes from `other` its settled members that are equal to this object's, in whatever order they stand, so that both
-    /// share them.
-    pub fn share(&mut self, other: &Object) {
-        for (name, value) in self.iter_mut() {
-            if let (Value::Object(own), Some(Value::Object(settled))) = (value, other.get(name))
-                && settled.is_settled()
-                && !own.is_one_with(settled)
-                && own.has_same_members(settled)
-            {
-                *own = settled.clone();
-            }
+    /// The settled object whose canonical text is `text`, which `source` reads when a member is first looked at.
+    pub fn unread(text: Bytes, source: &'static dyn ReadMembers) -> Object {
+        Object(Form::Settled(Arc::new(Settled { text, members: OnceLock::new(), source })))
+    }
+
+    /// Gives an unread object its members, which the caller knows to be what its text says.
+    pub fn fill(&self, members: Vec<(Key, Value)>) {
+        if let Form::Settled(settled) = &self.0 {
+            // Members that were read meanwhile are the same.
+            let _ = settled.members.set(members);
+        }
+    }
+
+    /// The canonical text, if the object is settled and no member was looked at.
+    pub fn unread_text(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Form::Settled(settled) if settled.members.get().is_none() => Some(&settled.text),
+            _ => None,
         }
     }
 
     /// Whether both have equal members, in whatever order: what a plugin fills in stands behind what was there.
-    pub(super) fn has_same_members(&self, other: &Object) -> bool {
+    pub fn has_same_members(&self, other: &Object) -> bool {
         let (own, others) = (self.members(), other.members());
         own.len() == others.len()
             && own.iter().zip(others).all(|((name, value), (at, beside))| {
@@ -91,8 +140,11 @@ impl Object {
         }
     }
 
-    /// Objects and arrays in it, itself included.
+    /// Objects and arrays in it, itself included; of an unread object those that its text may have.
     pub fn structures(&self) -> usize {
+        if let Some(text) = self.unread_text() {
+            return text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
+        }
         1 + self.iter().map(|(_, value)| value.structures()).sum::<usize>()
     }
 
@@ -106,12 +158,18 @@ impl Object {
         matches!((&self.0, &other.0), (Form::Settled(a), Form::Settled(b)) if Arc::ptr_eq(a, b))
     }
 
+    /// Whether member `name` is one settled object in both: nothing in it can differ.
+    pub fn shares(&self, name: &str, other: &Object) -> bool {
+        let own = self.get(name).and_then(Value::as_object);
+        own.zip(other.get(name).and_then(Value::as_object)).is_some_and(|(own, other)| own.is_one_with(other))
+    }
+
     /// The members in order, with their names as held.
     #[inline]
     pub fn members(&self) -> &[(Key, Value)] {
         match &self.0 {
             Form::Own(members) => members,
-            Form::Settled(settled) => &settled.members,
+            Form::Settled(settled) => settled.members(),
         }
     }
 
@@ -128,6 +186,14 @@ impl Object {
     /// The member `name`.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.members().iter().find(|(key, _)| key == name).map(|(_, value)| value)
+    }
+
+    /// The member `name`, alone: that of an unread object is taken from the text, and the object stays unread.
+    pub fn member(&self, name: &str) -> Option<Cow<'_, Value>> {
+        match self.unread_text() {
+            Some(text) => member_of(text, name).map(Cow::Owned),
+            None => self.get(name).map(Cow::Borrowed),
+        }
     }
 
     /// The member `name`, for change.
@@ -223,15 +289,30 @@ impl Object {
         match self.0 {
             Form::Own(members) => members,
             Form::Settled(settled) => match Arc::try_unwrap(settled) {
-                Ok(settled) => settled.members,
+                Ok(settled) => settled.into_members(),
                 Err(shared) => {
                     #[cfg(test)]
                     sharing::copied();
-                    shared.members.clone()
+                    shared.members().clone()
                 }
             },
         }
     }
+}
+
+/// The member `name` of a canonical text.
+fn member_of(text: &[u8], name: &str) -> Option<Value> {
+    let mut scan = Scan::new(text);
+    let mut is_more = scan.take(b'{');
+    while is_more {
+        let at = scan.name()?;
+        let value = scan.value()?;
+        if at.raw == name.as_bytes() && !at.is_escaped {
+            return parse(value).ok();
+        }
+        is_more = scan.more(b'}')?;
+    }
+    None
 }
 
 /// What became of settled objects, for the test that an update shares what it leaves as it is. One count per thread: the test
@@ -243,6 +324,16 @@ pub(crate) mod sharing {
     thread_local! {
         static COPIED: Cell<usize> = const { Cell::new(0) };
         static WRITTEN: Cell<usize> = const { Cell::new(0) };
+        static READ: Cell<usize> = const { Cell::new(0) };
+    }
+
+    pub(super) fn read() {
+        READ.set(READ.get() + 1);
+    }
+
+    /// How many were read since the last call that had not been.
+    pub(crate) fn take_read() -> usize {
+        READ.take()
     }
 
     pub(super) fn copied() {
@@ -284,54 +375,77 @@ mod tests {
     use super::*;
     use crate::testing::object;
 
-    #[test]
-    fn equal_settled_members_are_shared() {
-        let mut old = object(r#"{"a":{"x":1},"b":{"y":[2]},"c":{"z":3},"d":4}"#);
-        for (_, value) in old.iter_mut().filter(|(name, _)| *name != "c") {
-            if let Value::Object(part) = value {
-                part.settle(Bytes::new());
-            }
-        }
-        for (text, shared) in [
-            (r#"{"b":{"y":[2]},"a":{"x":1},"c":{"z":3},"d":4}"#, "b a"),
-            (r#"{"a":{"x":2},"b":{"y":[2]}}"#, "b"),
-            (r#"{"a":{"x":1,"y":2},"d":4}"#, ""),
-            (r#"{"a":1,"b":{"x":1},"e":{"x":1}}"#, ""),
-        ] {
-            let mut new = object(text);
-            new.share(&old);
-            assert_eq!(new, object(text));
-            let is_shared = |value: &Value| value.as_object().is_some_and(Object::is_settled);
-            let names: Vec<_> =
-                new.iter().filter(|(_, value)| is_shared(value)).map(|(name, _)| name).collect();
-            assert_eq!(names.join(" "), shared, "{text}");
-        }
-    }
+    /// Reads what the settled object of the test says.
+    #[derive(Debug)]
+    struct Parse;
 
-    #[test]
-    fn members_are_shared_in_whatever_order_they_stand() {
-        const TEXT: &str = r#"{"a":{"x":[{"u":1,"v":2}],"y":{"w":null}}}"#;
-        let mut old = object(TEXT);
-        old.get_mut("a").and_then(Value::as_object_mut).expect("an object").settle(Bytes::new());
-        for (text, is_shared) in [
-            (r#"{"a":{"y":{"w":null},"x":[{"v":2,"u":1}]}}"#, true),
-            (r#"{"a":{"y":{"w":null},"x":[{"v":1,"u":2}]}}"#, false),
-            (r#"{"a":{"y":{"z":null},"x":[{"v":2,"u":1}]}}"#, false),
-            (r#"{"a":{"y":{"w":null},"x":[{"v":2,"u":1},{}]}}"#, false),
-        ] {
-            let mut new = object(text);
-            new.share(&old);
-            assert_eq!(new == object(TEXT), is_shared, "{text}");
+    impl ReadMembers for Parse {
+        fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)> {
+            object(std::str::from_utf8(text).expect("JSON is text")).into_members()
         }
     }
 
     #[test]
     fn a_settled_object_behaves_like_any_other_until_it_is_changed() {
-        const TEXT: &str = r#"{"a":{"b":1},"c":2}"#;
-        let mut settled = object(TEXT);
-        settled.settle(Bytes::from_static(TEXT.as_bytes()));
+        let mut read = object(TEXT);
+        read.settle(Bytes::from_static(TEXT.as_bytes()));
+        assert_eq!(read.unread_text(), None);
+        behaves_like_any_other(&read);
+        let unread = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
+        assert_eq!((unread.structures(), unread.unread_text().map(Bytes::len)), (2, Some(TEXT.len())));
+        behaves_like_any_other(&unread);
+        assert_eq!(unread.unread_text(), None);
+    }
+
+    #[test]
+    fn the_members_of_an_unread_object_are_read_once() {
+        sharing::take_read();
+        let unread = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
+        let copy = unread.clone();
+        assert!(copy.is_one_with(&unread) && copy == unread);
+        assert_eq!(sharing::take_read(), 0);
+        assert_eq!((copy.len(), unread.len()), (2, 2));
+        assert_eq!(sharing::take_read(), 1);
+        let filled = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
+        filled.fill(object(TEXT).into_members());
+        assert_eq!((&filled, filled.unread_text(), sharing::take_read()), (&object(TEXT), None, 0));
+        let only = Object::unread(Bytes::from_static(TEXT.as_bytes()), &Parse);
+        assert_eq!((only.into_members().len(), sharing::take_read()), (2, 1));
+    }
+
+    #[test]
+    fn a_member_alone_is_taken_from_the_text_of_an_unread_object() {
+        const STORED: &str = r#"{"a":{"x":1},"b":"\"t\"","c":-2,"e":null,"f":["b"],"\u0067":1}"#;
+        sharing::take_read();
+        let unread = Object::unread(Bytes::from_static(STORED.as_bytes()), &Parse);
+        let cases = [
+            ("a", Some(object(r#"{"x":1}"#).into())),
+            ("x", None),
+            ("b", Some(Value::from("\"t\""))),
+            ("c", Some(Value::Int(-2))),
+            ("e", Some(Value::Null)),
+            ("f", Some(Value::Array(vec!["b".into()]))),
+            ("h", None),
+        ];
+        for (name, want) in &cases {
+            assert_eq!(unread.member(name).as_deref(), want.as_ref(), "{name}");
+        }
+        assert_eq!((sharing::take_read(), unread.len()), (0, 6));
+        for (name, want) in &cases {
+            assert_eq!(unread.member(name).as_deref(), want.as_ref(), "{name}");
+        }
+        let empty = Object::unread(Bytes::from_static(b"{}"), &Parse);
+        assert_eq!(empty.member("a"), None);
+    }
+
+    const TEXT: &str = r#"{"a":{"b":1},"c":2}"#;
+
+    fn behaves_like_any_other(settled: &Object) {
         let copy = settled.clone();
-        assert!(copy.is_one_with(&settled) && !copy.is_one_with(&object(TEXT)));
+        let holder = |part: &Object| Object::from_iter([("p".into(), part.clone().into())]);
+        assert!(holder(&copy).shares("p", &holder(settled)) && !holder(&copy).shares("q", &holder(settled)));
+        assert!(!holder(&object(TEXT)).shares("p", &holder(settled)));
+        assert!(copy.is_one_with(settled) && !copy.is_one_with(&object(TEXT)));
         assert_eq!(copy, object(TEXT));
         assert_eq!((copy.len(), copy.get("c"), copy.contains("d")), (2, Some(&Value::Int(2)), false));
         assert_eq!(copy.clone().into_members(), object(TEXT).into_members());

@@ -40,7 +40,8 @@ impl DefaultTolerationSeconds {
             ["", taint].contains(&toleration.str_at(&["key"]))
                 && ["", EVICTS].contains(&toleration.str_at(&["effect"]))
         };
-        let given = pod::list(new, "tolerations");
+        let given = new.get("spec").and_then(Value::as_object).and_then(|spec| spec.member("tolerations"));
+        let given = given.as_deref().and_then(Value::as_array).unwrap_or_default();
         let missing = self
             .taints
             .iter()

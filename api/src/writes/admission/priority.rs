@@ -109,11 +109,20 @@ impl Priority {
 
 /// What an update does not say stays; validation refuses a change.
 fn keep(new: &mut Object, old: &Object) {
+    fn spec(object: &Object) -> Option<&Object> {
+        object.get("spec").and_then(Value::as_object)
+    }
+    if new.shares("spec", old) {
+        return;
+    }
+    let Some(old) = spec(old) else { return };
     for name in ["priority", "preemptionPolicy"] {
-        let kept = old.get("spec").and_then(|spec| spec.get(name)).filter(|value| !value.is_null());
-        let is_given = new.get("spec").and_then(|spec| spec.get(name)).is_some_and(|value| !value.is_null());
-        if let Some(kept) = kept.filter(|_| !is_given) {
-            new.object_entry("spec").insert(name, kept.clone());
+        let is_given = spec(new).and_then(|new| new.get(name)).is_some_and(|value| !value.is_null());
+        if is_given {
+            continue;
+        }
+        if let Some(kept) = old.member(name).filter(|value| !value.is_null()) {
+            new.object_entry("spec").insert(name, kept.into_owned());
         }
     }
 }

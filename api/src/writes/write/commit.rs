@@ -44,15 +44,15 @@ pub async fn commit(
     }
 }
 
-/// Encodes an object for storage. One that would be too large only because of managed fields that no client asked for is
+/// Encodes an object for storage that replaces one with the attributes `replaced`. One that would be too large only because of managed fields that no client asked for is
 /// stored without them.
-pub(super) fn fitting_payload(resource: &Resource, object: &mut Object) -> Payload {
-    let payload = store::payload(resource, object);
+pub(super) fn fitting_payload(resource: &Resource, object: &mut Object, replaced: &[u8]) -> Payload {
+    let payload = store::payload_of_change(resource, object, replaced);
     if payload.value.len() <= engine::VALUE_BYTES_MAX {
         return payload;
     }
     take_managed_fields(object);
-    store::payload(resource, object)
+    store::payload_of_change(resource, object, replaced)
 }
 
 /// The bytes that show a new object of a dry run: it has no version.

@@ -19,6 +19,7 @@ use crate::objects::conversion::{Conversions, is_current};
 use crate::objects::store::{Store, Stored};
 use crate::objects::strategy::Endpoint;
 use crate::types::convert;
+use crate::types::schema::decode::share;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::table::Message;
 use crate::types::served::Served;
@@ -321,7 +322,7 @@ impl Current {
     pub(super) fn beside(&mut self, resource: &Resource, new: &mut Object) -> Result<Object, Status> {
         match self.object.take() {
             Some(old) => {
-                new.share(&old);
+                share(&resource.stored().message, new, &old);
                 Ok(old)
             }
             None => self.stored.beside(resource, new),

@@ -1,4 +1,4 @@
-//! What a write leaves as it is, is neither copied nor written anew.
+//! What a write leaves as it is, is neither read nor copied nor written anew.
 
 use super::server_fixture::Server;
 use crate::values::json::{Value, sharing, write};
@@ -12,7 +12,7 @@ fn text(value: &Value) -> String {
 }
 
 #[tokio::test]
-async fn an_update_copies_no_part_that_it_leaves_as_it_is() {
+async fn an_update_reads_and_copies_no_part_that_it_leaves_as_it_is() {
     let server = Server::start();
     let (code, _, answer) = server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"default"}}"#).await;
     assert!(code == 201 || code == 409, "{answer:?}");
@@ -24,27 +24,32 @@ async fn an_update_copies_no_part_that_it_leaves_as_it_is() {
     assert!(read.contains(r#""labels":{"a":"0"}"#), "{read}");
     let seen = format!(r#""resourceVersion":"{}""#, made.str_at(&["metadata", "resourceVersion"]));
     sharing::take();
-    for (request, body, changes_spec) in [
+    for (request, body, changes, reads) in [
         // A client changes what it has read.
-        (format!("PUT {POD}"), read.replace(r#""a":"0""#, r#""a":"1""#), false),
+        (format!("PUT {POD}"), read.replace(r#""a":"0""#, r#""a":"1""#), false, 1),
         // A client sends what it has made itself, without what the server fills in.
-        (format!("PUT {POD}"), body.replace(r#""a":"0""#, r#""a":"2""#), false),
-        (format!("MERGE {POD}"), r#"{"metadata":{"labels":{"a":"3"}}}"#.to_owned(), false),
-        (format!("STRATEGIC {POD}"), r#"{"metadata":{"labels":{"a":"4"}}}"#.to_owned(), false),
+        (format!("PUT {POD}"), body.replace(r#""a":"0""#, r#""a":"2""#), false, 0),
+        (format!("MERGE {POD}"), r#"{"metadata":{"labels":{"a":"3"}}}"#.to_owned(), false, 1),
+        (format!("STRATEGIC {POD}"), r#"{"metadata":{"labels":{"a":"4"}}}"#.to_owned(), false, 1),
         (
             format!("JSON {POD}"),
             r#"[{"op":"add","path":"/metadata/labels/a","value":"5"}]"#.to_owned(),
             false,
+            1,
         ),
-        // What changes is copied.
-        (format!("MERGE {POD}"), r#"{"spec":{"activeDeadlineSeconds":9}}"#.to_owned(), true),
+        // What changes is copied. The rules for the status of a pod look at its containers.
+        (format!("MERGE {POD}/status"), r#"{"status":{"phase":"Running"}}"#.to_owned(), true, 2),
+        (format!("MERGE {POD}"), r#"{"spec":{"activeDeadlineSeconds":9}}"#.to_owned(), true, 1),
     ] {
         let body = body.replace(&seen, r#""resourceVersion":"""#);
         let (code, _, answer) = server.ask(&request, &body).await;
         assert_eq!(code, 200, "{request} {body}: {answer:?}");
         let (copies, written) = sharing::take();
-        assert_eq!(copies > 0, changes_spec, "{request} {body}");
-        // The status always stays.
-        assert_eq!(written, if changes_spec { 1 } else { 2 }, "{request} {body}");
+        let read = sharing::take_read();
+        assert_eq!(copies > 0, changes, "{request} {body}");
+        // Validation examines the whole specification; a client that sends all of it has read it.
+        assert_eq!(read, reads, "{request} {body}");
+        // The other part stays.
+        assert_eq!(written, if changes { 1 } else { 2 }, "{request} {body}");
     }
 }

@@ -454,7 +454,8 @@ pub(super) async fn encode(
     if fate == Fate::GoesAsStored {
         return Ok(Encoded::Change { change: Change::Delete(None), shown: None });
     }
-    let shown = payload(intent, new);
+    let replaced = current.map_or(&[][..], |current| &current.stored.record.attributes);
+    let shown = payload(intent, new, replaced);
     let resource = intent.resource;
     let payload = match resource.versions.is_none() || resource.is_stored_version() || intent.dry_run {
         true => shown.clone(),
@@ -479,12 +480,12 @@ pub(super) async fn encode(
     Ok(Encoded::Change { change: Change::Put(payload), shown: Some(shown) })
 }
 
-fn payload(intent: &Intent<'_>, object: &mut Object) -> Payload {
+fn payload(intent: &Intent<'_>, object: &mut Object, replaced: &[u8]) -> Payload {
     if intent.leaves_out.contains(&Stage::Own) {
         // The managed fields were asked for: without them the write would mean something else.
-        return store::payload(intent.resource, object);
+        return store::payload_of_change(intent.resource, object, replaced);
     }
-    fitting_payload(intent.resource, object)
+    fitting_payload(intent.resource, object, replaced)
 }
 
 /// The conditional write.
