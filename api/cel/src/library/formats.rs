@@ -221,10 +221,15 @@ fn label_1035(text: &str) -> Vec<String> {
 }
 
 fn subdomain(text: &str) -> Vec<String> {
+    subdomain_within(text, "characters")
+}
+
+/// A DNS subdomain whose greatest length is told in `unit`.
+fn subdomain_within(text: &str, unit: &str) -> Vec<String> {
     const MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
                            '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
                            for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let mut messages: Vec<_> = too_long(text, SUBDOMAIN_CHARS_MAX, "characters").into_iter().collect();
+    let mut messages: Vec<_> = too_long(text, SUBDOMAIN_CHARS_MAX, unit).into_iter().collect();
     if !is_subdomain(text) {
         messages.push(MESSAGE.to_owned());
     }
@@ -239,7 +244,7 @@ fn qualified_name(text: &str) -> Vec<String> {
         None => (None, text),
         Some((_, rest)) if rest.contains('/') => {
             return vec![format!(
-                "a qualified name {MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+                "a valid label key {MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
             )];
         }
         Some((prefix, name)) => (Some(prefix), name),
@@ -248,7 +253,8 @@ fn qualified_name(text: &str) -> Vec<String> {
         None => Vec::new(),
         Some("") => vec!["prefix part must be non-empty".to_owned()],
         Some(prefix) => {
-            subdomain(prefix).into_iter().map(|message| format!("prefix part {message}")).collect()
+            let messages = subdomain_within(prefix, "bytes").into_iter();
+            messages.map(|message| format!("prefix part {message}")).collect()
         }
     };
     if name.is_empty() {
@@ -356,6 +362,7 @@ mod tests {
     fn formats_accept_what_is_valid_and_say_what_is_not() {
         use Format::*;
         let long = "a".repeat(64);
+        let far = format!("{}/b", "a".repeat(254));
         for (format, text, want) in [
             (Dns1123Label, "1a-b", ""),
             (Dns1123Label, "a.b", "must not contain dots"),
@@ -368,8 +375,9 @@ mod tests {
             (Dns1123SubdomainPrefix, "", "a lowercase RFC 1123 subdomain"),
             (QualifiedName, "a.com/B_c", ""),
             (QualifiedName, "/b", "prefix part must be non-empty"),
-            (QualifiedName, "a/b/c", "a qualified name must consist"),
+            (QualifiedName, "a/b/c", "a valid label key must consist"),
             (QualifiedName, "A/b", "prefix part a lowercase"),
+            (QualifiedName, far.as_str(), "prefix part must be no more than 253 bytes"),
             (LabelValue, "", ""),
             (LabelValue, long.as_str(), "must be no more than 63 bytes"),
             (Uri, "x", "parse \"x\": invalid URI"),

@@ -1,9 +1,14 @@
 //! Checks of names, label keys and label values, with the reference server's messages.
 //!
 //! Every check returns the messages for its failures, and none for a valid name. The checks are written by hand instead
-//! of with regular expressions: names are short, and the checks run for every label of every write.
+//! of with regular expressions: names are short, and the checks run for every label of every write. Keys and values of
+//! labels follow the rules that selectors have for them.
 
 use crate::types::schema::table::NameRule;
+/// `[prefix/]name`: keys of labels and annotations, finalizers, resource names.
+pub(crate) use crate::types::selector::rules::label_key_errors as qualified;
+/// The value of a label.
+pub(crate) use crate::types::selector::rules::label_value_errors as label_value;
 
 /// Longest RFC 1123 and 1035 label.
 const LABEL_MAX: usize = 63;
@@ -14,7 +19,6 @@ const SUBDOMAIN_MAX: usize = 253;
 pub(crate) type Faults = Vec<String>;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
-const QUALIFIED: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 
 /// A message with examples and the exact regular expression. The space after each comma but the last
 /// is double, as the reference server has it.
@@ -27,11 +31,6 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} characters")
 }
 
-/// The same for keys and values of labels.
-fn too_many_bytes(max: usize) -> String {
-    format!("must be no more than {max} bytes")
-}
-
 fn is_label(text: &str, first: fn(&u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     let inner = |byte: &u8| is_lower_or_digit(byte) || *byte == b'-';
@@ -40,14 +39,6 @@ fn is_label(text: &str, first: fn(&u8) -> bool) -> bool {
 
 fn is_lower_or_digit(byte: &u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-fn is_qualified_part(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(inner)
 }
 
 /// An RFC 1123 label.
@@ -166,54 +157,6 @@ pub(crate) fn generate_base(rule: NameRule, base: &str) -> Faults {
         Some(stem) if !stem.is_empty() => by_rule(rule, &format!("{stem}a")),
         _ => by_rule(rule, base),
     }
-}
-
-/// `[prefix/]name`: keys of labels and annotations, finalizers, resource names.
-pub(crate) fn qualified(text: &str) -> Faults {
-    const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
-         character";
-    const EXAMPLES: [&str; 3] = ["MyName", "my.name", "123-abc"];
-    let mut faults = Vec::new();
-    let name = match text.split_once('/') {
-        None => text,
-        Some((_, rest)) if rest.contains('/') => {
-            return vec![format!(
-                "a qualified name {} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
-                sentence(NAME, QUALIFIED, &EXAMPLES)
-            )];
-        }
-        Some(("", name)) => {
-            faults.push("prefix part must be non-empty".to_owned());
-            name
-        }
-        Some((prefix, name)) => {
-            faults.extend(subdomain(prefix).iter().map(|fault| format!("prefix part {fault}")));
-            name
-        }
-    };
-    if name.is_empty() {
-        faults.push("name part must be non-empty".to_owned());
-    } else if name.len() > LABEL_MAX {
-        faults.push(format!("name part {}", too_many_bytes(LABEL_MAX)));
-    }
-    if !is_qualified_part(name) {
-        faults.push(format!("name part {}", sentence(NAME, QUALIFIED, &EXAMPLES)));
-    }
-    faults
-}
-
-/// The value of a label.
-pub(crate) fn label_value(value: &str) -> Faults {
-    let mut faults = Vec::new();
-    if value.len() > LABEL_MAX {
-        faults.push(too_many_bytes(LABEL_MAX));
-    }
-    if !value.is_empty() && !is_qualified_part(value) {
-        let text = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
-                    and must start and end with an alphanumeric character";
-        faults.push(sentence(text, &format!("({QUALIFIED})?"), &["MyValue", "my_value", "12345"]));
-    }
-    faults
 }
 
 /// The reason of a condition.
@@ -342,6 +285,11 @@ mod tests {
             (path_segment("a/b"), "may not contain '/'"),
             (port_name("http-"), "must not begin or end with a hyphen"),
             (label(&"a".repeat(64)), "must be no more than 63 characters"),
+            (qualified(&format!("{}/x", "a".repeat(254))), "prefix part must be no more than 253 bytes"),
+            (
+                qualified("a/b/c"),
+                "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            ),
         ] {
             assert_eq!(faults, [want]);
         }
