@@ -4,7 +4,7 @@
 use super::cell::Cell;
 use super::duration::UNKNOWN;
 use super::eval::{Output, Row, text_of};
-use super::functions::{Function, label_selector, text};
+use super::functions::{Function, text};
 use crate::values::json::Value;
 
 /// Functions of all kinds except workloads and networking.
@@ -188,11 +188,7 @@ fn param_ref<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     let Some(reference) = row.at(&["spec", "paramRef"]) else { return unset };
     match (reference.str_at(&["name"]), reference.get("selector").filter(|it| !it.is_null())) {
         ("", None) => unset,
-        ("", Some(selector)) => match label_selector(selector) {
-            Some(text) if text.is_empty() => Output::text("<none>"),
-            Some(text) => Output::text(text),
-            None => Output::text("<error>"),
-        },
+        ("", Some(selector)) => Output::text(printed_selector(selector)),
         (name, _) => {
             let namespace = match reference.str_at(&["namespace"]) {
                 "" => "*",
@@ -201,6 +197,34 @@ fn param_ref<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
             Output::text(format!("{namespace}/{name}"))
         }
     }
+}
+
+/// A label selector as a printed Go structure, which clients of the reference server know this cell by.
+fn printed_selector(selector: &Value) -> String {
+    let mut labels: Vec<String> = selector
+        .get("matchLabels")
+        .and_then(Value::as_object)
+        .into_iter()
+        .flat_map(|labels| labels.iter())
+        .map(|(key, value)| format!("{key}: {},", value.as_str().unwrap_or("")))
+        .collect();
+    labels.sort_unstable();
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array).unwrap_or_default();
+    let expressions = expressions.iter().map(|expression| {
+        let values = expression.get("values").and_then(Value::as_array).unwrap_or_default();
+        let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+        format!(
+            "LabelSelectorRequirement{{Key:{},Operator:{},Values:[{}],}},",
+            expression.str_at(&["key"]),
+            expression.str_at(&["operator"]),
+            values.join(" ")
+        )
+    });
+    format!(
+        "&LabelSelector{{MatchLabels:map[string]string{{{}}},MatchExpressions:[]LabelSelectorRequirement{{{}}},}}",
+        labels.concat(),
+        expressions.collect::<String>()
+    )
 }
 
 /// The states of deletion, allocation and reservation.

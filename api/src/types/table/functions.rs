@@ -209,7 +209,7 @@ fn label_selector_string<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r>
 }
 
 /// A label selector in its query form, requirements sorted by key; `None` if it is malformed.
-pub fn label_selector(selector: &Value) -> Option<String> {
+fn label_selector(selector: &Value) -> Option<String> {
     let mut requirements: Vec<(&str, String)> = Vec::new();
     if let Some(labels) = selector.get("matchLabels").and_then(Value::as_object) {
         requirements.extend(

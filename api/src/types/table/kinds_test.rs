@@ -35,7 +35,10 @@ pub(super) fn cells_in(naming: &'static Naming, kind: &str, object: &str) -> Str
     writer.row(stored.as_bytes(), b"", &mut out).unwrap();
     let text = String::from_utf8(out).unwrap();
     let end = text.find("],\"conditions\":").or_else(|| text.find("],\"object\":")).unwrap();
-    text["{\"cells\":[".len()..end].replace('"', "'").replace("\\u003c", "<").replace("\\u003e", ">")
+    let escapes = [("\"", "'"), ("\\u003c", "<"), ("\\u003e", ">"), ("\\u0026", "&")];
+    escapes
+        .into_iter()
+        .fold(text["{\"cells\":[".len()..end].to_owned(), |cells, (escape, sign)| cells.replace(escape, sign))
 }
 
 fn check(kind: &str, cases: &[(&str, &str)]) {
@@ -312,6 +315,21 @@ fn autoscalers_show_targets() {
             "",
             "<unknown>/4 (avg)",
         ),
+        (
+            "{'type':'External','external':{'target':{'type':'AverageValue','averageValue':'4'}}}".to_owned(),
+            "{'type':'External','external':{'current':{'value':'3'}}}",
+            "<unknown>/4 (avg)",
+        ),
+        (
+            "{'type':'External','external':{'target':{'type':'Value','value':'4'}}}".to_owned(),
+            "{'type':'External','external':{'current':{'averageValue':'3'}}}",
+            "<nil>/4",
+        ),
+        (
+            memory.clone(),
+            "{'type':'Resource','resource':{'name':'memory','current':{'averageUtilization':5}}}",
+            "memory: <nil>/1Gi",
+        ),
         ("{'type':'Odd'}".to_owned(), "", "<unknown type>"),
     ] {
         let rest = format!(
@@ -534,8 +552,12 @@ fn other_kinds_show_their_columns() {
             ("'spec':{'policyName':'p','paramRef':{'name':'x'}}", "'p','*/x','60m'"),
             ("'spec':{'policyName':'p','paramRef':{'name':'x','namespace':'ns'}}", "'p','ns/x','60m'"),
             (
-                "'spec':{'policyName':'p','paramRef':{'selector':{'matchLabels':{'a':'b'}}}}",
-                "'p','a=b','60m'",
+                "'spec':{'policyName':'p','paramRef':{'selector':{'matchLabels':{'c':'d','a':'b'},'matchExpressions':[{'key':'k','operator':'In','values':['x','y']}]}}}",
+                "'p','&LabelSelector{MatchLabels:map[string]string{a: b,c: d,},MatchExpressions:[]LabelSelectorRequirement{LabelSelectorRequirement{Key:k,Operator:In,Values:[x y],},},}','60m'",
+            ),
+            (
+                "'spec':{'policyName':'p','paramRef':{'selector':{}}}",
+                "'p','&LabelSelector{MatchLabels:map[string]string{},MatchExpressions:[]LabelSelectorRequirement{},}','60m'",
             ),
         ],
     );

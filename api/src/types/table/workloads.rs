@@ -77,11 +77,12 @@ fn metric_target<'r>(metric: &'r Value, status: Option<&'r Value>) -> Cow<'r, st
         _ => return Cow::Borrowed("<unknown type>"),
     };
     let target = |member| quantity(metric.at(&[source, "target", member]));
-    let current = |member| {
-        quantity(status.and_then(|it| it.at(&[source, "current", member])))
-            .unwrap_or(Cow::Borrowed("<unknown>"))
-    };
-    let wanted = |member| target(member).unwrap_or(Cow::Borrowed("<unknown>"));
+    let status = status.filter(|it| it.get(source).is_some_and(|part| !part.is_null()));
+    let measured = |member| quantity(status.and_then(|it| it.at(&[source, "current", member])));
+    // The cell tells a status without the quantity from no status, except for averages of objects and external metrics.
+    let absent = if status.is_some() { "<nil>" } else { "<unknown>" };
+    let current = |member| measured(member).unwrap_or(Cow::Borrowed(absent));
+    let wanted = |member| target(member).unwrap_or(Cow::Borrowed("<nil>"));
     Cow::Owned(match source {
         "resource" | "containerResource" => {
             let name = metric.str_at(&[source, "name"]);
@@ -102,7 +103,9 @@ fn metric_target<'r>(metric: &'r Value, status: Option<&'r Value>) -> Cow<'r, st
         }
         "pods" => format!("{}/{}", current("averageValue"), wanted("averageValue")),
         _ => match target("averageValue") {
-            Some(target) => format!("{}/{target} (avg)", current("averageValue")),
+            Some(target) => {
+                format!("{}/{target} (avg)", measured("averageValue").unwrap_or(Cow::Borrowed("<unknown>")))
+            }
             None => format!("{}/{}", current("value"), wanted("value")),
         },
     })
