@@ -9,6 +9,7 @@ const NO_SUCH_ROUTE: &str = "404 NotFound: the server could not find the request
 const NO_SUCH_METHOD: &str =
     "405 MethodNotAllowed: the server does not allow this method on the requested resource";
 const NO_SEGMENT: &str = "400 BadRequest: Name parameter invalid: \"a%b\": may not contain '%'";
+const NO_NAMESPACE: &str = "404 NotFound: namespaces \"namespaces\" not found";
 const PAGE: &str = "404 text: 404 page not found\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,9 +26,11 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("routing-errors", "GET /apis/apps/v99/deployments", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /api/v2/pods", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET //api/v1/namespaces", "", PAGE),
+            ("routing-errors", "GET /openapi/v2/", "", PAGE),
             // Inside one it is a Status.
             ("routing-errors", "GET /api/v2", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /api/foo", "", NO_SUCH_ROUTE),
+            ("routing-errors", "GET /version/foo", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /api/v1/nothing", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET $core/nothing/x", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET /apis/apps/v1/pods", "", NO_SUCH_ROUTE),
@@ -38,6 +41,9 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("routing-errors", "GET $core/nodes", "", NO_SUCH_ROUTE),
             ("routing-errors", "GET $core/nodes/x", "", NO_SUCH_ROUTE),
             ("routing-errors", "POST $core/nodes", "{}", NO_SUCH_ROUTE),
+            ("routing-errors", "GET $core/namespaces", "", NO_SUCH_ROUTE),
+            ("routing-errors", "GET $core/namespaces/$ns", "", NO_SUCH_ROUTE),
+            ("routing-errors", "GET /api/v1/namespaces/namespaces", "", NO_NAMESPACE),
             // A namespaced item has no path without its namespace.
             ("routing-errors", "GET /api/v1/configmaps/a", "", NO_SUCH_ROUTE),
             ("routing-errors", "PUT /api/v1/configmaps/a", "{}", NO_SUCH_ROUTE),
@@ -162,7 +168,7 @@ async fn head_of_a_document_is_a_get_without_its_body_and_no_method_of_objects()
     for path in ["/api", "/api/v1", "/apis/apps/v1", "/version"] {
         assert_eq!(fixture.ask(&format!("HEAD {path}"), "").await.status, 405, "{path}");
     }
-    for path in ["/apis", "/healthz", "/nothing"] {
+    for path in ["/apis", "/healthz", "/nothing", "/openapi/v3"] {
         let get = fixture.ask(&format!("GET {path}"), "").await;
         let head = fixture.ask(&format!("HEAD {path}"), "").await;
         assert_eq!(head.status, get.status, "{path}");

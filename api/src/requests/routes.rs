@@ -458,12 +458,12 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     if let Some(response) = zpages::respond_to(&pages, path, &head.headers).filter(|_| is_read) {
         return Ok(response);
     }
-    if let Some(documents) = context.tokens().documents().filter(|_| is_read)
-        && let Some(answer) = documents.respond(path, &head.headers)
+    if let Some(documents) = context.tokens().documents()
+        && let Some(answer) = documents.respond(&head.method, path, &head.headers)
     {
         return answer;
     }
-    let response = if path == "/version" || path == "/version/" {
+    let response = if path.trim_end_matches('/') == "/version" {
         Some(crate::types::version::respond(&head.headers)?.map(Into::into))
     } else if let Some(response) = types.discovery().respond(path, &head.headers, pretty) {
         Some(representation::discovery(context.naming(), response)?.map(Into::into))
@@ -471,6 +471,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         types.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
     };
     match response {
+        Some(response) if is_sent_compressed(head, &response) => Ok(compress::gzip(response, &account).await),
         Some(_) if !has_method(path, &head.method) => Err(Status::method_not_allowed()),
         Some(response) => Ok(response),
         None if is_below_own_prefix(context.builtin(), path) => Err(Status::no_such_route()),
@@ -478,24 +479,31 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     }
 }
 
-/// Whether a document is shown by `method`. The index, the list of groups and each group do not look at it; the resources of a
-/// version, the versions of the core group and the server's version are routes for GET alone.
+/// Whether the answer is the one document that is compressed, for a client that takes it so.
+fn is_sent_compressed(head: &Head, response: &Response) -> bool {
+    head.uri.path() == "/openapi/v2"
+        && response.status() == StatusCode::OK
+        && compress::is_accepted(&head.headers)
+}
+
+/// Whether a document is shown by `method`. The index, the list of groups, each group and the OpenAPI documents do not look at
+/// it; the resources of a version, the versions of the core group and the server's version are routes for GET alone.
 fn has_method(path: &str, method: &Method) -> bool {
     let is_below =
         |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if path == "/" {
+    if path == "/" || is_below("/openapi") {
         return true;
     }
     if is_below("/apis") {
         let segments = path.split('/').filter(|segment| !segment.is_empty()).count();
         return segments < 3 || *method == Method::GET;
     }
-    *method == Method::GET || *method == Method::HEAD && !is_below("/api") && !is_below("/version")
+    *method == Method::GET
 }
 
-/// Whether a path is below the core group or a group of built-in types, all of whose paths are its own.
+/// Whether a path is below the server's version, the core group or a group of built-in types, all of whose paths are its own.
 fn is_below_own_prefix(builtin: &Registry, path: &str) -> bool {
-    if path.starts_with("/api/") {
+    if path.starts_with("/api/") || path.starts_with("/version/") {
         return true;
     }
     let below = path.strip_prefix("/apis/").and_then(|rest| rest.split_once('/'));
@@ -590,7 +598,10 @@ fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Result<(), St
 
 /// A cluster-scoped resource has no namespaced path, and a namespaced one is written only inside a namespace.
 fn check_scope(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
-    let namespaced_path = !info.namespace.is_empty() && info.resource != "namespaces";
+    // The path of a namespace names itself as its namespace.
+    let mut segments = info.path.split('/').skip_while(|segment| *segment != "namespaces");
+    let is_namespace = info.resource == "namespaces" && segments.nth(2) != Some("namespaces");
+    let namespaced_path = !info.namespace.is_empty() && !is_namespace;
     if namespaced_path != resource.namespaced() && (namespaced_path || info.name_in_path) {
         return Err(Status::no_such_route());
     }

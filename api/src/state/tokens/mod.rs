@@ -10,7 +10,7 @@ use auth::authn::service_account::{Issued, TokenIssuer, TokenSpec};
 use auth::authn::{SigningKey, VerificationKey};
 use bytes::Bytes;
 use http::header::{ACCEPT, CACHE_CONTROL};
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use parking_lot::RwLock;
 use serde_json::json;
 
@@ -131,16 +131,28 @@ impl IssuerDocuments {
         IssuerDocuments { fresh, ..self }
     }
 
-    /// Answers the path of a document; `None` for every other.
+    /// Answers the path of a document, with or without a slash at the end, and the paths below it; `None` for every other.
     ///
     /// # Errors
-    /// 406 if the client accepts neither the document's media type nor all.
-    pub fn respond(&self, path: &str, headers: &HeaderMap) -> Option<Result<Response, Status>> {
-        let (media_type, text) = match path {
+    /// 404 below a document, 405 for what does not get it, 406 if the client accepts neither its media type nor all.
+    pub fn respond(
+        &self,
+        method: &Method,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Option<Result<Response, Status>> {
+        let is_below = |document: &str| path.strip_prefix(document).is_some_and(|rest| rest.starts_with('/'));
+        let (media_type, text) = match path.trim_end_matches('/') {
             CONFIGURATION_PATH => ("application/json", &self.configuration),
             KEYS_PATH => (KEY_SET, &self.keys),
+            _ if is_below(CONFIGURATION_PATH) || is_below(KEYS_PATH) => {
+                return Some(Err(Status::no_such_route()));
+            }
             _ => return None,
         };
+        if *method != Method::GET {
+            return Some(Err(Status::method_not_allowed()));
+        }
         if !accepts(headers, media_type) {
             return Some(Err(Status::no_such_representation(media_type)));
         }
@@ -165,25 +177,38 @@ mod tests {
     #[test]
     fn documents_are_served_where_their_media_type_is_accepted() {
         let documents = IssuerDocuments::new("https://issuer.example", &[], None, "10.0.0.1:6443").unwrap();
-        for (path, accept, want) in [
-            (CONFIGURATION_PATH, "application/json", "200 application/json"),
-            (CONFIGURATION_PATH, "*/*", "200 application/json"),
-            (KEYS_PATH, "*/*", "200 application/jwk-set+json"),
-            (KEYS_PATH, "text/html;q=1, application/jwk-set+json;q=0.5", "200 application/jwk-set+json"),
-            (KEYS_PATH, "application/json", "406"),
-            ("/openid/v1", "*/*", "none"),
+        for (request, accept, want) in [
+            ("GET /.well-known/openid-configuration", "application/json", "200 application/json"),
+            ("GET /.well-known/openid-configuration", "*/*", "200 application/json"),
+            ("GET /.well-known/openid-configuration/", "*/*", "200 application/json"),
+            ("GET /openid/v1/jwks", "*/*", "200 application/jwk-set+json"),
+            ("GET /openid/v1/jwks/", "*/*", "200 application/jwk-set+json"),
+            (
+                "GET /openid/v1/jwks",
+                "text/html;q=1, application/jwk-set+json;q=0.5",
+                "200 application/jwk-set+json",
+            ),
+            ("GET /openid/v1/jwks", "application/json", "406"),
+            ("GET /openid/v1/jwks/x", "*/*", "404"),
+            ("POST /openid/v1/jwks", "application/json", "405"),
+            ("HEAD /openid/v1/jwks", "*/*", "405"),
+            ("POST /openid/v1/jwks/x", "*/*", "404"),
+            ("GET /openid/v1/jwksx", "*/*", "none"),
+            ("GET /openid/v1", "*/*", "none"),
         ] {
+            let (method, path) = request.split_once(' ').unwrap();
+            let method = method.parse().unwrap();
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            let got = match documents.respond(path, &headers) {
+            let got = match documents.respond(&method, path, &headers) {
                 None => "none".to_owned(),
-                Some(Err(_)) => "406".to_owned(),
+                Some(Err(status)) => status.code.as_u16().to_string(),
                 Some(Ok(response)) => {
                     let media_type = response.headers()["content-type"].to_str().unwrap();
                     format!("{} {media_type}", response.status().as_u16())
                 }
             };
-            assert_eq!(got, want, "{path} {accept}");
+            assert_eq!(got, want, "{request} {accept}");
         }
         let text = String::from_utf8(documents.configuration.to_vec()).unwrap();
         assert!(text.contains(r#""jwks_uri":"https://10.0.0.1:6443/openid/v1/jwks""#), "{text}");

@@ -179,13 +179,14 @@ impl OpenApi {
         next
     }
 
-    /// Answers a GET of `path`; `None` when it is not below `/openapi/v2` or `/openapi/v3`.
+    /// Answers a request for `path`, whatever its method; `None` when it is neither `/openapi/v2` nor `/openapi/v3` or
+    /// below that. A slash at the end makes another path.
     ///
     /// May take some tens of milliseconds for the index and `/openapi/v2` when they are first asked for.
     pub fn respond(&self, path: &str, query: Option<&str>, headers: &HeaderMap) -> Option<Response<Bytes>> {
         match path.strip_prefix("/openapi/")? {
-            "v2" | "v2/" => Some(self.respond_v2(headers)),
-            "v3" | "v3/" => Some(self.respond_index(headers)),
+            "v2" => Some(self.respond_v2(headers)),
+            "v3" => Some(self.respond_index(headers)),
             other => Some(self.respond_v3(other.strip_prefix("v3/")?, query, headers)),
         }
     }
@@ -211,7 +212,6 @@ impl OpenApi {
     }
 
     fn respond_v3(&self, name: &str, query: Option<&str>, headers: &HeaderMap) -> Response<Bytes> {
-        let name = name.trim_end_matches('/');
         let Some(document) = self.v3.get(name) else { return empty(StatusCode::NOT_FOUND) };
         let Some(media_type) = negotiate(headers, [JSON, PROTOBUF_V3, PROTOBUF_V3_OLD]) else {
             return empty(StatusCode::NOT_ACCEPTABLE);

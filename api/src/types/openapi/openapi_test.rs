@@ -367,6 +367,8 @@ fn documents_are_served_with_their_hashes_and_encodings() {
         ),
         ("/openapi/v3/api/v2", "", 404, ""),
         ("/openapi/v3/apis/apps/v1/x", "", 404, ""),
+        ("/openapi/v3/apis/apps/v1/", "", 404, ""),
+        ("/openapi/v3/", "", 404, ""),
     ] {
         let response = get(&api, path, accept);
         assert_eq!(response.status(), code, "{path} {accept}");
@@ -375,6 +377,7 @@ fn documents_are_served_with_their_hashes_and_encodings() {
         assert_eq!(got, content_type, "{path} {accept}");
     }
     assert!(api.respond("/openapi/v4", None, &HeaderMap::new()).is_none());
+    assert!(api.respond("/openapi/v2/", None, &HeaderMap::new()).is_none());
     assert!(api.respond("/openapi/v3x", None, &HeaderMap::new()).is_none());
 }
 
