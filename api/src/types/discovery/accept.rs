@@ -2,8 +2,8 @@
 //! (docs/api/discovery.md#aggregated-discovery, docs/api/encodings.md#accept).
 //!
 //! Clauses are tried by descending `q`, specific ones before wildcards, otherwise in header order. `q=0` does
-//! not exclude. The aggregated form is recognised by its three parameters in any order. Partial wildcards such
-//! as `application/*` match nothing.
+//! not exclude. The aggregated form is recognised by its three parameters in any order. The router, which stands before
+//! most documents, takes exact media types and `*/*` only; the negotiation behind it takes `application/*` and `*` too.
 
 use http::HeaderMap;
 use http::header::ACCEPT;
@@ -81,6 +81,13 @@ pub(super) fn form(
         .find(|(form, _)| has_aggregated || *form == Form::Plain)
 }
 
+/// Whether the router finds a media type in the header that a document has, whatever its parameters.
+pub(super) fn names_one(headers: &HeaderMap, naming: &'static Naming) -> bool {
+    let clauses = Clause::sorted(headers);
+    clauses.is_empty()
+        || clauses.iter().any(|clause| clause.media_type == "*/*" || clause.exact(naming).is_some())
+}
+
 impl<'a> Clause<'a> {
     /// The clauses of all `Accept` headers in the order in which they are to be tried.
     pub(crate) fn sorted(headers: &'a HeaderMap) -> Vec<Self> {
@@ -109,7 +116,8 @@ impl<'a> Clause<'a> {
 
     fn wildcards(&self) -> u8 {
         match self.media_type {
-            "*/*" | "*" => 1,
+            "*/*" | "*" => 2,
+            "application/*" => 1,
             _ => 0,
         }
     }
@@ -118,15 +126,22 @@ impl<'a> Clause<'a> {
         self.parameters.iter().find(|(known, _)| *known == name).map_or("", |(_, value)| value)
     }
 
+    /// The encoding whose media type the clause names.
+    fn exact(&self, naming: &'static Naming) -> Option<Encoding> {
+        match self.media_type {
+            "application/json" => Some(Encoding::Json),
+            "application/yaml" => Some(Encoding::Yaml),
+            other => {
+                let mut types = naming.understood().map(|words| words.protobuf_media_type);
+                types.find(|media_type| *media_type == other).map(Encoding::Protobuf)
+            }
+        }
+    }
+
     fn form(&self, naming: &'static Naming) -> Option<(Form, Encoding)> {
-        let protobuf = || {
-            let mut types = naming.understood().map(|words| words.protobuf_media_type);
-            types.find(|media_type| *media_type == self.media_type)
-        };
         let encoding = match self.media_type {
-            "application/json" | "*/*" | "*" => Encoding::Json,
-            "application/yaml" => Encoding::Yaml,
-            _ => Encoding::Protobuf(protobuf()?),
+            "*/*" | "*" | "application/*" => Encoding::Json,
+            _ => self.exact(naming)?,
         };
         let form = match (self.parameter("g"), self.parameter("v"), self.parameter("as")) {
             ("", "", "") => Some(Form::Plain),
@@ -170,7 +185,8 @@ mod tests {
             (&format!("{spaced};profile=nopeer"), &CLUSTER, Some(Form::Local)),
             ("text/html", &CLUSTER, None),
             ("application/yaml, text/html", &CLUSTER, Some(Form::Plain)),
-            ("application/*", &CLUSTER, None),
+            ("application/*", &CLUSTER, Some(Form::Plain)),
+            ("text/*", &CLUSTER, None),
             ("Application/JSON", &CLUSTER, None),
             (&format!("text/html, {other};q=0.9, */*;q=0.1"), &CLUSTER, Some(Form::Plain)),
             ("application/json;q=oops", &CLUSTER, Some(Form::Plain)),
@@ -179,6 +195,23 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
             assert_eq!(form(&headers, naming, true).map(|(form, _)| form), want, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_router_looks_for_exact_media_types() {
+        for (accept, want) in [
+            ("", true),
+            ("*/*", true),
+            ("application/json;as=Table", true),
+            ("text/html, application/yaml;q=0", true),
+            ("*", false),
+            ("application/*", false),
+            ("text/html", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_str(accept).unwrap());
+            assert_eq!(names_one(&headers, &KUBERNETES), want, "{accept}");
         }
     }
 }

@@ -118,11 +118,16 @@ impl Discovery {
             [Some("apis"), None, None, None] => Some(&self.named),
             _ => None,
         };
-        let form = accept::form(headers, self.registry.naming(), cache.is_some());
+        let naming = self.registry.naming();
+        let is_refused = self.is_routed(parts) && !accept::names_one(headers, naming);
+        let form = if is_refused { None } else { accept::form(headers, naming, cache.is_some()) };
         let Some((form, encoding)) = form else {
-            let status =
-                not_acceptable(&[Encoding::Yaml.media_type(), self.registry.naming().protobuf_media_type]);
             self.plain(parts)?;
+            let others = [Encoding::Yaml.media_type(), naming.protobuf_media_type];
+            let status = match is_refused {
+                true => not_acceptable(&others),
+                false => Status::not_acceptable(&[&[Encoding::Json.media_type()], &others[..]].concat()),
+            };
             return Some(Answer::json(json_response(status.code, &status.to_value(), true)));
         };
         let response = match (cache, form) {
@@ -141,6 +146,19 @@ impl Discovery {
             }
         };
         Some(Answer { response, encoding })
+    }
+
+    /// Whether the router looks at `Accept` before the document: not for the list of groups, for groups, and for versions of
+    /// custom types, which no route is known for.
+    fn is_routed(&self, parts: [Option<&str>; 4]) -> bool {
+        match parts {
+            [Some("apis"), Some(group), Some(version), None] => {
+                let known = self.registry.version(group, version);
+                known.is_some_and(|it| it.resources.iter().any(|resource| !resource.table.message.custom))
+            }
+            [Some("apis"), ..] => false,
+            _ => true,
+        }
     }
 
     fn plain(&self, parts: [Option<&str>; 4]) -> Option<Value> {
@@ -468,14 +486,22 @@ mod tests {
 
     #[test]
     fn an_unsupported_form_is_refused_with_406() {
-        for (path, accept) in [("/apis", "text/html"), ("/api/v1", &*aggregated())] {
+        let routed = r#""message": "406: Not Acceptable\n\nAvailable representations: application/json, "#;
+        let negotiated = r#""message": "only the following media types are accepted: application/json, "#;
+        for (path, accept, want) in [
+            ("/api", "text/html", routed),
+            ("/api/v1", "application/*", routed),
+            ("/api/v1", &*aggregated(), negotiated),
+            ("/api", "application/json;as=Table;g=meta.k8s.io;v=v1", negotiated),
+            ("/apis", "text/html", negotiated),
+            ("/apis/example.com", "text/html", negotiated),
+            ("/apis/example.com/v2", "text/html", negotiated),
+        ] {
             let response = get(path, accept).unwrap();
-            assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE);
-            assert!(
-                text(&response).contains(
-                    r#""message": "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, "#
-                )
-            );
+            assert_eq!(response.status(), StatusCode::NOT_ACCEPTABLE, "{path} {accept}");
+            assert!(text(&response).contains(want), "{path} {accept}");
+            assert_eq!(text(&response).contains("details"), want == routed, "{path} {accept}");
         }
+        assert_eq!(get("/apis", "application/*").unwrap().status(), StatusCode::OK);
     }
 }
