@@ -179,6 +179,20 @@ async fn head_of_a_document_is_a_get_without_its_body_and_no_method_of_objects()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_the_openapi_documents_the_one_of_v2_is_compressed() {
+    let fixture = Fixture::new("routes").await;
+    for (path, accept, want) in [
+        ("/openapi/v2", "gzip", Some("gzip")),
+        ("/openapi/v2", "br", None),
+        ("/openapi/v3/apis/apps/v1", "gzip", None),
+    ] {
+        let reply = fixture.client.send("GET", path, &[("accept-encoding", accept)], b"").await;
+        let encoding = reply.header_all("content-encoding");
+        assert_eq!((reply.status, encoding.first().map(|it| &**it)), (200, want), "{path} {accept}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deprecated_kinds_say_so() {
     let fixture = Fixture::new("routes").await;
     for (path, want) in [
