@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use api::state::audit::{Encoder, Format, Sink};
-use api::values::json::Object;
+use api::state::audit::{Encoder, Event, Format, Sink};
 use parking_lot::Mutex;
 
 use super::Losses;
@@ -191,9 +190,8 @@ enum Out {
 }
 
 impl Sink for Log {
-    fn record(&self, event: &Object) -> io::Result<()> {
-        let too_long = || io::Error::other("the event is too long");
-        let mut line = self.encoder.encode(event).ok_or_else(too_long)?;
+    fn record(&self, event: &Event) -> io::Result<()> {
+        let mut line = self.encoder.encode(event).map_err(io::Error::other)?;
         line.push(b'\n');
         match &self.out {
             Out::Direct(target) => target.lock().write(&line),

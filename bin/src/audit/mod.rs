@@ -18,8 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use api::state::audit::{Auditor, Policy, Sink};
-use api::values::json::Object;
+use api::state::audit::{Auditor, Event, Policy, Sink};
 use api::wire::metrics::Metrics;
 use api::wire::outgoing::Egress;
 
@@ -142,7 +141,7 @@ struct Sinks {
 }
 
 impl Sink for Sinks {
-    fn record(&self, event: &Object) -> io::Result<()> {
+    fn record(&self, event: &Event) -> io::Result<()> {
         let mut outcome = Ok(());
         for Named { sink, plugin, is_strict } in &self.sinks {
             match sink.record(event) {
@@ -181,9 +180,9 @@ mod tests {
             .map_err(|error| error.to_string())
     }
 
-    fn event() -> Object {
-        let mut event = Object::new();
-        event.push("kind", "Event".into());
+    fn event() -> Event {
+        let mut event = Event::default();
+        event.members.push("kind", "Event".into());
         event
     }
 

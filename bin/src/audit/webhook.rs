@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context;
-use api::state::audit::{Encoder, Format, Sink};
-use api::values::json::Object;
+use api::state::audit::{Encoder, Event, Format, Sink};
 use api::wire::outgoing::{Egress, Failure};
 use bytes::Bytes;
 use tokio::runtime::Handle;
@@ -130,9 +129,8 @@ impl Sink for Webhook {
         clippy::disallowed_methods,
         reason = "the request is to wait for its event, as the operator chose"
     )]
-    fn record(&self, event: &Object) -> io::Result<()> {
-        let too_long = || io::Error::other("the event is too long");
-        let event = self.encoder.encode(event).ok_or_else(too_long)?;
+    fn record(&self, event: &Event) -> io::Result<()> {
+        let event = self.encoder.encode(event).map_err(io::Error::other)?;
         match &self.out {
             Out::Direct(sender) => tokio::task::block_in_place(|| {
                 let mut outcome = Ok(());

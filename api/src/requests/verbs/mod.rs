@@ -221,11 +221,10 @@ impl<'r> Call<'r> {
     /// Records a patch as it was sent. An event is JSON, and has no place for another encoding.
     pub fn record_patch(&self, body: &[u8]) {
         let Some(trail) = self.trail.filter(|trail| trail.wants_request()) else { return };
-        let Ok(patch) = yaml::parse(body) else { return };
-        if json::parse(body).is_err() {
-            trail.cannot_be_encoded();
+        match json::parse(body) {
+            Ok(patch) => trail.request(patch),
+            Err(_) => trail.lacks_patch(),
         }
-        trail.request(patch.value);
     }
 
     /// Records the object of a command, which is of a type of its own.

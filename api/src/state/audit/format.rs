@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use super::Event;
 use crate::values::field::go_quote;
 use crate::values::json::{self, Object, Value};
 
@@ -20,6 +21,17 @@ pub enum Format {
 /// Annotation of an event without the objects it would have.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
+/// Why an event is not written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum EncodeError {
+    /// Longer than an event may be.
+    #[error("the event is too long")]
+    TooLong,
+    /// The patch of the request has no form as JSON.
+    #[error("the patch is no JSON")]
+    LacksPatch,
+}
+
 /// Writes events.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
@@ -30,10 +42,17 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// The text of an event, without a line break; none if it is too long even without the objects of the request
-    /// and the answer.
-    pub fn encode(&self, event: &Object) -> Option<Vec<u8>> {
-        let mut event = Cow::Borrowed(event);
+    /// The text of an event, without a line break.
+    ///
+    /// # Errors
+    /// It is too long even without the objects of the request and the answer, or it lacks its patch where it is written or
+    /// measured as JSON.
+    pub fn encode(&self, event: &Event) -> Result<Vec<u8>, EncodeError> {
+        let is_json = self.format != Format::Legacy || self.event_bytes_max.is_some();
+        if event.lacks_patch && is_json {
+            return Err(EncodeError::LacksPatch);
+        }
+        let mut event = Cow::Borrowed(&event.members);
         if self.format == Format::Item {
             let item = event.to_mut();
             item.remove("kind");
@@ -44,10 +63,10 @@ impl Encoder {
             event = Cow::Owned(truncated(&event));
             text = to_json(&event);
             if text.len() > bytes_max {
-                return None;
+                return Err(EncodeError::TooLong);
             }
         }
-        Some(match self.format {
+        Ok(match self.format {
             Format::Json | Format::Item => text,
             Format::Legacy => legacy(&event).into_bytes(),
         })
@@ -113,8 +132,9 @@ fn legacy(event: &Object) -> String {
 mod tests {
     use super::*;
 
-    fn event(text: &str) -> Object {
-        json::parse(text.as_bytes()).unwrap().as_object().unwrap().clone()
+    fn event(text: &str) -> Event {
+        let members = json::parse(text.as_bytes()).unwrap().as_object().unwrap().clone();
+        Event { members, lacks_patch: false }
     }
 
     #[test]
@@ -123,15 +143,29 @@ mod tests {
             r#"{"verb":"get","requestObject":{"a":1},"responseObject":{"b":2},"annotations":{"k":"v"}}"#;
         let short = r#"{"verb":"get","annotations":{"audit.k8s.io/truncated":"true","k":"v"}}"#;
         for (bytes_max, want) in [
-            (None, Some(long)),
-            (Some(long.len()), Some(long)),
-            (Some(long.len() - 1), Some(short)),
-            (Some(short.len()), Some(short)),
-            (Some(short.len() - 1), None),
+            (None, Ok(long)),
+            (Some(long.len()), Ok(long)),
+            (Some(long.len() - 1), Ok(short)),
+            (Some(short.len()), Ok(short)),
+            (Some(short.len() - 1), Err(EncodeError::TooLong)),
         ] {
             let encoder = Encoder { format: Format::Json, event_bytes_max: bytes_max };
             let text = encoder.encode(&event(long)).map(|text| String::from_utf8(text).unwrap());
-            assert_eq!(text.as_deref(), want, "{bytes_max:?}");
+            assert_eq!(text.as_deref(), want.as_deref(), "{bytes_max:?}");
+        }
+    }
+
+    #[test]
+    fn events_that_lack_their_patch_are_legacy_lines_alone() {
+        let event = Event { members: Object::new(), lacks_patch: true };
+        for (format, event_bytes_max, is_written) in [
+            (Format::Json, None, false),
+            (Format::Item, None, false),
+            (Format::Legacy, None, true),
+            (Format::Legacy, Some(1000), false),
+        ] {
+            let written = Encoder { format, event_bytes_max }.encode(&event);
+            assert_eq!(written.err(), (!is_written).then_some(EncodeError::LacksPatch), "{format:?}");
         }
     }
 

@@ -18,9 +18,18 @@ use std::sync::Arc;
 
 use crate::values::json::Object;
 
-pub use format::{Encoder, Format};
+pub use format::{EncodeError, Encoder, Format};
 pub use policy::{Level, Policy, Stage};
 pub use trail::{Arrival, Trail};
+
+/// One event, as sinks take it.
+#[derive(Clone, Debug, Default)]
+pub struct Event {
+    /// Its members.
+    pub members: Object,
+    /// Whether it lacks the patch of the request, which is no JSON: such an event cannot be written as JSON.
+    pub lacks_patch: bool,
+}
 
 /// Takes the events of all requests.
 pub trait Sink: Send + Sync {
@@ -28,7 +37,7 @@ pub trait Sink: Send + Sync {
     ///
     /// # Errors
     /// The event is lost.
-    fn record(&self, event: &Object) -> std::io::Result<()>;
+    fn record(&self, event: &Event) -> std::io::Result<()>;
 
     /// Takes no more events, and returns once those it took are written or given up. Blocks.
     fn close(&self) {}

@@ -10,8 +10,8 @@ use auth::User;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
-use super::Auditor;
 use super::policy::{Decision, Level, Stage};
+use super::{Auditor, Event};
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::meta;
@@ -64,8 +64,8 @@ struct Found {
     request: Option<Value>,
     response: Option<Value>,
     annotations: BTreeMap<String, String>,
-    /// The object of the request cannot be written into an event.
-    is_broken: bool,
+    /// The patch of the request is no JSON.
+    lacks_patch: bool,
 }
 
 /// The object that a request is about.
@@ -119,7 +119,7 @@ impl Trail {
             arrival: members,
             received: clock::now_micros(),
             found: Mutex::new(Found {
-                is_broken: false,
+                lacks_patch: false,
                 impersonated: None,
                 constraint: None,
                 reference,
@@ -170,10 +170,10 @@ impl Trail {
         self.found.lock().request = Some(object);
     }
 
-    /// The object of the request cannot be written into an event: those that follow are lost, as kube-apiserver loses them
+    /// Notes that the patch of the request is no JSON: the events that follow cannot be written as JSON
     /// (docs/api/audit.md#audit-events).
-    pub fn cannot_be_encoded(&self) {
-        self.found.lock().is_broken = true;
+    pub fn lacks_patch(&self) {
+        self.found.lock().lacks_patch = true;
     }
 
     /// Records the object of the answer.
@@ -207,12 +207,7 @@ impl Trail {
             return true;
         }
         self.metrics.audit.events.count(&[]);
-        let recorded = if self.found.lock().is_broken {
-            Err(std::io::Error::other("the patch is no JSON"))
-        } else {
-            self.auditor.sink.record(&self.event(stage))
-        };
-        match recorded {
+        match self.auditor.sink.record(&self.event(stage)) {
             Ok(()) => true,
             Err(error) => {
                 self.metrics.audit.errors.count(&["backend"]);
@@ -227,7 +222,7 @@ impl Trail {
         self.auditor.strict
     }
 
-    fn event(&self, stage: Stage) -> Object {
+    fn event(&self, stage: Stage) -> Event {
         let found = self.found.lock();
         let mut event = Object::with_capacity(18);
         event.push("kind", "Event".into());
@@ -269,7 +264,7 @@ impl Trail {
             }
             event.push("annotations", annotations.into());
         }
-        event
+        Event { members: event, lacks_patch: found.lacks_patch }
     }
 
     /// The object with field sets as JSON, or without its managed fields.
@@ -368,12 +363,12 @@ mod tests {
     struct Kept(Mutex<Vec<String>>, bool);
 
     impl Sink for Kept {
-        fn record(&self, event: &Object) -> std::io::Result<()> {
+        fn record(&self, event: &Event) -> std::io::Result<()> {
             if self.1 {
                 return Err(std::io::Error::other("no room"));
             }
             let mut text = Vec::new();
-            json::write(&event.clone().into(), &mut text);
+            json::write(&event.members.clone().into(), &mut text);
             self.0.lock().push(String::from_utf8(text).unwrap());
             Ok(())
         }
