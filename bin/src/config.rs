@@ -193,6 +193,7 @@ impl Config {
         let types = Registry::new(flags.naming);
         let enablement =
             Enablement::parse(&flags.runtime_config.join(","), &types).map_err(|why| anyhow!(why))?;
+        enablement.check(flags.naming).map_err(|why| anyhow!(why))?;
         let encryption = flags.secrecy.encryption(flags.naming)?;
         let traces = flags.secrecy.tracing_config_file.as_deref();
         let traces = traces.map(|path| TracingConfig::read(path, flags.naming)).transpose()?;

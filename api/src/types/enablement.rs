@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::types::schema::registry::Registry;
+use crate::values::naming::Naming;
 
 /// Whether a wish is about a version.
 type IsMeant = fn(&str) -> bool;
@@ -27,6 +28,9 @@ const EMPTY_GROUPS: &[(&str, bool)] =
 
 /// Types that are served with a feature alone: version, plural name and gate.
 const GATED: &[(&str, &str, &str)] = &[("v1beta1", "clustertrustbundles", "ClusterTrustBundle")];
+
+/// The type without which no server starts: stem of its group, version and plural name.
+const NEEDED: (&str, &str, &str) = ("apiregistration", "v1", "apiservices");
 
 /// The types that are not served: group, version and plural name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -97,6 +101,21 @@ impl Enablement {
             (resource.group.clone(), resource.version.to_string(), resource.table.plural.to_string())
         });
         Ok(Enablement { off: off.collect() })
+    }
+
+    /// Whether the server can start with what is left.
+    ///
+    /// # Errors
+    /// The version that must be served, in the words of the reference server.
+    pub fn check(&self, naming: &Naming) -> Result<(), String> {
+        let (stem, version, plural) = NEEDED;
+        let group = naming.group(stem, true);
+        let is_needed =
+            |off: &(String, String, String)| off.0 == group && off.1 == version && off.2 == plural;
+        if self.off.iter().any(is_needed) {
+            return Err(format!("API group/version {group}/{version} must be enabled"));
+        }
+        Ok(())
     }
 
     /// The same without the types of `registry` whose features are off.
@@ -225,6 +244,21 @@ mod tests {
             ("admission.k8s.io/v1=true", [true; 5]),
         ] {
             assert_eq!(served(wishes, &types), Ok(want.to_vec()), "{wishes}");
+        }
+    }
+
+    #[test]
+    fn registrations_of_extension_servers_must_be_served() {
+        let refused = "API group/version apiregistration.k8s.io/v1 must be enabled";
+        for (wishes, want) in [
+            ("", Ok(())),
+            ("apiregistration.k8s.io/v1=false", Err(refused)),
+            ("apiregistration.k8s.io/v1/apiservices=false", Err(refused)),
+            ("api/all=false,api/v1=true", Err(refused)),
+            ("api/all=false,apiregistration.k8s.io/v1=true", Ok(())),
+        ] {
+            let enablement = Enablement::parse(wishes, &Registry::new(&KUBERNETES)).unwrap();
+            assert_eq!(enablement.check(&KUBERNETES), want.map_err(str::to_owned), "{wishes}");
         }
     }
 
