@@ -5,6 +5,7 @@
 //! Both belong to the process, which is one: the program says once how they are done. Paths, parameters and answers are those of
 //! Go's `net/http/pprof`, which the tools know.
 
+use std::num::IntErrorKind;
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -76,11 +77,7 @@ pub async fn respond_to(asked: Asked<'_>, body: &[u8]) -> Option<Response> {
     Some(match path {
         LEVEL_PATH => set_level(method, body),
         SYMBOL_PATH => respond_symbols(method, query, body).await,
-        "/debug/pprof" => {
-            let mut response = respond_text(StatusCode::FOUND, "");
-            response.headers_mut().insert(LOCATION, HeaderValue::from_static("/debug/pprof/"));
-            response
-        }
+        "/debug/pprof" => redirect(method),
         "/debug/pprof/" => page("pprof", PROFILE_PAGE),
         _ if path.starts_with("/debug/pprof/") => {
             let profile = path.trim_start_matches("/debug/pprof/");
@@ -94,6 +91,14 @@ pub async fn respond_to(asked: Asked<'_>, body: &[u8]) -> Option<Response> {
         }
         _ => return None,
     })
+}
+
+/// Leads to the page of the profiles.
+fn redirect(method: &Method) -> Response {
+    let body = if *method == Method::GET { "<a href=\"/debug/pprof/\">Found</a>.\n\n" } else { "" };
+    let mut response = respond(StatusCode::FOUND, "text/html; charset=utf-8", body);
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static("/debug/pprof/"));
+    response
 }
 
 const PROFILE_PAGE: &str = "\
@@ -167,8 +172,15 @@ fn page(title: &str, text: &str) -> Response {
 
 /// Answers a request for another level of detail of the log.
 fn set_level(method: &Method, body: &[u8]) -> Response {
+    let (code, line) = level_answer(method, body);
+    let mut response = respond(code, "text/plain", format!("{line}\n"));
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn level_answer(method: &Method, body: &[u8]) -> (StatusCode, String) {
     if method != Method::PUT {
-        return respond_text(StatusCode::NOT_ACCEPTABLE, "unsupported http method\n");
+        return (StatusCode::NOT_ACCEPTABLE, "unsupported http method".to_owned());
     }
     let text = String::from_utf8_lossy(body);
     match text.parse::<i32>() {
@@ -176,13 +188,16 @@ fn set_level(method: &Method, body: &[u8]) -> Response {
             if let Some(set) = SET_LEVEL.get() {
                 set(level);
             }
-            respond_text(StatusCode::OK, format!("successfully set klog.logging.verbosity to {text}\n"))
+            (StatusCode::OK, format!("successfully set klog.logging.verbosity to {text}"))
         }
-        Err(_) => {
+        Err(error) => {
             let quoted = go_quote(&text);
-            let why = format!("strconv.ParseInt: parsing {quoted}: invalid syntax");
-            let said = format!("failed set klog.logging.verbosity {text}: {why}\n");
-            respond_text(StatusCode::BAD_REQUEST, said)
+            let why = match error.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            let why = format!("strconv.ParseInt: parsing {quoted}: {why}");
+            (StatusCode::BAD_REQUEST, format!("failed set klog.logging.verbosity {text}: {why}"))
         }
     }
 }
@@ -193,17 +208,23 @@ mod tests {
 
     #[test]
     fn a_level_is_a_number_that_is_put() {
-        for (method, body, code) in [
-            (Method::PUT, "4", 200),
-            (Method::PUT, "-1", 200),
-            (Method::PUT, "x", 400),
-            (Method::PUT, "", 400),
-            (Method::PUT, "99999999999", 400),
-            (Method::GET, "4", 406),
-            (Method::POST, "4", 406),
+        let set = "successfully set klog.logging.verbosity to";
+        let failed = |text: &str, why: &str| {
+            format!("failed set klog.logging.verbosity {text}: strconv.ParseInt: parsing \"{text}\": {why}")
+        };
+        for (method, body, code, line) in [
+            (Method::PUT, "4", 200, format!("{set} 4")),
+            (Method::PUT, "-1", 200, format!("{set} -1")),
+            (Method::PUT, "x", 400, failed("x", "invalid syntax")),
+            (Method::PUT, "", 400, failed("", "invalid syntax")),
+            (Method::PUT, "99999999999", 400, failed("99999999999", "value out of range")),
+            (Method::GET, "4", 406, "unsupported http method".to_owned()),
+            (Method::POST, "4", 406, "unsupported http method".to_owned()),
         ] {
-            assert_eq!(set_level(&method, body.as_bytes()).status(), code, "{method} {body}");
+            let (got, said) = level_answer(&method, body.as_bytes());
+            assert_eq!((got.as_u16(), said), (code, line), "{method} {body}");
         }
+        assert_eq!(set_level(&Method::GET, b"").headers()["content-type"], "text/plain");
     }
 
     #[test]
