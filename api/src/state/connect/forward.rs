@@ -8,10 +8,10 @@ use bytes::Bytes;
 use flate2::write::GzDecoder;
 use futures_util::{Stream, StreamExt};
 use http::header::{
-    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST,
+    ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, RANGE,
     SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
@@ -154,9 +154,11 @@ pub fn forwarded_for(headers: &mut HeaderMap, peer: IpAddr) {
     }
 }
 
-/// Asks for a compressed answer where the client did not say what it takes; says whether the answer is to be inflated.
-pub fn accepts(headers: &mut HeaderMap) -> bool {
-    let inflates = !headers.contains_key(ACCEPT_ENCODING);
+/// Asks for a compressed answer where the client did not say what it takes, and asks for a whole body; says whether the
+/// answer is to be inflated.
+pub fn accepts(method: &Method, headers: &mut HeaderMap) -> bool {
+    let is_whole = *method != Method::HEAD && !headers.contains_key(RANGE);
+    let inflates = is_whole && !headers.contains_key(ACCEPT_ENCODING);
     if inflates {
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     }
@@ -309,6 +311,22 @@ mod tests {
             assert_eq!(target(path, query), wanted);
         }
         assert_eq!(cleaned("/apis/g/v1/things/../x/./y/"), "/apis/g/v1/x/y");
+    }
+
+    #[test]
+    fn whole_bodies_are_asked_for_in_compressed_form() {
+        for (method, given, want) in [
+            (Method::GET, None, true),
+            (Method::DELETE, None, true),
+            (Method::HEAD, None, false),
+            (Method::GET, Some(RANGE), false),
+            (Method::GET, Some(ACCEPT_ENCODING), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.extend(given.clone().map(|name| (name, HeaderValue::from_static("x"))));
+            assert_eq!(accepts(&method, &mut headers), want, "{method} {given:?}");
+            assert_eq!(headers.get(ACCEPT_ENCODING).is_some_and(|value| value == "gzip"), want);
+        }
     }
 
     #[test]

@@ -103,7 +103,7 @@ pub async fn pass(
     {
         headers.insert("x-forwarded-uri", uri);
     }
-    let inflates = accepts(&mut headers);
+    let inflates = accepts(&head.method, &mut headers);
     let body = if hyper::body::Body::is_end_stream(&incoming) {
         Either::Right(Empty::<Bytes>::new())
     } else {

@@ -61,7 +61,8 @@ pub async fn forward(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Response 
         return upgraded(&endpoint, &forwarded, switch.clone()).await;
     }
     let mut request = request(&endpoint, forwarded);
-    let inflates = accepts(request.headers_mut());
+    let method = request.method().clone();
+    let inflates = accepts(&method, request.headers_mut());
     match outgoing::open_kept(&endpoint, request).await {
         Ok(opened) => answer(&endpoint, opened, inflates),
         Err(failure) => unreachable(failure.to_string()),
