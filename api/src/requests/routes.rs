@@ -448,15 +448,14 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     {
         return answer;
     }
-    let is_read = matches!(head.method, Method::GET | Method::HEAD);
     let pages = zpages::Sources {
         naming: context.naming(),
         features: context.features(),
         flags: context.flags(),
         age: context.age(),
     };
-    if let Some(response) = zpages::respond_to(&pages, path, &head.headers).filter(|_| is_read) {
-        return Ok(response);
+    if let Some(answer) = zpages::respond_to(&pages, path, &head.headers) {
+        return answer;
     }
     if let Some(documents) = context.tokens().documents()
         && let Some(answer) = documents.respond(&head.method, path, &head.headers)

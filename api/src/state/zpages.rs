@@ -14,11 +14,15 @@ use crate::values::clock;
 use crate::values::json::{self, Object, Value};
 use crate::values::names;
 use crate::values::naming::Naming;
+use crate::values::status::Status;
 use crate::wire::codec::yaml;
 use crate::wire::response::{Response, respond, respond_text};
 
 const NOT_PARSEABLE: &str = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
                              guarantees and is for debugging purposes only.";
+
+/// Media types of the pages, of which those of objects need parameters.
+const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "text/plain"];
 
 /// What may be between a name and a value.
 const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
@@ -87,13 +91,19 @@ pub fn paths(features: &Features) -> impl Iterator<Item = &'static str> {
 }
 
 /// Answers a path; `None` if it is none of these.
-pub fn respond_to(sources: &Sources<'_>, path: &str, headers: &HeaderMap) -> Option<Response> {
+///
+/// # Errors
+/// 406 if the client accepts no form of the page.
+pub fn respond_to(
+    sources: &Sources<'_>,
+    path: &str,
+    headers: &HeaderMap,
+) -> Option<Result<Response, Status>> {
     let page = ZPage::ALL.into_iter().find(|page| page.path() == path && page.is_served(sources.features))?;
     let Some(form) = accepted(page, sources.naming, headers) else {
-        let text = "only text/plain and objects of a version of the page are served here\n";
-        return Some(respond_text(StatusCode::NOT_ACCEPTABLE, text));
+        return Some(Err(Status::not_acceptable(&MEDIA_TYPES)));
     };
-    Some(match form {
+    Some(Ok(match form {
         Form::Text => respond_text(StatusCode::OK, text(sources, page)),
         Form::Json(version, is_old) => {
             let mut body = Vec::new();
@@ -106,7 +116,7 @@ pub fn respond_to(sources: &Sources<'_>, path: &str, headers: &HeaderMap) -> Opt
             yaml::write(&object(sources, page, version), &mut body);
             warned(respond(StatusCode::OK, "application/yaml", body), page, is_old)
         }
-    })
+    }))
 }
 
 fn warned(mut response: Response, page: ZPage, is_old: bool) -> Response {
@@ -257,7 +267,8 @@ mod tests {
         ] {
             let headers = HeaderMap::from_iter([(ACCEPT, accept.parse().unwrap())]);
             let answer = respond_to(&sources(features), path, &headers);
-            assert_eq!(answer.map(|answer| answer.status().as_u16()), code, "{path} {accept}");
+            let got = answer.map(|answer| answer.map_or_else(|status| status.code, |page| page.status()));
+            assert_eq!(got.map(|code| code.as_u16()), code, "{path} {accept}");
         }
         assert_eq!(status(&sources(&open))[1].1, "1 hr 02 min 05 sec");
     }
