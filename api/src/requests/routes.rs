@@ -425,6 +425,8 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         naming: context.naming(),
         within_grace: context.is_within_livez_grace(),
         secrecy: context.secrecy().map(|secrecy| &**secrecy),
+        is_shared: context.fairness().is_shared(),
+        has_certificate: context.extensions().settings().certificate.is_some(),
         metrics: context.metrics(),
     };
     if let Some(response) = health::respond(&checked, path, query) {

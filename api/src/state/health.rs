@@ -34,14 +34,39 @@ pub struct Checked<'c> {
     pub secrecy: Option<&'c Secrecy>,
     /// Whether liveness ignores steps of the start that are not done.
     pub within_grace: bool,
+    /// Whether requests share the server fairly.
+    pub is_shared: bool,
+    /// Whether extension servers know this one by a certificate.
+    pub has_certificate: bool,
     /// What is counted.
     pub metrics: &'c Metrics,
 }
 
 impl Checked<'_> {
-    fn has_keys(&self) -> bool {
-        self.secrecy.is_some_and(Secrecy::has_services)
+    fn has(&self, part: Part) -> bool {
+        match part {
+            Part::Ledger => self.ledger.is_some(),
+            Part::Keys => self.secrecy.is_some_and(Secrecy::has_services),
+            Part::FairShares => self.is_shared,
+            Part::Bounds => !self.is_shared,
+            Part::Certificate => self.has_certificate,
+        }
     }
+}
+
+/// What not every server has, and only then checks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Part {
+    /// A place elsewhere where writes are decided.
+    Ledger,
+    /// Services that keep keys.
+    Keys,
+    /// Fair shares of the server for requests.
+    FairShares,
+    /// Bounds for all requests together, where there are no fair shares.
+    Bounds,
+    /// A certificate by which extension servers know this server.
+    Certificate,
 }
 
 /// What one check says: fine, or why not.
@@ -54,9 +79,9 @@ enum Test {
     Answers,
     /// That the store takes writes.
     Store,
-    /// That writes can be decided elsewhere. There is no such check where the store decides itself.
+    /// That writes can be decided elsewhere.
     Ledger,
-    /// That services that keep keys are well. There is no such check where there are none.
+    /// That services that keep keys are well.
     Keys,
     /// That the start got this far.
     Reached(Stage),
@@ -70,6 +95,8 @@ struct Check {
     name: &'static str,
     test: Test,
     endpoints: &'static [Endpoint],
+    /// What the server must have for the check to be there.
+    needs: Option<Part>,
 }
 
 /// The endpoints that combine checks.
@@ -91,11 +118,17 @@ const STORE: &str = "{store}";
 const LEDGER: &str = "etcd";
 
 const fn check(name: &'static str, test: Test, endpoints: &'static [Endpoint]) -> Check {
-    Check { name, test, endpoints }
+    Check { name, test, endpoints, needs: None }
 }
 
 const fn step(name: &'static str, reached: Stage) -> Check {
     check(name, Test::Reached(reached), ALL)
+}
+
+impl Check {
+    const fn of(self, part: Part) -> Check {
+        Check { needs: Some(part), ..self }
+    }
 }
 
 /// All checks in the order in which they are listed. A store that refuses writes is still alive: a restart does not
@@ -104,15 +137,16 @@ const CHECKS: &[Check] = &[
     check("ping", Test::Answers, ALL),
     check("log", Test::Answers, ALL),
     check(STORE, Test::Store, &[Healthz, Readyz]),
-    check(LEDGER, Test::Ledger, ALL),
-    check("etcd-readiness", Test::Ledger, &[Readyz]),
-    check("kms-providers", Test::Keys, ALL),
+    check(LEDGER, Test::Ledger, ALL).of(Part::Ledger),
+    check("etcd-readiness", Test::Ledger, &[Readyz]).of(Part::Ledger),
+    check("kms-providers", Test::Keys, ALL).of(Part::Keys),
     check("informer-sync", Test::Reached(Stage::TypesServed), &[Readyz]),
     check("loopback-serving-certificate", Test::Answers, &[Healthz, Livez]),
     step("poststarthook/start-apiserver-admission-initializer", Stage::TypesServed),
     step("poststarthook/generic-apiserver-start-informers", Stage::TypesServed),
-    step("poststarthook/priority-and-fairness-config-consumer", Stage::Bootstrapped),
-    step("poststarthook/priority-and-fairness-filter", Stage::Bootstrapped),
+    step("poststarthook/priority-and-fairness-config-consumer", Stage::Bootstrapped).of(Part::FairShares),
+    step("poststarthook/priority-and-fairness-filter", Stage::Bootstrapped).of(Part::FairShares),
+    step("poststarthook/max-in-flight-filter", Stage::TypesServed).of(Part::Bounds),
     step("poststarthook/storage-object-count-tracker-hook", Stage::TypesServed),
     step("poststarthook/start-apiextensions-informers", Stage::TypesServed),
     step("poststarthook/start-apiextensions-controllers", Stage::Serving),
@@ -130,6 +164,7 @@ const CHECKS: &[Check] = &[
     step("poststarthook/priority-and-fairness-config-producer", Stage::Bootstrapped),
     step("poststarthook/bootstrap-controller", Stage::Serving),
     step("poststarthook/start-kubernetes-service-cidr-controller", Stage::Serving),
+    step("poststarthook/aggregator-reload-proxy-client-cert", Stage::Serving).of(Part::Certificate),
     step("poststarthook/start-kube-aggregator-informers", Stage::Serving),
     step("poststarthook/apiservice-status-local-available-controller", Stage::Serving),
     step("poststarthook/apiservice-status-remote-available-controller", Stage::Serving),
@@ -204,21 +239,16 @@ impl Endpoint {
         }
     }
 
-    /// Its checks. Those of a ledger are there with a ledger only, and once where the store's has the same name; that of
-    /// services with keys is there with them only.
+    /// Its checks. That of a ledger is there once where the store's has the same name.
     fn checks(
         self,
         naming: &'static Naming,
-        has_ledger: bool,
-        has_keys: bool,
+        has: impl Fn(Part) -> bool,
     ) -> impl Iterator<Item = &'static Check> {
         let has_store = CHECKS.iter().any(|check| check.name == STORE && check.endpoints.contains(&self));
         let is_twice = has_store && naming.store_check == LEDGER;
-        let is_there = move |check: &&Check| match check.test {
-            Test::Ledger => has_ledger && !(check.name == LEDGER && is_twice),
-            Test::Keys => has_keys,
-            _ => true,
-        };
+        let is_there =
+            move |check: &&Check| check.needs.is_none_or(&has) && !(check.name == LEDGER && is_twice);
         CHECKS.iter().filter(move |check| check.endpoints.contains(&self)).filter(is_there)
     }
 }
@@ -232,7 +262,7 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
     let Some(single) = single else {
         let began = Instant::now();
         let verdicts: Vec<(Cow<'_, str>, Verdict)> = endpoint
-            .checks(checked.naming, checked.ledger.is_some(), checked.has_keys())
+            .checks(checked.naming, |part| checked.has(part))
             .map(|check| (check.name(checked.naming), check.counted(checked, endpoint)))
             .collect();
         let verdicts: Vec<(&str, Verdict)> =
@@ -245,7 +275,7 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
             None => response,
         });
     };
-    let mut checks = endpoint.checks(checked.naming, checked.ledger.is_some(), checked.has_keys());
+    let mut checks = endpoint.checks(checked.naming, |part| checked.has(part));
     let check = checks.find(|check| check.name(checked.naming) == single)?;
     Some(match check.counted(checked, endpoint) {
         Ok(()) => respond_text(StatusCode::OK, "ok"),
@@ -305,8 +335,8 @@ fn report(
     (lines, failed)
 }
 
-/// Paths outside the resource API that the list of paths shows.
-pub fn paths(naming: &'static Naming) -> Vec<String> {
+/// Paths outside the resource API that the list of paths shows, for a server with these parts.
+pub fn paths(naming: &'static Naming, parts: &[Part]) -> Vec<String> {
     let mut paths: Vec<String> = [
         "/.well-known/openid-configuration",
         "/metrics",
@@ -323,9 +353,8 @@ pub fn paths(naming: &'static Naming) -> Vec<String> {
     for endpoint in ALL {
         let name = endpoint.name();
         paths.push(format!("/{name}"));
-        paths.extend(
-            endpoint.checks(naming, false, false).map(|check| format!("/{name}/{}", check.name(naming))),
-        );
+        let checks = endpoint.checks(naming, |part| parts.contains(&part));
+        paths.extend(checks.map(|check| format!("/{name}/{}", check.name(naming))));
     }
     paths
 }
@@ -377,7 +406,17 @@ mod tests {
 
     #[test]
     fn each_endpoint_has_its_own_checks() {
-        let (paths, spec) = (paths(&KUBERNETES), super::paths(&CLUSTER));
+        let (paths, spec) = (paths(&KUBERNETES, &[Part::FairShares]), super::paths(&CLUSTER, &[]));
+        let bounded = super::paths(&KUBERNETES, &[Part::Bounds, Part::Certificate]);
+        for (name, is_shared) in [
+            ("priority-and-fairness-config-consumer", true),
+            ("priority-and-fairness-filter", true),
+            ("max-in-flight-filter", false),
+            ("aggregator-reload-proxy-client-cert", false),
+        ] {
+            let path = format!("/livez/poststarthook/{name}");
+            assert_eq!((paths.contains(&path), bounded.contains(&path)), (is_shared, !is_shared), "{name}");
+        }
         for (path, there) in [
             ("/livez/ping", true),
             ("/readyz/shutdown", true),

@@ -216,7 +216,7 @@ impl Context {
         };
         let authorizer = Arc::new(authorizer);
         let served = parts.enablement.of(&registry);
-        let mut paths = health::paths(naming);
+        let mut paths = health::paths(naming, &health_parts(parts.fairness, &parts.extensions));
         paths.extend(zpages::paths(&parts.features).map(str::to_owned));
         let types = Served::new(served, address.to_string(), paths);
         let types = Arc::new(Types::new(types));
@@ -642,4 +642,14 @@ impl Context {
 pub fn forbidden(attributes: &Attributes<'_>, message: &str) -> Status {
     let subject = Subject { group: attributes.group, kind: attributes.resource, name: attributes.name };
     Status::forbidden(subject, message)
+}
+
+/// The parts of a server whose checks its list of paths shows.
+fn health_parts(fairness: fairness::Settings, extensions: &extension::Settings) -> Vec<health::Part> {
+    let of_requests = match fairness.is_shared {
+        true => health::Part::FairShares,
+        false => health::Part::Bounds,
+    };
+    let certificate = extensions.certificate.as_ref().map(|_| health::Part::Certificate);
+    std::iter::once(of_requests).chain(certificate).collect()
 }
