@@ -213,6 +213,11 @@ impl Authority {
     }
 }
 
+/// A certificate as a PEM block (RFC 7468).
+pub fn certificate_pem(der: &[u8]) -> String {
+    der::pem("CERTIFICATE", der)
+}
+
 /// The last second in which a certificate is valid, since the epoch; `None` if the DER is none.
 pub fn end_of(der: &[u8]) -> Option<i64> {
     let (_, certificate) = X509Certificate::from_der(der).ok()?;

@@ -1,18 +1,45 @@
 //! What extension servers read to know who asks: a ConfigMap with the authorities and headers of this server
 //! (docs/api/extension-servers.md#identity).
+//!
+//! Other servers of the cluster, and this one before its settings changed, write the same object. It has what all of them say,
+//! so that no extension server refuses what one of them sends.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use auth::authn::certificate_authority::{certificate_pem, end_of};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 
 use super::{EVENTS_MAX, Ending};
 use crate::objects::store;
-use crate::values::json::{Object, Value};
+use crate::values::clock;
+use crate::values::json::{self, Object, Value};
 use crate::writes::bootstrap::{ObjectStore, Target};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
 const NAME: &str = "extension-apiserver-authentication";
 
-/// Keeps the members that this server sets; others stay as they are.
+/// Authorities of clients.
+const CLIENT_BUNDLE: &str = "client-ca-file";
+
+/// Authorities of authenticating proxies; the lists mean nothing without them.
+const PROXY_BUNDLE: &str = "requestheader-client-ca-file";
+
+/// Lists about authenticating proxies: JSON arrays of strings.
+const PROXY_LISTS: [&str; 5] = [
+    "requestheader-allowed-names",
+    "requestheader-extra-headers-prefix",
+    "requestheader-group-headers",
+    "requestheader-uid-headers",
+    "requestheader-username-headers",
+];
+
+/// Data of the ConfigMap.
+type Data = BTreeMap<String, String>;
+
+/// Adds what this server says; what is there and cannot be read stays as it is.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let loopback = Loopback::new(&api);
     let target = Target {
@@ -28,32 +55,19 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let mut changes = api.extensions().setting_changes();
     loop {
         changes.borrow_and_update();
-        let wanted = &api.extensions().settings().authentication;
-        match loopback.get(&target)? {
-            None => {
-                let text = |members: &[(&str, &str)]| {
-                    Object::from_iter(
-                        members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())),
-                    )
-                };
-                let mut object = text(&[("kind", "ConfigMap"), ("apiVersion", "v1")]);
-                object.push("metadata", text(&[("name", NAME), ("namespace", &target.namespace)]).into());
-                let data = wanted.iter().map(|(name, value)| (name.clone().into(), value.as_str().into()));
-                object.push("data", Object::from_iter(data).into());
-                // A conflict is another writer's object, which is an event.
-                loopback.create(&target, object.into()).await?;
-            }
-            Some(mut found) => {
-                let has = |name: &str, value: &str| found.str_at(&["data", name]) == value;
-                if !wanted.iter().all(|(name, value)| has(name, value)) {
-                    if let Value::Object(object) = &mut found {
-                        let data = object.object_entry("data");
-                        for (name, value) in wanted {
-                            data.insert(name.clone(), value.as_str().into());
-                        }
-                    }
-                    loopback.update(&target, found).await?;
+        let own = &api.extensions().settings().authentication;
+        let found = loopback.get(&target)?;
+        let there = found.as_ref().map(data).unwrap_or_default();
+        match (merged(&there, own, clock::now_seconds()), found) {
+            (Some(wanted), _) if wanted == there => {}
+            (None, _) => tracing::warn!(name = NAME, "a ConfigMap cannot be read and stays as it is"),
+            // A conflict is another writer's object, which is an event.
+            (Some(wanted), None) => drop(loopback.create(&target, object(&target, &wanted)).await?),
+            (Some(wanted), Some(mut found)) => {
+                if let Value::Object(object) = &mut found {
+                    object.insert("data", members(&wanted));
                 }
+                loopback.update(&target, found).await?;
             }
         }
         tokio::select! {
@@ -61,5 +75,121 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
             // The sender lives as long as the server.
             _ = changes.changed() => {}
         }
+    }
+}
+
+fn data(object: &Value) -> Data {
+    let members = object.get("data").and_then(Value::as_object).into_iter().flat_map(Object::iter);
+    members.filter_map(|(name, value)| Some((name.to_owned(), value.as_str()?.to_owned()))).collect()
+}
+
+fn members(data: &Data) -> Value {
+    Object::from_iter(data.iter().map(|(name, value)| (name.clone().into(), value.as_str().into()))).into()
+}
+
+fn object(target: &Target, data: &Data) -> Value {
+    let mut metadata = Object::new();
+    metadata.push("name", NAME.into());
+    metadata.push("namespace", target.namespace.as_str().into());
+    let mut object = Object::new();
+    object.push("kind", "ConfigMap".into());
+    object.push("apiVersion", "v1".into());
+    object.push("metadata", metadata.into());
+    object.push("data", members(data));
+    object.into()
+}
+
+/// What is there and what this server says, in this order and without repetitions, at the second `now`: certificates that
+/// are over go, and so does what is neither a bundle nor a list. `None` if a bundle or a list that is there cannot be read.
+fn merged(there: &Data, own: &Data, now: i64) -> Option<Data> {
+    let mut all = Data::new();
+    for name in [CLIENT_BUNDLE, PROXY_BUNDLE] {
+        let mut certificates = self::certificates(there.get(name))?;
+        certificates.extend(self::certificates(own.get(name))?);
+        certificates.retain(|der| end_of(der).is_some_and(|end| now <= end));
+        let bundle: String =
+            without_repetitions(certificates).iter().map(|der| certificate_pem(der)).collect();
+        if !bundle.is_empty() {
+            all.insert(name.to_owned(), bundle);
+        }
+    }
+    let mut lists = Data::new();
+    for name in PROXY_LISTS {
+        let mut list = strings(there.get(name))?;
+        list.extend(strings(own.get(name))?);
+        let list = without_repetitions(list).into_iter().map(Value::from).collect();
+        let mut text = Vec::new();
+        json::write(&Value::Array(list), &mut text);
+        lists.insert(name.to_owned(), String::from_utf8_lossy(&text).into_owned());
+    }
+    if all.contains_key(PROXY_BUNDLE) {
+        all.extend(lists);
+    }
+    Some(all)
+}
+
+fn without_repetitions<T: PartialEq>(all: Vec<T>) -> Vec<T> {
+    let mut once: Vec<T> = Vec::with_capacity(all.len());
+    for item in all {
+        if !once.contains(&item) {
+            once.push(item);
+        }
+    }
+    once
+}
+
+/// The certificates of a bundle; `None` if it is some text without any.
+fn certificates(bundle: Option<&String>) -> Option<Vec<CertificateDer<'static>>> {
+    let text = bundle.map_or("", String::as_str);
+    let found: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes()).filter_map(Result::ok).collect();
+    (text.is_empty() || !found.is_empty()).then_some(found)
+}
+
+/// The strings of a JSON array; `None` if the text is none.
+fn strings(list: Option<&String>) -> Option<Vec<String>> {
+    let Some(text) = list.filter(|text| !text.is_empty()) else { return Some(Vec::new()) };
+    let list = json::parse(text.as_bytes()).ok()?;
+    list.as_array()?.iter().map(|item| Some(item.as_str()?.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn certificate(year: i32) -> String {
+        let mut params = rcgen::CertificateParams::default();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().pem()
+    }
+
+    fn data(members: &[(&str, &str)]) -> Data {
+        members.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+    }
+
+    #[test]
+    fn servers_add_what_they_say_to_what_is_there() {
+        let (a, b, over) = (certificate(2040), certificate(2050), certificate(2020));
+        let bundle =
+            |parts: &[&str]| merged(&data(&[(CLIENT_BUNDLE, &parts.concat())]), &data(&[]), 0).unwrap();
+        let now = 1_800_000_000;
+        for (there, own, want) in [
+            (data(&[]), data(&[]), data(&[])),
+            (data(&[]), data(&[(CLIENT_BUNDLE, &a)]), bundle(&[&a])),
+            (data(&[(CLIENT_BUNDLE, &b), ("more", "1")]), data(&[(CLIENT_BUNDLE, &a)]), bundle(&[&b, &a])),
+            (bundle(&[&over, &a]), data(&[(CLIENT_BUNDLE, &a)]), bundle(&[&a])),
+            (data(&[("requestheader-allowed-names", r#"["x"]"#)]), data(&[]), data(&[])),
+        ] {
+            assert_eq!(merged(&there, &own, now), Some(want), "{there:?} and {own:?}");
+        }
+        let own = data(&[(PROXY_BUNDLE, &a), ("requestheader-allowed-names", r#"["p","q"]"#)]);
+        for (there, want) in
+            [("", Some(r#"["p","q"]"#)), (r#"["x","q"]"#, Some(r#"["x","q","p"]"#)), ("x", None)]
+        {
+            let all = merged(&data(&[("requestheader-allowed-names", there)]), &own, now);
+            let list = all.as_ref().map(|all| all["requestheader-allowed-names"].as_str());
+            assert_eq!(list, want, "{there}");
+            assert!(all.is_none_or(|all| all["requestheader-uid-headers"] == "[]"));
+        }
+        assert_eq!(merged(&data(&[(PROXY_BUNDLE, "no certificate")]), &own, now), None);
     }
 }
