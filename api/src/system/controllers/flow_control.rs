@@ -20,6 +20,7 @@ use super::{EVENTS_MAX, Ending};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::state::fairness::PERIOD;
+use crate::types::features::boolean;
 use crate::types::schema::registry::Resource;
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
@@ -89,7 +90,7 @@ async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> 
             .collect();
         for (_, object) in objects {
             let name = object.str_at(&["metadata", "name"]);
-            let is_ours = object.str_at(&["metadata", "annotations", &annotation]) == "true";
+            let is_ours = boolean(object.str_at(&["metadata", "annotations", &annotation])) == Some(true);
             if is_ours && !names.contains(name) {
                 tracing::info!(
                     resource = plural,

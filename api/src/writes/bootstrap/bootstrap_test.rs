@@ -154,6 +154,10 @@ fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
         (mandatory, format!("{{{off},{wrong}}}"), format!("update {{{on},{right}}}")),
         (suggested, format!("{{{on},{wrong}}}"), format!("update {{{on},{right}}}")),
         (suggested, format!("{{{off},{wrong}}}"), "keep".to_owned()),
+        // Any form of a boolean counts, and stays.
+        (suggested, format!("{{{},{same}}}", meta("TRUE")), "keep".to_owned()),
+        (suggested, format!("{{{},{wrong}}}", meta("f")), "keep".to_owned()),
+        (suggested, format!("{{{},{wrong}}}", meta("1")), format!("update {{{},{right}}}", meta("1"))),
         // Without the annotation: followed while no client changed the spec.
         (
             suggested,
@@ -171,6 +175,15 @@ fn flow_control_follows_unless_it_is_suggested_and_told_not_to() {
         ),
     ] {
         assert_eq!(step(kind, &existing, &want), steps, "{existing}");
+    }
+    let want = format!("{{{on},'spec':{{'type':'E','exempt':{{'seats':0}}}}}}");
+    for (spec, is_kept) in [
+        ("'type':'E','exempt':{'seats':10}", true),
+        ("'type':'L','exempt':{'seats':10}", false),
+        ("'type':'E'", false),
+    ] {
+        let got = step(mandatory, &format!("{{{on},'spec':{{{spec}}}}}"), &want);
+        assert_eq!(got == "keep", is_kept, "{spec}: {got}");
     }
     for kind in [Kind::Namespace, Kind::PriorityClass] {
         assert_eq!(step(kind, "{'metadata':{}}", "{'value':7}"), "keep");

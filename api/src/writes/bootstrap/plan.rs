@@ -5,7 +5,7 @@
 //! | namespace, priority class | create | keep |
 //! | role | create | add missing rules, labels, annotations, selectors; more rules may stay |
 //! | binding | create | add missing subjects, labels, annotations; another role: replace |
-//! | mandatory flow control | create | force the spec and the annotation back |
+//! | mandatory flow control | create | force the spec, but for seats without limits, and the annotation back |
 //! | suggested flow control | create | force the spec back unless the annotation is off |
 //!
 //! Roles and bindings whose autoupdate annotation is `"false"` are kept as they are
@@ -17,6 +17,7 @@ use auth::authz::escalation::{compact, uncovered};
 
 use super::{Desired, Kind};
 use crate::state::policy::rules::{read_rules, write_rule};
+use crate::types::features::boolean;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 
@@ -154,23 +155,33 @@ fn binding(existing: &Value, wanted: &Value) -> Option<Value> {
 
 fn flow_control(existing: &Value, wanted: &Value, mandatory: bool, naming: &Naming) -> Option<Value> {
     let name = autoupdate_spec_annotation(naming);
-    let follows = match annotation(existing, &name) {
-        _ if mandatory => true,
-        "true" => true,
-        "false" => false,
-        // Without a readable annotation, an object whose spec was never changed still follows.
-        _ => existing.at(&["metadata", "generation"]).and_then(Value::as_i64) == Some(1),
-    };
+    let told = boolean(annotation(existing, &name));
+    // Without a readable annotation, an object whose spec was never changed still follows.
+    let is_unchanged = || existing.at(&["metadata", "generation"]).and_then(Value::as_i64) == Some(1);
+    let follows = mandatory || told.unwrap_or_else(is_unchanged);
     let mut draft = Draft::of(existing);
-    let value = if follows { "true" } else { "false" };
-    if annotation(existing, &name) != value {
+    if told != Some(follows) {
         let annotations = draft.edit().object_entry("metadata").object_entry("annotations");
-        annotations.insert(name, value.into());
+        annotations.insert(name, follows.to_string().into());
     }
-    if follows && !same(existing.get("spec"), wanted.get("spec")) {
+    if follows && !follows_already(existing.get("spec"), wanted.get("spec")) {
         draft.edit().insert("spec", wanted.get("spec").cloned().unwrap_or_default());
     }
     draft.finish()
+}
+
+/// Whether a spec is as wanted. The seats of a level without limits are the operator's.
+fn follows_already(existing: Option<&Value>, wanted: Option<&Value>) -> bool {
+    const SEATS: &str = "exempt";
+    let seats = existing.and_then(|spec| spec.get(SEATS)).filter(|seats| !seats.is_null());
+    match (wanted, seats) {
+        (Some(Value::Object(spec)), Some(seats)) if spec.contains(SEATS) => {
+            let mut wanted = spec.clone();
+            wanted.insert(SEATS, seats.clone());
+            same(existing, Some(&wanted.into()))
+        }
+        _ => same(existing, wanted),
+    }
 }
 
 /// Whether two values mean the same: members in any order, `null` as good as absent.
