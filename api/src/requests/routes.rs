@@ -442,7 +442,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     if let Some(response) = scrape::respond_to(&sources, &head.method, path) {
         return Ok(response);
     }
-    if let Some(response) = fairness::respond(context.fairness(), path) {
+    if let Some(response) = fairness::respond(context.fairness(), path, query) {
         return Ok(response);
     }
     if let Some(files) = context.log_files()

@@ -7,9 +7,10 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::Fairness;
-use super::executing::Runner;
+use super::executing::{BETWEEN, Runner};
 use super::seats::{Manner, Report, WaiterReport};
 use crate::values::clock;
+use crate::values::query::Query;
 use crate::wire::response::{Response, respond_text};
 
 /// Beginning of the paths.
@@ -19,14 +20,17 @@ const BELOW: &str = "/debug/api_priority_and_fairness/";
 const CELL_MIN: usize = 8;
 
 /// The answer to a path; `None` if it is none of these.
-pub fn respond(fairness: &Fairness, path: &str) -> Option<Response> {
+pub fn respond(fairness: &Fairness, path: &str, query: &Query) -> Option<Response> {
     let reports = || -> Vec<Report> {
         fairness.plan.load().levels.values().map(|planned| planned.level.report()).collect()
     };
     let rows = match path.strip_prefix(BELOW).filter(|_| fairness.is_shared())? {
         "dump_priority_levels" => levels(&reports()),
         "dump_queues" => queues(&reports()),
-        "dump_requests" => requests(&reports()),
+        "dump_requests" => {
+            let has_details = query.first("includeRequestDetails").is_some_and(|value| !value.is_empty());
+            requests(&reports(), has_details)
+        }
         _ => return None,
     };
     Some(respond_text(StatusCode::OK, aligned(&rows)))
@@ -101,32 +105,44 @@ fn queues(reports: &[Report]) -> Vec<Row> {
     rows
 }
 
-fn requests(reports: &[Report]) -> Vec<Row> {
-    let mut rows = vec![row([
-        "PriorityLevelName",
-        "FlowSchemaName",
-        "QueueIndex",
-        "RequestIndexInQueue",
-        "FlowDistingsher",
-        "ArriveTime",
-        "InitialSeats",
-        "FinalSeats",
-        "AdditionalLatency",
-        "StartTime",
-    ])];
+/// Columns of requests.
+const COLUMNS: [&str; 10] = [
+    "PriorityLevelName",
+    "FlowSchemaName",
+    "QueueIndex",
+    "RequestIndexInQueue",
+    "FlowDistingsher",
+    "ArriveTime",
+    "InitialSeats",
+    "FinalSeats",
+    "AdditionalLatency",
+    "StartTime",
+];
+
+/// Further columns of requests: what they ask for.
+const DETAILS: [&str; 8] =
+    ["UserName", "Verb", "APIPath", "Namespace", "Name", "APIVersion", "Resource", "SubResource"];
+
+fn requests(reports: &[Report], has_details: bool) -> Vec<Row> {
+    let mut rows = vec![row(COLUMNS)];
+    if has_details {
+        rows[0].extend(row(DETAILS));
+    }
     for report in reports {
         let runners = |queue: Option<usize>| {
             let of_queue = report.runners.iter().filter(move |runner| runner.queue == queue);
             of_queue.map(move |runner| {
-                let Runner { schema, flow, seats, arrived, began, .. } = runner;
+                let Runner { schema, flow, asked, seats, arrived, began, .. } = runner;
                 let began = Some(began.elapsed());
-                request(report, (queue, None), (schema, flow), *seats, (arrived.elapsed(), began))
+                let row = request(report, (queue, None), (schema, flow), *seats, (arrived.elapsed(), began));
+                detailed(row, asked, has_details)
             })
         };
         for (queue, waiting) in report.queues.iter().enumerate() {
             rows.extend(waiting.waiting.iter().enumerate().map(|(at, waiter)| {
-                let WaiterReport { schema, flow, waited, seats } = waiter;
-                request(report, (Some(queue), Some(at)), (schema, flow), *seats, (*waited, None))
+                let WaiterReport { schema, flow, asked, waited, seats } = waiter;
+                let row = request(report, (Some(queue), Some(at)), (schema, flow), *seats, (*waited, None));
+                detailed(row, asked, has_details)
             }));
             rows.extend(runners(Some(queue)));
         }
@@ -156,6 +172,14 @@ fn request(
         "0s".to_owned(),
         began.map_or(NEVER.to_owned(), clock::ago),
     ]
+}
+
+/// The row of a request with what it asks for, where that is wanted.
+fn detailed(mut row: Row, asked: &str, has_details: bool) -> Row {
+    if has_details {
+        row.extend(asked.split(BETWEEN).map(str::to_owned));
+    }
+    row
 }
 
 /// The time of what did not happen yet.

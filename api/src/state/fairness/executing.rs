@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use auth::Attributes;
 use parking_lot::Mutex;
 
 /// The requests of a level that run.
@@ -24,6 +25,8 @@ pub(super) struct Runner {
     pub(super) schema: String,
     /// Its flow.
     pub(super) flow: String,
+    /// What it asks for, as [`asked`] writes it.
+    pub(super) asked: String,
     /// The queue that it came through; `None` in a level without queues.
     pub(super) queue: Option<usize>,
     /// Seats that it takes.
@@ -33,6 +36,19 @@ pub(super) struct Runner {
     /// When it had its seats.
     pub(super) began: Instant,
 }
+
+/// What a request asks for: user, verb, path, namespace, name, version, resource and subresource, with [`BETWEEN`] between
+/// them.
+pub(super) fn asked(attributes: &Attributes<'_>) -> String {
+    let Attributes { user, verb, path, namespace, name, group, version, resource, subresource, .. } =
+        *attributes;
+    let slash = if group.is_empty() { "" } else { "/" };
+    let version = [group, slash, version].concat();
+    [user.name.as_str(), verb, path, namespace, name, &version, resource, subresource].join(BETWEEN)
+}
+
+/// Separator of these, which no request can have in one of them.
+pub(super) const BETWEEN: &str = "\0";
 
 /// The place of a request, until this is dropped.
 #[derive(Debug)]
@@ -77,12 +93,34 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_asked_for_has_eight_parts() {
+        let user = auth::User::new("joe", ["g"]);
+        let path = Attributes::path(&user, "get", "/a");
+        let scale = Attributes {
+            group: "apps",
+            version: "v1",
+            resource: "deployments",
+            subresource: "scale",
+            namespace: "n",
+            name: "d",
+            ..path
+        };
+        for (attributes, want) in [
+            (path, "joe|get|/a|||||"),
+            (Attributes { version: "v1", resource: "pods", ..path }, "joe|get|/a|||v1|pods|"),
+            (scale, "joe|get|/a|n|d|apps/v1|deployments|scale"),
+        ] {
+            assert_eq!(asked(&attributes).replace(BETWEEN, "|"), want);
+        }
+    }
+
+    #[test]
     fn places_are_used_again() {
         let executing = Arc::new(Executing::default());
         let list = |flow: &str| {
             let now = Instant::now();
-            let (schema, flow) = (String::new(), flow.to_owned());
-            executing.list(Runner { schema, flow, queue: None, seats: 1, arrived: now, began: now })
+            let (schema, flow, asked) = (String::new(), flow.to_owned(), String::new());
+            executing.list(Runner { schema, flow, asked, queue: None, seats: 1, arrived: now, began: now })
         };
         let flows = || executing.all().into_iter().map(|runner| runner.flow).collect::<Vec<_>>();
         let (first, _second) = (list("a"), list("b"));

@@ -9,6 +9,7 @@ use super::demand::{Demand, Observed};
 use super::retry_after::RetryAfter;
 use super::*;
 use crate::values::json::parse;
+use crate::values::query::Query;
 
 fn object(value: &serde_json::Value) -> Value {
     parse(value.to_string().as_bytes()).unwrap()
@@ -266,7 +267,9 @@ async fn tables_show_levels_queues_and_who_waits() {
         tokio::task::yield_now().await;
     }
     let lines = async |table: &str| {
-        let response = respond(fairness, &format!("/debug/api_priority_and_fairness/{table}")).unwrap();
+        let (path, query) = table.split_once('?').unwrap_or((table, ""));
+        let path = format!("/debug/api_priority_and_fairness/{path}");
+        let response = respond(fairness, &path, &Query::parse(query)).unwrap();
         let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
         let text = String::from_utf8(bytes.to_vec()).unwrap();
         let squeezed = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -281,7 +284,14 @@ async fn tables_show_levels_queues_and_who_waits() {
     );
     assert!(requests[2].starts_with("l, s, 0, -1, u, ") && requests[2].ends_with('Z'), "{requests:?}");
     assert_eq!(requests.len(), 3);
-    assert!(respond(fairness, "/debug/api_priority_and_fairness/").is_none());
-    assert!(respond(&Fairness::new(Settings { is_shared: false, ..Settings::default() }), "/x").is_none());
+    let requests = lines("dump_requests?includeRequestDetails=1").await;
+    assert!(requests[0].ends_with(", APIVersion, Resource, SubResource"), "{requests:?}");
+    for row in &requests[1..] {
+        assert!(row.ends_with("Z, u, list, /, n, , v1, pods,"), "{row}");
+    }
+    let none = Query::parse("");
+    assert!(respond(fairness, "/debug/api_priority_and_fairness/", &none).is_none());
+    let unshared = Fairness::new(Settings { is_shared: false, ..Settings::default() });
+    assert!(respond(&unshared, "/x", &none).is_none());
     waiting.abort();
 }

@@ -221,10 +221,12 @@ impl Fairness {
         let seats = if flow.seats_max > 1 { work().seats(flow.seats_max) } else { 1 };
         // The plan may change while the request waits.
         drop(plan);
+        let asked = executing::asked(attributes);
         let entrant = Entrant {
             hash: matching::hash(&schema, name),
             schema: &schema,
             flow: name,
+            asked: &asked,
             seats,
             patience: (time_allowed / 4).min(PATIENCE_MAX),
         };
@@ -240,7 +242,8 @@ impl Fairness {
                 let seats = seat.count();
                 let running = meter.runs(seats, now.saturating_duration_since(began));
                 let flow = name.to_owned();
-                let runner = Runner { schema, flow, queue: seat.queue(), seats, arrived: began, began: now };
+                let queue = seat.queue();
+                let runner = Runner { schema, flow, asked, queue, seats, arrived: began, began: now };
                 let listed = level.executing().list(runner);
                 Ok(Permit { seat: Some((seat, running, listed)), counted: None })
             }

@@ -109,6 +109,7 @@ struct Waiter {
     arrived: Instant,
     schema: String,
     flow: String,
+    asked: String,
     grant: oneshot::Sender<Seat>,
 }
 
@@ -121,6 +122,8 @@ pub struct Entrant<'e> {
     pub schema: &'e str,
     /// Its flow within the schema.
     pub flow: &'e str,
+    /// What it asks for, for those who look.
+    pub asked: &'e str,
     /// How many seats it takes; at least 1.
     pub seats: u32,
     /// Longest time that it waits.
@@ -428,6 +431,8 @@ pub struct WaiterReport {
     pub schema: String,
     /// Its flow.
     pub flow: String,
+    /// What it asks for.
+    pub asked: String,
     /// How long it has been waiting.
     pub waited: Duration,
     /// Seats that it wants.
@@ -443,6 +448,7 @@ impl Queue {
         let waiting = self.waiting.iter().map(|waiter| WaiterReport {
             schema: waiter.schema.clone(),
             flow: waiter.flow.clone(),
+            asked: waiter.asked.clone(),
             waited: waiter.arrived.elapsed(),
             seats: waiter.seats,
         });
@@ -544,9 +550,9 @@ impl State {
     ) -> u64 {
         self.begin_queue(queue);
         self.ids += 1;
-        let Entrant { hash, schema, flow, seats, .. } = *entrant;
-        let (schema, flow) = (schema.to_owned(), flow.to_owned());
-        let waiter = Waiter { id: self.ids, hash, seats, arrived, schema, flow, grant };
+        let Entrant { hash, schema, flow, asked, seats, .. } = *entrant;
+        let (schema, flow, asked) = (schema.to_owned(), flow.to_owned(), asked.to_owned());
+        let waiter = Waiter { id: self.ids, hash, seats, arrived, schema, flow, asked, grant };
         self.change(queue, |queue| {
             queue.waiting.push_back(waiter);
             queue.waiting_seats += seats;

@@ -16,7 +16,7 @@ fn level(manner: Manner, limit: u32) -> Arc<Level> {
 
 fn entrant(flow: &'static str, seats: u32) -> Entrant<'static> {
     let hash = crate::state::fairness::matching::hash("s", flow);
-    Entrant { hash, schema: "s", flow, seats, patience: Duration::from_secs(30) }
+    Entrant { hash, schema: "s", flow, asked: "", seats, patience: Duration::from_secs(30) }
 }
 
 /// A request that waits in a task of its own.
