@@ -104,8 +104,21 @@ fn embed(schema: &mut Object, naming: &Naming, dialect: Dialect) {
         let open = dialect == Dialect::V2 && !child.contains("properties");
         if !open && is_true(child, &naming.extension("embedded-resource")) {
             add_type_members(child, naming, dialect, true);
+            require(child, ["kind", "apiVersion"]);
         }
     });
+}
+
+/// Adds `names` to the required members, behind those that are there.
+fn require(schema: &mut Object, names: [&str; 2]) {
+    if !schema.contains("required") {
+        schema.insert("required", Value::Array(Vec::new()));
+    }
+    if let Some(Value::Array(required)) = schema.get_mut("required") {
+        let missing = |name: &&str| !required.iter().any(|other| other.as_str() == Some(*name));
+        let missing: Vec<Value> = names.into_iter().filter(missing).map(Value::from).collect();
+        required.extend(missing);
+    }
 }
 
 /// Removes what v2 cannot express.
@@ -178,7 +191,10 @@ mod tests {
         assert_eq!(definition_name(&Gvk::of(&resource)), "com.example.stable.v1.Widget");
         let v3 = object(&resource, written.clone(), &CLUSTER, Dialect::V3);
         assert_eq!(v3.at(&["properties", "spec", "properties", "size", "default"]), Some(&Value::Int(1)));
-        assert!(v3.at(&["properties", "spec", "properties", "inner", "properties", "kind"]).is_some());
+        let inner = v3.at(&["properties", "spec", "properties", "inner"]).unwrap();
+        assert!(inner.at(&["properties", "kind"]).is_some());
+        let required = inner.get("required").and_then(Value::as_array).unwrap();
+        assert_eq!(required, &[Value::from("kind"), Value::from("apiVersion")]);
         assert!(v3.at(&["properties", "metadata", "allOf"]).is_some());
         let v2 = object(&resource, written.clone(), &CLUSTER, Dialect::V2);
         let properties = v2.at(&["properties", "spec", "properties"]).unwrap();

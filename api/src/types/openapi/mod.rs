@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `/openapi/v3` | index: one URL with a hash for each document |
 //! | `/openapi/v3/api/v1`, `/openapi/v3/apis/<g>/<v>` | one group version |
-//! | `/openapi/v3/api`, `/apis`, `/apis/<g>`, `/version` … | the paths above them |
+//! | `/openapi/v3/api`, `/apis`, `/apis/<g>`, `/version` … | the paths above them; not of custom groups |
 //! | `/openapi/v2` | everything at once |
 //!
 //! A document is built on its first request and cached in each requested encoding. The index needs the hash of every
@@ -126,7 +126,8 @@ impl OpenApi {
             for version in &group.versions {
                 add(version.path(), Subject::Version(version.clone()));
             }
-            if !group.name.is_empty() {
+            let is_built_in = group.versions.iter().any(|version| operation::is_built_in(version));
+            if is_built_in && !group.name.is_empty() {
                 add(format!("apis/{}", group.name), Subject::Group(group.name.clone()));
             }
         }

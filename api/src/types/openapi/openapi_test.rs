@@ -324,6 +324,35 @@ fn custom_types_have_operations_and_definitions_of_their_own() {
 }
 
 #[test]
+fn custom_types_are_listed_by_their_resources_alone() {
+    let api = everything(&CLUSTER);
+    assert_eq!(get(&api, "/openapi/v3/apis/example.com", "").status(), 404);
+    let document = document(&api, "/openapi/v3/apis/example.com/v1");
+    let paths = document.get("paths").unwrap().as_object().unwrap();
+    assert!(paths.iter().all(|(path, _)| path.contains("/widgets") && !path.contains("/watch/")));
+    let collection = "/apis/example.com/v1/namespaces/{namespace}/widgets";
+    let item = format!("{collection}/{{name}}");
+    for (path, method, parameters, codes) in [
+        (&*item, "get", "resourceVersion", "200,401"),
+        (&*item, "patch", "dryRun,fieldManager,fieldValidation", "200,401"),
+        (&*item, "put", "dryRun,fieldManager,fieldValidation", "200,201,401"),
+        (collection, "post", "dryRun,fieldManager,fieldValidation", "200,201,202,401"),
+    ] {
+        let operation = document.at(&["paths", path, method]).unwrap();
+        let named = operation.get("parameters").and_then(Value::as_array).unwrap();
+        let named: Vec<&str> = named.iter().map(|parameter| parameter.str_at(&["name"])).collect();
+        assert_eq!(named.join(","), parameters, "{method} {path}");
+        let answered = operation.get("responses").unwrap().as_object().unwrap();
+        let answered: Vec<&str> = answered.iter().map(|(code, _)| code).collect();
+        assert_eq!(answered.join(","), codes, "{method} {path}");
+    }
+    let delete = document.at(&["paths", collection, "delete"]).unwrap();
+    assert!(
+        text(delete.get("parameters")).contains("allowWatchBookmarks") && delete.get("requestBody").is_none()
+    );
+}
+
+#[test]
 fn documents_are_served_with_their_hashes_and_encodings() {
     let api = everything(&CLUSTER);
     let index = document(&api, "/openapi/v3");

@@ -10,6 +10,9 @@
 //! <base>/watch/…                                 the deprecated form of watches
 //! ```
 //!
+//! Of custom types only the operations that they serve are listed, with fewer parameters
+//! (docs/api/openapi.md#published-custom-types).
+//!
 //! Operation ids follow the reference server's pattern `<action><Group><Version>[…][Namespaced]<Kind>[…]`, from which
 //! client generators derive method names.
 
@@ -117,7 +120,10 @@ pub(super) fn version_paths<'a>(
 ) -> Vec<PathItem> {
     let names = Names::new(version, naming);
     let base = format!("/{}", version.path());
-    let mut paths = vec![names.resources_path(&base, definitions)];
+    let mut paths = Vec::new();
+    if is_built_in(version) {
+        paths.push(names.resources_path(&base, definitions));
+    }
     for resource in &version.resources {
         let object = definitions.object(resource);
         let gvk = Gvk::of(resource);
@@ -137,6 +143,11 @@ pub(super) fn version_paths<'a>(
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     paths
+}
+
+/// Whether the version has a built-in type; those without are listed by their resources alone.
+pub(super) fn is_built_in(version: &Version) -> bool {
+    version.resources.iter().any(|resource| !resource.table.message.custom)
 }
 
 /// Moves the parameters that all operations of a path take to the path, behind its own.
@@ -237,9 +248,13 @@ struct Maker<'m, 'a> {
 }
 
 impl<'a> Maker<'_, 'a> {
+    fn is_custom(&self) -> bool {
+        self.resource.table.message.custom
+    }
+
     /// The encodings of the objects.
     fn media(&self) -> Media {
-        if self.resource.table.message.custom { Media::Custom } else { Media::Object }
+        if self.is_custom() { Media::Custom } else { Media::Object }
     }
 
     fn scope(&self) -> &'static str {
@@ -301,8 +316,12 @@ impl<'a> Maker<'_, 'a> {
             let id = format!("delete{version}Collection{scope}{kind}");
             let description = format!("delete collection of {kind}");
             let mut delete = self.operation("deletecollection", &self.gvk, id, description);
-            delete.parameters = cloned(parameter::DELETE_COLLECTION);
-            delete.body = Some(self.delete_options());
+            if self.is_custom() {
+                delete.parameters = cloned(parameter::LIST);
+            } else {
+                delete.parameters = cloned(parameter::DELETE_COLLECTION);
+                delete.body = Some(self.delete_options());
+            }
             let status = self.definitions.meta("Status");
             delete.responses.insert(0, (200, Content::Schema(status, self.media())));
             operations.push((Method::Delete, delete));
@@ -322,7 +341,8 @@ impl<'a> Maker<'_, 'a> {
         let description = format!("list or watch objects of kind {}", self.resource.table.kind);
         let mut operation = self.operation("list", &self.gvk, id, description);
         operation.parameters = cloned(parameter::LIST);
-        operation.responses.insert(0, (200, Content::Schema(list.to_owned(), Media::List)));
+        let media = if self.is_custom() { Media::Custom } else { Media::List };
+        operation.responses.insert(0, (200, Content::Schema(list.to_owned(), media)));
         operation
     }
 
@@ -359,6 +379,9 @@ impl<'a> Maker<'_, 'a> {
             let (id, description) = (format!("read{suffix}"), format!("read the specified {what}"));
             let mut read = self.operation("get", gvk, id, description);
             read.responses.insert(0, (200, Content::Schema(schema.to_owned(), self.media())));
+            if self.is_custom() {
+                read.parameters = cloned(parameter::READ);
+            }
             operations.push((Method::Get, read));
         }
         if can("update") {
@@ -371,9 +394,13 @@ impl<'a> Maker<'_, 'a> {
             let (id, description) =
                 (format!("patch{suffix}"), format!("change parts of the specified {what}"));
             let mut patch = self.operation("patch", gvk, id, description);
-            self.write(&mut patch, schema, &[200, 201]);
-            patch.parameters = cloned(parameter::PATCH);
-            let strategic = !self.resource.table.message.custom;
+            if self.is_custom() {
+                self.write(&mut patch, schema, &[200]);
+            } else {
+                self.write(&mut patch, schema, &[200, 201]);
+                patch.parameters = cloned(parameter::PATCH);
+            }
+            let strategic = !self.is_custom();
             let schema = self.definitions.patch();
             patch.body = Some(Body { schema, media: Media::Patch { strategic }, required: true });
             operations.push((Method::Patch, patch));
@@ -405,7 +432,8 @@ impl<'a> Maker<'_, 'a> {
         let message = &subresource.table.message;
         // A custom type's subresource that is no Scale has the body of its parent.
         let schema = if message.custom { self.object.clone() } else { self.definitions.message(message) };
-        let gvk = &Gvk::of_body(subresource);
+        // A scale of a custom type is listed under the kind of its parent.
+        let gvk = &if self.is_custom() { self.gvk.clone() } else { Gvk::of_body(subresource) };
         let mut operations = self.item_operations(gvk, &suffix, &what, &schema, |verb| subresource.can(verb));
         if subresource.can("create") {
             let (id, description) = (format!("create{suffix}"), format!("create {what}"));
@@ -483,7 +511,7 @@ impl<'a> Maker<'_, 'a> {
     /// The paths below `/watch/`, kept for clients that never learned the `watch` parameter.
     fn watches(&mut self) {
         let resource = self.resource;
-        if !resource.can("list") || !resource.can("watch") {
+        if self.is_custom() || !resource.can("list") || !resource.can("watch") {
             return;
         }
         let (version, scope, kind, plural) =

@@ -98,7 +98,7 @@ queries! {
          `Foreground` deletes them first.";
 }
 
-/// GET of a collection, and the watch paths.
+/// GET of a collection, the watch paths, and DELETE of a collection of custom objects.
 pub(super) static LIST: &[&Parameter] = &[
     &BOOKMARKS,
     &CONTINUE,
@@ -112,14 +112,16 @@ pub(super) static LIST: &[&Parameter] = &[
     &TIMEOUT,
     &WATCH,
 ];
-/// POST and PUT.
+/// GET of a custom object.
+pub(super) static READ: &[&Parameter] = &[&RESOURCE_VERSION];
+/// POST, PUT, and PATCH of custom objects.
 pub(super) static WRITE: &[&Parameter] = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION];
-/// PATCH.
+/// PATCH of built-in objects.
 pub(super) static PATCH: &[&Parameter] = &[&DRY_RUN, &FIELD_MANAGER, &FIELD_VALIDATION, &FORCE];
 /// DELETE of an object.
 pub(super) static DELETE: &[&Parameter] =
     &[&DRY_RUN, &GRACE_PERIOD, &IGNORE_READ_ERROR, &ORPHAN_DEPENDENTS, &PROPAGATION];
-/// DELETE of a collection.
+/// DELETE of a collection of built-in objects.
 pub(super) static DELETE_COLLECTION: &[&Parameter] = &[
     &CONTINUE,
     &DRY_RUN,
