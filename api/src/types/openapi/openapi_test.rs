@@ -330,6 +330,11 @@ fn custom_types_are_listed_by_their_resources_alone() {
     let document = document(&api, "/openapi/v3/apis/example.com/v1");
     let paths = document.get("paths").unwrap().as_object().unwrap();
     assert!(paths.iter().all(|(path, _)| path.contains("/widgets") && !path.contains("/watch/")));
+    let schemas = document.at(&["components", "schemas"]).unwrap().as_object().unwrap();
+    for (name, schema) in schemas.iter() {
+        let tells_kinds = schema.get(&CLUSTER.extension("group-version-kind")).is_some();
+        assert_eq!(tells_kinds, name.starts_with("com.example.v1."), "{name}");
+    }
     let collection = "/apis/example.com/v1/namespaces/{namespace}/widgets";
     let item = format!("{collection}/{{name}}");
     for (path, method, parameters, codes) in [
