@@ -99,7 +99,7 @@ fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force
             check_refusal(&conflicts.to_status(), &[409]);
             None
         }
-        Err(ApplyError::Configuration(errors) | ApplyError::Live(errors)) => {
+        Err(ApplyError::Configuration(errors) | ApplyError::Mistyped(errors) | ApplyError::Live(errors)) => {
             assert!(!errors.is_empty());
             None
         }

@@ -48,44 +48,54 @@ pub fn join(errors: &[TypeError]) -> String {
 /// The type errors of `object` against `message`.
 pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
     let mut errors = Vec::new();
-    members(Type::of_message(message), object, Nulls::Absent, &mut errors);
+    members(Type::of_message(message), object, Checked::Configuration, &mut errors);
     errors
 }
 
 /// The same for an object that expressions made, in which `null` is a value of its own.
 pub fn check_made(message: &Message, object: &Object) -> Vec<TypeError> {
     let mut errors = Vec::new();
-    members(Type::of_message(message), object, Nulls::Given, &mut errors);
+    members(Type::of_message(message), object, Checked::Made, &mut errors);
     errors
 }
 
-/// What `null` is.
-#[derive(Clone, Copy, PartialEq)]
-enum Nulls {
-    /// The same as nothing.
-    Absent,
-    /// A value that fits no type.
-    Given,
+/// The same for a stored object, whose schema may be newer than itself. It may have repeated elements; fields that are
+/// not declared any more are left out when it is read and are no errors.
+pub fn check_live(message: &Message, object: &Object) -> Vec<TypeError> {
+    let mut errors = Vec::new();
+    members(Type::of_message(message), object, Checked::Live, &mut errors);
+    errors
 }
 
-fn value(of: Type<'_>, value: &Value, nulls: Nulls, errors: &mut Vec<TypeError>) {
+/// The object under test.
+#[derive(Clone, Copy, PartialEq)]
+enum Checked {
+    /// A configuration of a request.
+    Configuration,
+    /// One that expressions made.
+    Made,
+    /// A stored object.
+    Live,
+}
+
+fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Vec<TypeError>) {
     let mut wrong = |wanted: &str| {
         errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_print(value))));
     };
     match (of.for_value(value), value) {
-        (Type::Scalar(Primitive::Numeric), Value::Null) if nulls == Nulls::Given => {
+        (Type::Scalar(Primitive::Numeric), Value::Null) if checked == Checked::Made => {
             errors.push(TypeError::new("expected numeric (int or float), got structpb.NullValue"));
         }
-        (Type::Scalar(Primitive::Text), Value::Null) if nulls == Nulls::Given => {
+        (Type::Scalar(Primitive::Text), Value::Null) if checked == Checked::Made => {
             errors.push(TypeError::new("expected string, got &value.valueUnstructured{Value:0}"));
         }
-        (Type::Scalar(Primitive::Boolean), Value::Null) if nulls == Nulls::Given => {
+        (Type::Scalar(Primitive::Boolean), Value::Null) if checked == Checked::Made => {
             errors.push(TypeError::new("expected boolean, got &{NULL_VALUE}"));
         }
         (_, Value::Null) => {}
         (Type::Scalar(primitive), value) => scalar(primitive, value, errors),
         (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, Value::Object(object)) => {
-            members(of, object, nulls, errors);
+            members(of, object, checked, errors);
         }
         (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, _) => wrong("map"),
         (Type::List { item, list }, Value::Array(values)) => {
@@ -101,10 +111,12 @@ fn value(of: Type<'_>, value: &Value, nulls: Nulls, errors: &mut Vec<TypeError>)
                         }
                     },
                 };
-                below(&element, errors, |errors| self::value(Type::of_kind(item), item_value, nulls, errors));
+                below(&element, errors, |errors| {
+                    self::value(Type::of_kind(item), item_value, checked, errors)
+                });
                 seen.push(element);
             }
-            if *list != ListType::Atomic {
+            if *list != ListType::Atomic && checked != Checked::Live {
                 repeated(seen, errors);
             }
         }
@@ -120,14 +132,17 @@ fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Vec<TypeError>) {
     }
 }
 
-fn members(of: Type<'_>, object: &Object, nulls: Nulls, errors: &mut Vec<TypeError>) {
+fn members(of: Type<'_>, object: &Object, checked: Checked, errors: &mut Vec<TypeError>) {
     for (name, member) in object.iter() {
         let element = Element::field(name);
         let Some(of) = of.step(&element) else {
+            if checked == Checked::Live {
+                continue;
+            }
             errors.push(TypeError::new("field not declared in schema").within(element));
             return; // upstream stops at the first error of this struct
         };
-        below(&element, errors, |errors| value(of, member, nulls, errors));
+        below(&element, errors, |errors| value(of, member, checked, errors));
     }
 }
 
@@ -231,6 +246,23 @@ mod tests {
             let errors = check(message, config.as_object().unwrap());
             let got = if errors.is_empty() { String::new() } else { join(&errors) };
             assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn a_stored_object_may_have_what_its_schema_does_not_know_but_no_other_types() {
+        let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
+        for (live, want) in [
+            (r#"{"spec":{"foo":1,"replicas":3}}"#, ""),
+            (r#"{"metadata":{"finalizers":["a","a"]}}"#, ""),
+            (
+                r#"{"spec":{"foo":1,"replicas":"3"}}"#,
+                ".spec.replicas: expected numeric (int or float), got string",
+            ),
+        ] {
+            let live = parse(live.as_bytes()).unwrap();
+            let errors = check_live(message, live.as_object().unwrap());
+            assert_eq!(if errors.is_empty() { String::new() } else { join(&errors) }, want);
         }
     }
 }

@@ -9,7 +9,7 @@
 //! A pure function without knowledge of requests. Everything happens in the version of the request, in which both
 //! objects are given; the sets of managers that wrote in another version are compared in that version.
 
-use super::check::{TypeError, check, join};
+use super::check::{TypeError, check, check_live, join};
 use super::collect::{field_set, with_named_fields};
 use super::conflict::{Conflict, Conflicts};
 use super::managed::{Entry, Managed, Operation};
@@ -35,6 +35,8 @@ const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 pub enum ApplyError {
     /// The configuration does not match its schema.
     Configuration(String),
+    /// The live object does not match its schema, which changed since the object was written.
+    Mistyped(String),
     /// The live object has elements that cannot be distinguished.
     Live(String),
     /// The configuration would change fields of other managers.
@@ -102,6 +104,13 @@ pub fn apply(
     let errors = check(message, config);
     if !errors.is_empty() {
         return Err(ApplyError::Configuration(join(&errors)));
+    }
+    // Others are written by their schema.
+    if message.custom {
+        let errors = check_live(message, live);
+        if !errors.is_empty() {
+            return Err(ApplyError::Mistyped(join(&errors)));
+        }
     }
     let live_error = |error: TypeError| ApplyError::Live(error.to_string());
     let (first, text);

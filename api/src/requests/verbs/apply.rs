@@ -249,12 +249,17 @@ pub fn laid_over(
         let kind = config.get("kind").and_then(Value::as_str).unwrap_or_default();
         format!("{group}/{version}, Kind={kind}")
     };
-    let place = || format!("({}/{}; {})", meta(config, "namespace"), meta(config, "name"), own());
+    let place_of =
+        |object: &Object| format!("({}/{}; {})", meta(object, "namespace"), meta(object, "name"), own());
+    let place = || place_of(config);
     let failed = |what: &str| Status::new(Reason::Unknown, what);
     let mut applied = applied.map_err(|error| match error {
         ApplyError::Conflicts(conflicts) => conflicts.to_status(),
         ApplyError::Configuration(errors) => {
             failed(&format!("failed to create typed patch object {}: {errors}", place()))
+        }
+        ApplyError::Mistyped(errors) => {
+            failed(&format!("failed to create typed live object {}: {errors}", place_of(live)))
         }
         ApplyError::Live(errors) => failed(&format!("failed to merge config: {errors}")),
     })?;
