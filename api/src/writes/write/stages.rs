@@ -26,6 +26,7 @@ use crate::values::names;
 use crate::values::object::{meta, metadata_mut, set_meta};
 use crate::values::stage::Stage;
 use crate::values::status::{Reason, Status};
+use crate::writes::admission::policy::access::confirm_readable;
 use crate::writes::admission::{self, Charge, Operation, Record, Target};
 
 /// What becomes of the object when the write is done.
@@ -369,10 +370,15 @@ pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object,
     }
 }
 
-/// A role or a binding grants nothing that its writer does not hold: 403, or 404 when a binding's role is missing.
+/// A role or a binding grants nothing that its writer does not hold: 403, or 404 when a binding's role is missing. What a
+/// policy shows its writer of other objects, it may read anyway: 422.
 pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
-    let authorizer = intent.api.authorizer();
+    let (lookup, authorizer) = (intent.api.lookup(), intent.api.authorizer());
     let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
+    if intent.endpoint == Endpoint::Main {
+        let readable = confirm_readable((lookup, authorizer), intent.user, intent.resource, new, old).await;
+        readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))?;
+    }
     if asked.group != authorizer.rbac().group() {
         return Ok(());
     }

@@ -10,6 +10,7 @@
 //! The parts are functions from values to values: they know neither the chain nor the store. Behaviour:
 //! docs/api/policies.md.
 
+pub mod access;
 pub mod condition;
 pub mod matching;
 pub mod mutating;

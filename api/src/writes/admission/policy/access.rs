@@ -1,0 +1,341 @@
+//! The read check of every write of a policy or binding that refers to parameters: the expressions of a policy see
+//! them, so its writer must be able to read them (docs/api/policies.md#parameters).
+//!
+//! `paramKind or paramRef ─► resource of the parameters ─► the authorizers: may the writer read it? ─► field error`
+//!
+//! Members of `system:masters` are exempt. Where the resource is unknown, the permission on all of them is needed.
+
+use std::fmt;
+
+use auth::User;
+use auth::attributes::Attributes;
+use auth::authz::Authorizer;
+use auth::identity::MASTERS;
+
+use crate::types::schema::registry::Resource;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::writes::admission::Lookup;
+
+/// Stands for every group, version, resource, namespace and name.
+const ALL: &str = "*";
+
+/// What of the policies a write is about.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    /// A policy.
+    Policy,
+    /// A binding of a policy of this resource.
+    Binding {
+        policies: &'static str,
+        /// Whether a refusal names the verb and the user in each other's place.
+        is_swapped: bool,
+    },
+}
+
+impl Part {
+    fn of(resource: &Resource) -> Option<Part> {
+        let validating = Part::Binding { policies: "validatingadmissionpolicies", is_swapped: false };
+        let mutating = Part::Binding { policies: "mutatingadmissionpolicies", is_swapped: true };
+        let parts = [
+            ("validatingadmissionpolicies", Part::Policy),
+            ("validatingadmissionpolicybindings", validating),
+            ("mutatingadmissionpolicies", Part::Policy),
+            ("mutatingadmissionpolicybindings", mutating),
+        ];
+        let found = parts.into_iter().find(|(plural, _)| resource.is_of("admissionregistration", plural));
+        found.map(|(_, part)| part)
+    }
+}
+
+/// Checks that the writer of a policy or binding can read the parameters it refers to; objects of other resources pass.
+/// An update is checked if it changes what the policy refers to, and whenever a binding refers to parameters.
+///
+/// # Errors
+/// 422 at the reference.
+pub async fn confirm_readable(
+    (lookup, authorizer): (&Lookup, &Authorizer),
+    user: &User,
+    resource: &Resource,
+    new: &Object,
+    old: Option<&Object>,
+) -> Result<(), FieldError> {
+    let Some(part) = Part::of(resource) else { return Ok(()) };
+    if user.in_group(MASTERS) {
+        return Ok(());
+    }
+    let reader = Reader { lookup, authorizer, user };
+    let (path, refused) = match part {
+        Part::Policy => ("spec.paramKind", reader.kind_refused(new, old).await),
+        Part::Binding { policies, is_swapped } => {
+            ("spec.paramRef", reader.objects_refused(new, policies, is_swapped).await)
+        }
+    };
+    refused.map_or(Ok(()), |why| Err(FieldError::forbidden(path, why)))
+}
+
+/// A writer whose permissions are looked at.
+#[derive(Clone, Copy)]
+struct Reader<'r> {
+    lookup: &'r Lookup,
+    authorizer: &'r Authorizer,
+    user: &'r User,
+}
+
+impl Reader<'_> {
+    /// Why the writer may not refer to the kind of a policy's parameters.
+    async fn kind_refused(&self, policy: &Object, old: Option<&Object>) -> Option<String> {
+        let kind = reference(policy, "paramKind")?;
+        if old.and_then(|old| reference(old, "paramKind")) == Some(kind) {
+            return None;
+        }
+        let parameters = Parameters::of(self.lookup, Some(kind));
+        if self.may("get", &parameters, (ALL, ALL)).await {
+            return None;
+        }
+        let (version, kind) = (kind.str_at(&["apiVersion"]), kind.str_at(&["kind"]));
+        Some(format!(
+            "user {} must have \"get\" permission on all objects of the referenced paramKind (kind={kind}, \
+             apiVersion={version})",
+            Shown(self.user)
+        ))
+    }
+
+    /// Why the writer may not refer to the objects that a binding names or selects.
+    async fn objects_refused(&self, binding: &Object, policies: &str, is_swapped: bool) -> Option<String> {
+        let objects = reference(binding, "paramRef")?;
+        let policies = self.lookup.resource("admissionregistration", "v1", policies);
+        let policy_name = reference(binding, "policyName").and_then(Value::as_str).unwrap_or_default();
+        let policy = self.lookup.get(&policies, "", policy_name).ok().flatten();
+        let kind = policy.as_ref().and_then(|policy| reference(policy, "paramKind"));
+        let parameters = Parameters::of(self.lookup, kind);
+        let (namespace, name) = (objects.str_at(&["namespace"]), objects.str_at(&["name"]));
+        let verb = if name.is_empty() { "list" } else { "get" };
+        if self.may(verb, &parameters, (namespace, name)).await {
+            return None;
+        }
+        let user = Shown(self.user);
+        let unknown = match kind {
+            _ if is_swapped => None,
+            None if policy.is_none() => Some(format!("get policy {policy_name}")),
+            Some(kind) if parameters.resource == ALL => {
+                let (version, kind) = (kind.str_at(&["apiVersion"]), kind.str_at(&["kind"]));
+                Some(format!("resolve paramKind &{{{version} {kind}}}"))
+            }
+            _ => None,
+        };
+        Some(match unknown {
+            Some(what) => format!(
+                "unable to {what} to determine minimum required permissions and user {user} does not have \"{verb}\" \
+                 permission for all groups, versions and resources"
+            ),
+            None if is_swapped => refused(&verb, &user),
+            None => refused(&user, &verb),
+        })
+    }
+
+    /// Whether the writer may read these objects, given by namespace and name.
+    async fn may(&self, verb: &str, parameters: &Parameters, (namespace, name): (&str, &str)) -> bool {
+        let asked = Attributes {
+            resource_request: true,
+            group: &parameters.group,
+            version: &parameters.version,
+            resource: &parameters.resource,
+            namespace,
+            name,
+            ..Attributes::path(self.user, verb, "")
+        };
+        self.authorizer.decide(&asked).await.decision.is_allowed()
+    }
+}
+
+/// A member of an object's spec, if it has one.
+fn reference<'o>(object: &'o Object, name: &str) -> Option<&'o Value> {
+    object.get("spec")?.get(name).filter(|value| !value.is_null())
+}
+
+fn refused(user: &dyn fmt::Display, verb: &dyn fmt::Display) -> String {
+    format!("user {user} does not have \"{verb}\" permission on the object referenced by paramRef")
+}
+
+/// The resource of parameters; parts that are unknown are [`ALL`].
+struct Parameters {
+    group: String,
+    version: String,
+    resource: String,
+}
+
+impl Parameters {
+    fn of(lookup: &Lookup, kind: Option<&Value>) -> Parameters {
+        let all = || ALL.to_owned();
+        let Some(kind) = kind else {
+            return Parameters { group: all(), version: all(), resource: all() };
+        };
+        let api_version = kind.str_at(&["apiVersion"]);
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let served = lookup.served();
+        let found = served.registry().by_kind(group, version, kind.str_at(&["kind"]));
+        Parameters {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource: found.map_or_else(all, |found| found.table.plural.to_string()),
+        }
+    }
+}
+
+/// A user as refusals name it: `&{name uid [groups] map[extra]}`.
+struct Shown<'u>(&'u User);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let User { name, uid, groups, extra } = self.0;
+        let extra: Vec<String> =
+            extra.iter().map(|(key, values)| format!("{key}:[{}]", values.join(" "))).collect();
+        write!(formatter, "&{{{name} {uid} [{}] map[{}]}}", groups.join(" "), extra.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
+
+    use super::*;
+    use crate::testing::object;
+    use crate::writes::write::server_fixture::Server;
+
+    #[test]
+    fn refusals_show_all_of_a_user() {
+        let mut jane = User::new("jane", ["devs", "system:authenticated"]);
+        assert_eq!(Shown(&jane).to_string(), "&{jane  [devs system:authenticated] map[]}");
+        jane.uid = "7".to_owned();
+        jane.extra.insert("b".to_owned(), vec!["1".to_owned(), "2".to_owned()]);
+        jane.extra.insert("a".to_owned(), Vec::new());
+        assert_eq!(Shown(&jane).to_string(), "&{jane 7 [devs system:authenticated] map[a:[] b:[1 2]]}");
+    }
+
+    /// Jane may get pods everywhere, and that is all.
+    fn authorizer() -> Authorizer {
+        let mut policy = Policy::default();
+        let list = |text: &str| vec![text.to_owned()];
+        let read =
+            Rule { verbs: list("get"), api_groups: list(""), resources: list("pods"), ..Rule::default() };
+        policy.set_cluster_role("reader", Some([read].into()));
+        let kind = "User".to_owned();
+        let jane =
+            Subject { kind, name: "jane".to_owned(), api_group: String::new(), namespace: String::new() };
+        let kind = "ClusterRole".to_owned();
+        let role = RoleRef { kind, name: "reader".to_owned(), api_group: String::new() };
+        let (namespace, name) = (String::new(), "b".to_owned());
+        policy.set_binding(Binding { namespace, name, role, subjects: vec![jane] });
+        Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
+    }
+
+    /// A server with one policy of each sort for each of these kinds of parameters.
+    async fn server() -> Server {
+        let server = Server::start();
+        for (name, kind) in [
+            ("none", ""),
+            ("pods", r#","paramKind":{"apiVersion":"v1","kind":"Pod"}"#),
+            ("maps", r#","paramKind":{"apiVersion":"v1","kind":"ConfigMap"}"#),
+            ("odd", r#","paramKind":{"apiVersion":"g.example/v1","kind":"Odd"}"#),
+        ] {
+            let rules = r#""matchConstraints":{"resourceRules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["*"],"resources":["*"]}]}"#;
+            for (plural, more) in [
+                ("validatingadmissionpolicies", r#""validations":[{"expression":"true"}]"#),
+                (
+                    "mutatingadmissionpolicies",
+                    r#""reinvocationPolicy":"Never","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]"#,
+                ),
+            ] {
+                let body = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{{rules},{more}{kind}}}}}"#);
+                let path = format!("POST /apis/admissionregistration.k8s.io/v1/{plural}");
+                let (code, _, answer) = server.ask(&path, &body).await;
+                assert_eq!(code, 201, "{}", answer.str_at(&["message"]));
+            }
+        }
+        server
+    }
+
+    #[tokio::test]
+    async fn who_writes_a_policy_or_a_binding_may_read_its_parameters() {
+        let (server, authorizer) = (server().await, authorizer());
+        let policy =
+            |kind: &str| format!(r#"{{"spec":{{"paramKind":{{"apiVersion":"v1","kind":"{kind}"}}}}}}"#);
+        let binding = |policy: &str, reference: &str| {
+            format!(r#"{{"spec":{{"policyName":"{policy}","paramRef":{{{reference}}}}}}}"#)
+        };
+        let (named, selected) = (r#""name":"x","namespace":"n""#, r#""selector":{}"#);
+        let jane = "&{jane  [] map[]}";
+        let kind_refused = format!(
+            "spec.paramKind: Forbidden: user {jane} must have \"get\" permission on all objects of the referenced \
+             paramKind (kind=ConfigMap, apiVersion=v1)"
+        );
+        let refused = |user: &str, verb: &str| {
+            format!(
+                "spec.paramRef: Forbidden: user {user} does not have \"{verb}\" permission on the object referenced by \
+                 paramRef"
+            )
+        };
+        let unknown = |what: &str| {
+            format!(
+                "spec.paramRef: Forbidden: unable to {what} to determine minimum required permissions and user {jane} does \
+                 not have \"get\" permission for all groups, versions and resources"
+            )
+        };
+        let (validating, mutating) = ("validatingadmissionpolic", "mutatingadmissionpolic");
+        for (resource, new, old, want) in [
+            (format!("{validating}ies"), policy("Pod"), "{}".to_owned(), String::new()),
+            (format!("{validating}ies"), policy("ConfigMap"), "{}".to_owned(), kind_refused.clone()),
+            (format!("{mutating}ies"), policy("ConfigMap"), policy("Pod"), kind_refused),
+            (format!("{mutating}ies"), policy("ConfigMap"), policy("ConfigMap"), String::new()),
+            (format!("{validating}ies"), "{}".to_owned(), policy("Pod"), String::new()),
+            (format!("{validating}ybindings"), binding("pods", named), "{}".to_owned(), String::new()),
+            (
+                format!("{validating}ybindings"),
+                binding("maps", named),
+                binding("maps", named),
+                refused(jane, "get"),
+            ),
+            (
+                format!("{validating}ybindings"),
+                binding("pods", selected),
+                "{}".to_owned(),
+                refused(jane, "list"),
+            ),
+            (format!("{validating}ybindings"), binding("none", named), "{}".to_owned(), refused(jane, "get")),
+            (
+                format!("{validating}ybindings"),
+                binding("gone", named),
+                "{}".to_owned(),
+                unknown("get policy gone"),
+            ),
+            (
+                format!("{validating}ybindings"),
+                binding("odd", named),
+                "{}".to_owned(),
+                unknown("resolve paramKind &{g.example/v1 Odd}"),
+            ),
+            (format!("{mutating}ybindings"), binding("pods", named), "{}".to_owned(), String::new()),
+            (
+                format!("{mutating}ybindings"),
+                binding("pods", selected),
+                "{}".to_owned(),
+                refused("list", jane),
+            ),
+            (format!("{mutating}ybindings"), binding("gone", named), "{}".to_owned(), refused("get", jane)),
+        ] {
+            let lookup = server.api.lookup();
+            let about = lookup.resource("admissionregistration", "v1", &resource);
+            let (new, old) = (object(&new), object(&old));
+            let answer = async |user: &User| {
+                let old = Some(&old);
+                confirm_readable((lookup, &authorizer), user, &about, &new, old).await
+            };
+            let got = answer(&User::new("jane", [""; 0])).await;
+            assert_eq!(got.map_or_else(|error| error.to_string(), |()| String::new()), want, "{resource}");
+            assert_eq!(answer(&User::new("root", [MASTERS])).await, Ok(()), "{resource}");
+        }
+    }
+}
