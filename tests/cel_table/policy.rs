@@ -13,7 +13,7 @@ use api::values::json::{Object, Value as Tree, parse};
 use api::values::naming::KUBERNETES;
 use api::writes::admission::Operation;
 use api::writes::admission::policy::condition::{Conditions, Match};
-use api::writes::admission::policy::mutation::Mutation;
+use api::writes::admission::policy::mutation::{Mutation, ObjectType};
 use api::writes::admission::policy::request::Request;
 use api::writes::admission::policy::scope::{Inputs, Scope};
 use api::writes::admission::policy::typecheck;
@@ -221,9 +221,9 @@ impl Fixture {
         let open = scope.open();
         let mut budget = Budget::new(POLICY_COST_MAX);
         let Some(resource) = self.registry.resource("apps", "v1", "deployments") else { return out };
-        let message = &resource.table.message;
-        let Ok(object) = conform(message, self.object.clone().into()) else { return out };
-        match mutation.apply(&scope, &open, message, &object.object, &mut budget) {
+        let of = ObjectType { message: &resource.table.message, registry: &self.registry };
+        let Ok(object) = conform(of.message, self.object.clone().into()) else { return out };
+        match mutation.apply(&scope, &open, of, &object.object, &mut budget) {
             Ok(object) => {
                 let mut text = Vec::new();
                 api::values::json::write(&object.into(), &mut text);

@@ -36,6 +36,7 @@ mod options;
 mod order;
 mod owner_permissions;
 mod parsed;
+mod patched;
 mod plugin;
 mod pod;
 mod pod_node_selector;

@@ -13,7 +13,7 @@ use cel::library::authorizer::Authorizer;
 
 use super::condition::{Match, Owner};
 use super::matching::Asked;
-use super::mutation::{Mutating, Refused};
+use super::mutation::{Mutating, ObjectType, Refused};
 use super::request::{Request, message_of};
 use super::scope::Inputs;
 use super::source::{
@@ -21,7 +21,6 @@ use super::source::{
 };
 use super::validation::FailurePolicy;
 use crate::types::schema::defaults;
-use crate::types::schema::table::Message;
 use crate::values::field::go_quote;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
@@ -64,7 +63,7 @@ struct Asking<'a> {
     /// The write, with its objects in the version as which the policy matched it.
     write: Asked<'a>,
     request: &'a Request<'a>,
-    message: &'a Message,
+    of: ObjectType<'a>,
     round: &'a Round,
 }
 
@@ -145,7 +144,8 @@ impl MutatingAdmissionPolicy {
         let Some(mut object) = write.new.cloned() else { return Ok(None) };
         let request = request(record, &before, matched, &round.options);
         let message = message_of(&object, matched, record.subresource);
-        let asking = Asking { write, request: &request, message, round };
+        let of = ObjectType { message, registry: bound.registry() };
+        let asking = Asking { write, request: &request, of, round };
         let mut is_changed = false;
         for used in uses {
             is_changed |= self.apply(used, &asking, (&mut object, &mut *review, &mut *refusals))?;
@@ -184,16 +184,17 @@ impl MutatingAdmissionPolicy {
         let mut is_changed = false;
         for mutation in &compiled.mutations {
             let began = Instant::now();
-            let applied = compiled.apply(mutation, &asking.inputs(object), params, asking.message, object);
+            let applied = compiled.apply(mutation, &asking.inputs(object), params, asking.of, object);
             let error = error_type(applied.as_ref().err().map(Refused::to_string).as_deref());
             self.metrics.mutations.record(&[error, &policy.name, binding], began.elapsed());
             match applied {
                 Ok(mut changed) => {
-                    defaults::apply(asking.message, &mut changed, self.naming);
+                    defaults::apply(asking.of.message, &mut changed, self.naming);
                     is_changed |= changed != *object;
                     *object = changed;
                 }
                 Err(Refused::Broken(why)) => return Err(Status::internal(why)),
+                Err(Refused::Invalid(status)) => return Err(*status),
                 // The next mutation gets what this one got.
                 Err(Refused::Failed(why)) => refusals.evaluation(policy, binding, &why),
             }

@@ -19,11 +19,14 @@ use crate::objects::expression::policy::form::{Form, OBJECT, environment};
 use crate::objects::expression::{Budget, Expression, evaluate, json};
 use crate::objects::patch;
 use crate::types::schema::conform::conform;
-use crate::types::schema::decode::DecodeError;
+use crate::types::schema::decode::{DecodeError, Decoded};
+use crate::types::schema::registry::Registry;
 use crate::types::schema::table::Message;
 use crate::values::field::go_quote;
 use crate::values::json as trees;
 use crate::values::json::Object;
+use crate::values::status::Status;
+use crate::writes::admission::patched::{self, Misread};
 
 /// A compiled mutating policy.
 #[derive(Debug)]
@@ -39,7 +42,7 @@ pub struct Mutating {
 }
 
 /// Why a mutation was not applied.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum Refused {
     /// It cannot be evaluated or applied: the failure policy decides.
     #[error("{0}")]
@@ -47,12 +50,24 @@ pub enum Refused {
     /// What it makes is no object of its type: an internal error in any case.
     #[error("Internal error occurred: {0}")]
     Broken(String),
+    /// What it makes is an object of another kind than its resource.
+    #[error("{}", .0.message)]
+    Invalid(Box<Status>),
 }
 
 impl From<String> for Refused {
     fn from(why: String) -> Refused {
         Refused::Failed(why)
     }
+}
+
+/// The type of the object that is changed.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectType<'t> {
+    /// Its schema.
+    pub message: &'t Message,
+    /// The types that are served: a patch may make an object of another one.
+    pub registry: &'t Registry,
 }
 
 /// One mutation.
@@ -73,7 +88,7 @@ impl Mutation {
         &self.expression
     }
 
-    /// The object with the mutation in it, in the canonical form of its type `message`. The cost comes off `budget`.
+    /// The object with the mutation in it, in the canonical form of its type `of`. The cost comes off `budget`.
     ///
     /// # Errors
     /// Why the expression or its result is refused.
@@ -81,15 +96,15 @@ impl Mutation {
         &self,
         scope: &Scope<'_>,
         open: &super::scope::Open<'_>,
-        message: &Message,
+        of: ObjectType<'_>,
         object: &Object,
         budget: &mut Budget,
     ) -> Result<Object, Refused> {
         let value = evaluate(&self.expression, open, || scope.take_cost(), budget);
         let value = value.map_err(|failure| failure.to_string())?;
         match self.form {
-            Form::ApplyConfiguration => Ok(merged(&value, message, object)?),
-            Form::JsonPatch => patched(&value, message, object),
+            Form::ApplyConfiguration => Ok(merged(&value, of.message, object)?),
+            Form::JsonPatch => patched(&value, of, object),
         }
     }
 }
@@ -133,12 +148,12 @@ impl Mutating {
         mutation: &Mutation,
         inputs: &Inputs<'_>,
         params: Option<&Object>,
-        message: &Message,
+        of: ObjectType<'_>,
         object: &Object,
     ) -> Result<Object, Refused> {
         let scope = Scope::new(inputs, params, &self.variables);
         let open = scope.open();
-        mutation.apply(&scope, &open, message, object, &mut Budget::new(POLICY_COST_MAX))
+        mutation.apply(&scope, &open, of, object, &mut Budget::new(POLICY_COST_MAX))
     }
 }
 
@@ -222,7 +237,7 @@ fn below(part: &Value<'_>, field: &str, names: &mut Vec<String>) -> Result<(), S
 
 /// Applies the operations of a JSON patch to an object. Custom objects may get fields that their type lacks, which are
 /// dropped.
-fn patched(value: &Value<'_>, message: &Message, object: &Object) -> Result<Object, Refused> {
+fn patched(value: &Value<'_>, of: ObjectType<'_>, object: &Object) -> Result<Object, Refused> {
     let Value::List(list) = value else { return Err("type conversion error".to_owned().into()) };
     let operations = list.iter().map(|operation| operation_of(&operation)).collect::<Result<Vec<_>, _>>()?;
     let patched = match patch::apply_operations(trees::Value::Array(operations), object.clone().into()) {
@@ -230,11 +245,18 @@ fn patched(value: &Value<'_>, message: &Message, object: &Object) -> Result<Obje
         Err(patch::Refused::Test(_)) => return Ok(object.clone()),
         Err(refused) => return Err(format!("JSON Patch: {refused}").into()),
     };
-    let read = conform(message, patched).map_err(|error| Refused::Broken(error.to_string()))?;
-    if !read.strict.is_empty() && !message.custom {
-        return Err(Refused::Broken(format!("strict decoding error: {}", read.strict.join(", "))));
+    let ObjectType { message, registry } = of;
+    let unknown = |strict: &[String]| format!("strict decoding error: {}", strict.join(", "));
+    match patched::read(patched, message, object, registry) {
+        Ok(read) if read.strict.is_empty() || message.custom => Ok(read.object),
+        Ok(Decoded { strict, .. }) => Err(Refused::Broken(unknown(&strict))),
+        Err(Misread::Undecodable(why)) => Err(Refused::Broken(why)),
+        Err(Misread::Unconvertible { why, strict }) if strict.is_empty() => {
+            Err(Refused::Broken(format!("failed to convert object: {why}")))
+        }
+        Err(Misread::Unconvertible { strict, .. }) => Err(Refused::Broken(unknown(&strict))),
+        Err(Misread::Invalid(status)) => Err(Refused::Invalid(status)),
     }
-    Ok(read.object)
 }
 
 /// One operation as JSON. Texts that are no JSON when they are quoted as in Go are left out, which fails later.

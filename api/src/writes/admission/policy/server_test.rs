@@ -1,5 +1,9 @@
 //! Policies seen by clients: what their expressions are told of a request, and what becomes of faults.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::system::controllers;
 use crate::values::json::Value;
 use crate::writes::admission::Settings;
 use crate::writes::write::server_fixture::Server;
@@ -185,6 +189,18 @@ async fn faults_of_mutating_policies_are_told_with_their_reasons() {
         (
             String::new(),
             "",
+            patch("op: 'replace', path: '/kind', value: 'Nope'"),
+            "500 InternalError Internal error occurred: no kind \"Nope\" is registered for version \"apps/v1\" in scheme ",
+        ),
+        (
+            String::new(),
+            "",
+            patch("op: 'replace', path: '/kind', value: 'ReplicaSet'"),
+            "500 InternalError Internal error occurred: strict decoding error: unknown field \"spec.",
+        ),
+        (
+            String::new(),
+            "",
             patch("op: 'remove', path: '/foo'"),
             "403 Invalid policy 'p' with binding 'b' denied request: JSON Patch: ",
         ),
@@ -207,5 +223,57 @@ async fn faults_of_mutating_policies_are_told_with_their_reasons() {
         let causes = answer.at(&["details", "causes"]).and_then(Value::as_array).unwrap();
         let cause = message.strip_prefix("Internal error occurred: ").unwrap_or(message);
         assert_eq!((causes.len(), causes[0].str_at(&["message"])), (1, cause), "{mutation}");
+    }
+}
+
+#[tokio::test]
+async fn a_patch_makes_no_custom_object_of_another_type() {
+    let server = Arc::new(server().await);
+    let _controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    let definition = r#"{"metadata":{"name":"things.g.example"},"spec":{"group":"g.example","scope":"Namespaced",
+        "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
+        "schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
+    given(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition).await;
+    let things = "/apis/g.example/v1/namespaces/n/things";
+    while server.ask(&format!("GET {things}"), "").await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let internal = "500 InternalError Internal error occurred: ";
+    for (operation, want) in [
+        (
+            "op: 'replace', path: '/kind', value: 'Other'",
+            "422 Invalid Other.g.example \"t\" is invalid: kind: Invalid value: \"Other\": must be Thing"
+                .to_owned(),
+        ),
+        (
+            "op: 'remove', path: '/kind'",
+            format!(r#"{internal}Object 'Kind' is missing in '{{"apiVersion":"g.example/v1","metadata":{{"#),
+        ),
+        (
+            "op: 'replace', path: '/apiVersion', value: 'x/v2'",
+            format!(
+                "{internal}failed to convert object: x/v2, Kind=Thing is unsuitable for converting to \"g.example/v1\""
+            ),
+        ),
+        (
+            "op: 'replace', path: '/apiVersion', value: 'g.example/v9'",
+            format!(
+                "{internal}failed to convert object: request to convert CR from an invalid group/version: g.example/v9"
+            ),
+        ),
+        ("op: 'add', path: '/metadata/labels', value: {'a': 5}", "201".to_owned()),
+    ] {
+        let rule = rule("g.example", "v1", r#""things""#);
+        let spec = format!(
+            r#"{rule},"reinvocationPolicy":"Never","mutations":[{{"patchType":"JSONPatch","jsonPatch":{{"expression":"[JSONPatch{{{operation}}}]"}}}}]"#
+        );
+        bound(&server, "mutating", &spec, "").await;
+        let thing = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"t"}}"#;
+        let (code, _, answer) = server.ask(&format!("POST {things}"), thing).await;
+        let got = format!("{code} {} {}", answer.str_at(&["reason"]), answer.str_at(&["message"]));
+        assert!(got.starts_with(&want), "{operation}: {got}");
+        for plural in ["mutatingadmissionpolicybindings/b", "mutatingadmissionpolicies/p"] {
+            server.ask(&format!("DELETE {GROUP}/{plural}"), "").await;
+        }
     }
 }

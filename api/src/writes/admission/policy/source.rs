@@ -13,7 +13,7 @@ use super::permission::Permissions;
 use super::request::{Request, is_whole, kind_of, matched_kind};
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
-use crate::types::schema::registry::Resource;
+use crate::types::schema::registry::{Registry, Resource};
 use crate::types::served::Served;
 use crate::values::json::{Object, Value};
 use crate::values::object::meta;
@@ -269,6 +269,11 @@ impl<P> Bound<P> {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.policies.is_empty()
+    }
+
+    /// The types that are served.
+    pub fn registry(&self) -> &Registry {
+        self.served.registry()
     }
 
     /// The policies with their bindings, by name.

@@ -8,14 +8,13 @@ use std::sync::Arc;
 use super::review::Verdict;
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::objects::patch::{Patch, PatchKind, apply_operations};
-use crate::types::schema::conform::conform;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::{defaults, table::Message};
-use crate::values::field::{FieldError, go_quote};
+use crate::values::field::go_quote;
 use crate::values::json::{self, Object, Value};
-use crate::values::object::meta;
-use crate::values::status::{Status, Subject};
+use crate::values::status::{Reason, Status};
 use crate::wire::outgoing::Identities;
+use crate::writes::admission::patched::{self, Misread};
 use crate::writes::admission::policy::request::{is_whole, message_of};
 use crate::writes::admission::{Operation, Plugin, Record, Review, Step, Target};
 
@@ -207,59 +206,17 @@ fn text(object: Object) -> String {
 /// client.
 fn patched(operations: Value, message: &Message, object: &Object, lookup: &Lookup) -> Result<Object, Status> {
     let patched = apply_operations(operations, object.clone().into());
-    let mut patched = patched.map_err(|why| Status::internal(why.to_string()))?;
-    let Some(members) = patched.as_object_mut() else { return Err(Status::internal("not an object")) };
-    for name in ["kind", "apiVersion"] {
-        let own = object.get(name).cloned().unwrap_or_default();
-        match members.get(name).and_then(Value::as_str).unwrap_or_default() {
-            "" => drop(members.insert(name, own)),
-            given if Some(given) == own.as_str() => {}
-            _ => return Err(other_type(message, object, patched, lookup)),
-        }
-    }
-    if message.custom && conform(message, patched.clone()).is_err() {
-        drop_malformed_metadata(message, &mut patched);
-    }
-    let mut object = conform(message, patched).map_err(Status::internal)?.object;
+    let patched = patched.map_err(|why| Status::internal(why.to_string()))?;
+    let read = patched::read(patched, message, object, lookup.served().registry());
+    let mut object = read
+        .map_err(|misread| match misread {
+            Misread::Undecodable(why) => Status::internal(why),
+            Misread::Unconvertible { why, .. } => Status::new(Reason::Unknown, why),
+            Misread::Invalid(status) => *status,
+        })?
+        .object;
     defaults::apply(message, &mut object, lookup.naming);
     Ok(object)
-}
-
-/// Custom objects lose metadata that are none.
-fn drop_malformed_metadata(message: &Message, object: &mut Value) {
-    let metadata = object.as_object_mut().and_then(|object| object.get_mut("metadata"));
-    let Some(metadata) = metadata.and_then(Value::as_object_mut) else { return };
-    metadata.retain(|name, value| {
-        let only = |name: &str, value: Value| Object::from_iter([(name.to_owned().into(), value)]);
-        conform(message, only("metadata", only(name, value.clone()).into()).into()).is_ok()
-    });
-}
-
-/// Why an object that was made one of another type is not taken.
-fn other_type(message: &Message, object: &Object, patched: Value, lookup: &Lookup) -> Status {
-    let (kind, api_version) = (patched.str_at(&["kind"]), patched.str_at(&["apiVersion"]));
-    let own = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
-    let split = |api_version: &str| -> (String, String) {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        (group.to_owned(), version.to_owned())
-    };
-    let (group, version) = split(api_version);
-    if message.custom && api_version == own("apiVersion") {
-        let subject = Subject { group: &group, kind, name: meta(object, "name") };
-        let error = FieldError::invalid("kind", &kind.into(), format!("must be {}", own("kind")));
-        return Status::invalid(subject, &[error]);
-    }
-    let served = lookup.served();
-    let Some(other) = served.registry().by_kind(&group, &version, kind) else {
-        return Status::internal(format!("no kind \"{kind}\" is registered for version \"{api_version}\""));
-    };
-    let (own_kind, (_, own_version)) = (own("kind"), split(own("apiVersion")));
-    let conversion =
-        format!("converting ({version}.{kind}) to ({own_version}.{own_kind}): unknown conversion");
-    match conform(&other.table.message, patched) {
-        Ok(_) => Status::internal(conversion),
-        Err(why) => Status::internal(why),
-    }
 }
 
 impl Plugin for MutatingWebhooks {

@@ -1,0 +1,192 @@
+//! What a JSON patch of an admission plugin makes of an object: read as the type that it then says it is, and brought
+//! back to the type of the request (docs/api/webhooks.md#answers).
+//!
+//! `patched tree ─► its kind and version ─► read by the schema of that type ─► as the type of the request`
+//!
+//! A built-in object that no longer says its kind or version keeps its own. A custom object must say them.
+
+use crate::types::schema::conform::conform;
+use crate::types::schema::decode::Decoded;
+use crate::types::schema::registry::Registry;
+use crate::types::schema::table::Message;
+use crate::values::field::{FieldError, go_quote};
+use crate::values::json::{self, Object, Value};
+use crate::values::object::meta;
+use crate::values::status::{Status, Subject};
+use crate::wire::body::{not_registered, package, untyped};
+
+/// Why a patched object is not taken.
+#[derive(Clone, Debug)]
+pub enum Misread {
+    /// It is no object of the type that it says it is.
+    Undecodable(String),
+    /// It is of another type, which is not converted.
+    Unconvertible {
+        /// Why not.
+        why: String,
+        /// What strict decoding as the other type objects to.
+        strict: Vec<String>,
+    },
+    /// It is of another kind than its resource.
+    Invalid(Box<Status>),
+}
+
+/// Reads a patched object that was `before`, of the type `message`.
+///
+/// # Errors
+/// It is of no type, or of another one.
+pub fn read(
+    mut patched: Value,
+    message: &Message,
+    before: &Object,
+    registry: &Registry,
+) -> Result<Decoded, Misread> {
+    if let Some(why) = untyped(&patched) {
+        return Err(Misread::Undecodable(why));
+    }
+    let Some(members) = patched.as_object_mut() else {
+        return Err(Misread::Undecodable("not an object".to_owned()));
+    };
+    if message.custom {
+        own_custom(&mut patched, before, registry)?;
+        if conform(message, patched.clone()).is_err() {
+            drop_malformed_metadata(message, &mut patched);
+        }
+    } else {
+        for name in ["kind", "apiVersion"] {
+            if members.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
+                members.insert(name, before.get(name).cloned().unwrap_or_default());
+            }
+        }
+        if of(&patched) != of_object(before) {
+            return Err(other_type(patched, before, registry));
+        }
+    }
+    conform(message, patched).map_err(|why| Misread::Undecodable(why.to_string()))
+}
+
+/// Version and kind.
+fn of(value: &Value) -> (&str, &str) {
+    (value.str_at(&["apiVersion"]), value.str_at(&["kind"]))
+}
+
+fn of_object(object: &Object) -> (&str, &str) {
+    let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+    (text("apiVersion"), text("kind"))
+}
+
+/// Group and version.
+fn split(api_version: &str) -> (&str, &str) {
+    api_version.split_once('/').unwrap_or(("", api_version))
+}
+
+/// Brings a custom object to the version of its request. The versions of one group differ in name only.
+fn own_custom(patched: &mut Value, before: &Object, registry: &Registry) -> Result<(), Misread> {
+    let (own_version, own_kind) = of_object(before);
+    let (api_version, kind) = of(patched);
+    if kind.is_empty() {
+        let mut text = Vec::new();
+        json::write_sorted(patched, &mut text);
+        let text = String::from_utf8_lossy(&text);
+        return Err(Misread::Undecodable(format!("Object 'Kind' is missing in '{text}'")));
+    }
+    let ((group, version), (own_group, _)) = (split(api_version), split(own_version));
+    let unconvertible = |why: String| Err(Misread::Unconvertible { why, strict: Vec::new() });
+    if group != own_group {
+        let own = go_quote(own_version);
+        return unconvertible(format!(
+            "{group}/{version}, Kind={kind} is unsuitable for converting to {own}"
+        ));
+    }
+    if registry.by_kind(group, version, own_kind).is_none() {
+        return unconvertible(format!("request to convert CR from an invalid group/version: {api_version}"));
+    }
+    if kind != own_kind {
+        let subject = Subject { group, kind, name: meta_name(patched) };
+        let error = FieldError::invalid("kind", &kind.into(), format!("must be {own_kind}"));
+        return Err(Misread::Invalid(Box::new(Status::invalid(subject, &[error]))));
+    }
+    let own_version = Value::from(own_version);
+    if let Some(members) = patched.as_object_mut() {
+        members.insert("apiVersion", own_version);
+    }
+    Ok(())
+}
+
+fn meta_name(value: &Value) -> &str {
+    value.as_object().map_or("", |object| meta(object, "name"))
+}
+
+/// Custom objects lose metadata that are none.
+fn drop_malformed_metadata(message: &Message, object: &mut Value) {
+    let metadata = object.as_object_mut().and_then(|object| object.get_mut("metadata"));
+    let Some(metadata) = metadata.and_then(Value::as_object_mut) else { return };
+    metadata.retain(|name, value| {
+        let only = |name: &str, value: Value| Object::from_iter([(name.to_owned().into(), value)]);
+        conform(message, only("metadata", only(name, value.clone()).into()).into()).is_ok()
+    });
+}
+
+/// Why a built-in object that was made one of another type is not taken.
+fn other_type(patched: Value, before: &Object, registry: &Registry) -> Misread {
+    let (api_version, kind) = of(&patched);
+    let (group, version) = split(api_version);
+    let known = registry.by_kind(group, version, kind).filter(|known| !known.table.message.custom);
+    let Some(known) = known else { return Misread::Undecodable(not_registered(kind, api_version)) };
+    let (own_version, own_kind) = of_object(before);
+    let why =
+        format!("converting ({version}.{kind}) to ({}.{own_kind}): unknown conversion", package(own_version));
+    match conform(&known.table.message, patched) {
+        Ok(read) => Misread::Unconvertible { why, strict: read.strict },
+        Err(why) => Misread::Undecodable(why.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    #[test]
+    fn a_patched_object_is_of_the_type_that_it_says_it_is() {
+        let registry = Registry::new(&crate::values::naming::KUBERNETES);
+        let own = object(r#"{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"c"}}"#);
+        let message = &registry.by_kind("", "v1", "ConfigMap").unwrap().table.message;
+        let no_kind = |kind: &str, version: &str| {
+            format!(
+                "no kind \"{kind}\" is registered for version \"{version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
+            )
+        };
+        let not_text = |name: &str| {
+            format!(
+                "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .{name} of \
+                 type string"
+            )
+        };
+        let converting = |from: &str| format!("converting ({from}) to (core.ConfigMap): unknown conversion");
+        for (patched, want) in [
+            (r#"{"kind":"ConfigMap","apiVersion":"v1"}"#, String::new()),
+            (r"{}", String::new()),
+            (r#"{"kind":5,"apiVersion":"v1"}"#, not_text("kind")),
+            (r#"{"kind":"ConfigMap","apiVersion":5}"#, not_text("apiVersion")),
+            (r#"{"kind":"ConfigMap","apiVersion":"v2"}"#, no_kind("ConfigMap", "v2")),
+            (r#"{"kind":"ConfigMap","apiVersion":"apps/v1"}"#, no_kind("ConfigMap", "apps/v1")),
+            (r#"{"kind":"Nope"}"#, no_kind("Nope", "v1")),
+            (r#"{"kind":"Pod","data":{"k":"v"}}"#, converting("v1.Pod") + " unknown field \"data\""),
+            (r#"{"kind":"Deployment","apiVersion":"apps/v1"}"#, converting("v1.Deployment")),
+        ] {
+            let got = match read(object(patched).into(), message, &own, &registry) {
+                Ok(read) => {
+                    assert_eq!(of_object(&read.object), ("v1", "ConfigMap"), "{patched}");
+                    String::new()
+                }
+                Err(Misread::Undecodable(why)) => why,
+                Err(Misread::Unconvertible { why, strict }) => {
+                    format!("{why} {}", strict.join(", ")).trim_end().to_owned()
+                }
+                Err(Misread::Invalid(status)) => status.message,
+            };
+            assert_eq!(got, want, "{patched}");
+        }
+    }
+}
