@@ -162,7 +162,6 @@ impl Webhooks {
             Match::Failed(why) => {
                 let (group, kind) = (&*write.resource.group, &*write.resource.table.plural);
                 let name = review::shown_name(write);
-                let name = if name.is_empty() { "Unknown" } else { name };
                 Err(Status::forbidden(Subject { group, kind, name }, &why))
             }
         }

@@ -6,6 +6,7 @@ use super::review::verdict;
 use crate::testing::object;
 use crate::values::naming::KUBERNETES;
 use crate::wire::outgoing::Identities;
+use crate::writes::write::server_fixture::Server;
 
 #[test]
 fn answers_are_verdicts_or_say_why_they_are_none() {
@@ -142,5 +143,35 @@ fn answers_of_another_kind_or_version_are_refused() {
     ] {
         let why = verdict(text.as_bytes(), (version, "u"), false, &KUBERNETES).unwrap_err();
         assert!(why.starts_with("failed to call webhook: ") && why.contains(want), "{text}: {why}");
+    }
+}
+
+#[tokio::test]
+async fn a_condition_that_fails_refuses_by_the_name_of_the_request() {
+    let server = Server::start();
+    let webhook = r#"{"name":"w.g.example","admissionReviewVersions":["v1"],"sideEffects":"None",
+        "clientConfig":{"url":"https://127.0.0.1:1"},"matchConditions":[{"name":"c","expression":"object.data.k == 'v'"}],
+        "rules":[{"operations":["*"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]}"#;
+    let configuration = format!(r#"{{"metadata":{{"name":"w"}},"webhooks":[{webhook}]}}"#);
+    for (path, body) in [
+        ("/api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#),
+        ("/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", &configuration),
+    ] {
+        assert_eq!(server.ask(&format!("POST {path}"), body).await.0, 201, "{path}");
+    }
+    for (metadata, want) in [
+        (
+            r#"{"name":"c"}"#,
+            r#"configmaps "c" is forbidden: expression 'object.data.k == 'v'' resulted in error: "#,
+        ),
+        (
+            r#"{"generateName":"c-"}"#,
+            "configmaps is forbidden: expression 'object.data.k == 'v'' resulted in error: ",
+        ),
+    ] {
+        let body = format!(r#"{{"metadata":{metadata}}}"#);
+        let (code, _, answer) = server.ask("POST /api/v1/namespaces/n/configmaps", &body).await;
+        let message = answer.str_at(&["message"]);
+        assert!(code == 403 && message.starts_with(want), "{metadata}: {code} {message}");
     }
 }
