@@ -133,6 +133,9 @@ pub(super) const CERTIFICATE_SIGNING_REQUEST: Strategy = Strategy {
 
 pub(super) const API_SERVICE: Strategy = Strategy { create: Some(create_api_service), ..NONE };
 
+/// Webhooks and policies.
+pub(super) const ADMISSION: Strategy = Strategy { warnings: Some(warnings::reserved_name), ..NONE };
+
 pub(super) const CUSTOM_RESOURCE_DEFINITION: Strategy = Strategy {
     create: Some(|object, _| {
         // No names are granted yet.

@@ -12,6 +12,7 @@ use super::dropped::{self, Dropped};
 use super::{NONE, Strategy};
 use crate::objects::validation::{Path, View, names};
 use crate::types::schema::scalars::quantity::Quantity;
+use crate::values::field::go_quote;
 use crate::values::json::Object;
 use crate::values::naming::Naming;
 use crate::values::object;
@@ -262,6 +263,18 @@ pub(super) fn service_account(texts: &mut Texts, written: Written) {
             format_args!("metadata.annotations[{annotation}]"),
             "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets",
         );
+    }
+}
+
+/// Names of objects that are read from files when the server starts.
+pub(super) fn reserved_name(texts: &mut Texts, written: Written) {
+    let suffix = format!(".{}", written.naming.group("static", true));
+    if written.view().child("metadata").text("name").ends_with(&suffix) {
+        let suffix = go_quote(&suffix);
+        let text = format!(
+            "names ending with {suffix} are reserved for static manifest-based configurations and cannot be managed via the API"
+        );
+        texts.at("metadata.name", &text);
     }
 }
 

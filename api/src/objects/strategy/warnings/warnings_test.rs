@@ -151,3 +151,14 @@ fn a_template_that_stays_is_warned_of_once() {
         assert_eq!(Texts::of(template, written).len(), count);
     }
 }
+
+#[test]
+fn writers_of_webhooks_and_policies_are_warned_of_reserved_names() {
+    for (name, is_reserved) in [("a.static.k8s.io", true), ("static.k8s.io", false), ("a.k8s.io", false)] {
+        let want = "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based \
+                    configurations and cannot be managed via the API";
+        let object = format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
+        let want: Vec<&str> = is_reserved.then_some(want).into_iter().collect();
+        assert_eq!(texts(reserved_name, &object), want, "{name}");
+    }
+}
