@@ -22,6 +22,7 @@ mod chain;
 mod claim_resize;
 mod default_class;
 mod default_toleration_seconds;
+pub mod device_access;
 mod event_rate;
 mod extended_resource_toleration;
 mod external_ips;

@@ -26,6 +26,7 @@ use crate::values::names;
 use crate::values::object::{meta, metadata_mut, set_meta};
 use crate::values::stage::Stage;
 use crate::values::status::{Reason, Status};
+use crate::writes::admission::device_access;
 use crate::writes::admission::policy::access::confirm_readable;
 use crate::writes::admission::{self, Charge, Operation, Record, Target};
 
@@ -343,7 +344,10 @@ pub(super) fn validate<C: Caller>(
         return Ok(());
     }
     let (table, naming) = (&intent.resource.stored().table, intent.api.naming());
-    let errors = match old {
+    let about = (intent.resource, intent.endpoint.subresource());
+    let refused = device_access::refused(intent.api.lookup(), about, intent.namespace, new, old)?;
+    let mut errors: Vec<FieldError> = refused.into_iter().collect();
+    errors.extend(match old {
         None => validation::create_in(&intent.resource.group, table, naming, new),
         Some(old) => {
             let subresource = intent.endpoint.subresource();
@@ -354,7 +358,7 @@ pub(super) fn validate<C: Caller>(
             }
             judgement.errors
         }
-    };
+    });
     if errors.is_empty() {
         return Ok(());
     }

@@ -1,0 +1,108 @@
+//! Access to devices as an administrator: claims and their templates ask for it, and the status of a claim grants it, only
+//! in a namespace that is labelled for it (docs/api/writes.md#device-access).
+//!
+//! `requests or results with adminAccess ─► namespace ─► its label ─► field error`
+//!
+//! A claim never changes what it asks for, so that only new ones are checked, and a status that granted nothing of the
+//! kind before.
+
+use super::Lookup;
+use crate::types::schema::registry::Resource;
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value};
+use crate::values::object::at;
+use crate::values::status::Status;
+
+/// The place where an object asks for access that its namespace does not allow; objects of other resources ask for none.
+/// The objects are in the stored form.
+///
+/// # Errors
+/// The namespace cannot be read.
+pub fn refused(
+    lookup: &Lookup,
+    (resource, subresource): (&Resource, &str),
+    namespace: &str,
+    new: &Object,
+    old: Option<&Object>,
+) -> Result<Option<FieldError>, Status> {
+    let of = |plural: &str| resource.is_of("resource", plural);
+    let asked = match (subresource, old) {
+        ("", None) if of("resourceclaims") => asked_by(new, "spec.devices.requests"),
+        ("", None) if of("resourceclaimtemplates") => asked_by(new, "spec.spec.devices.requests"),
+        ("status", Some(old)) if of("resourceclaims") => {
+            let granted = |object: &Object| granted_by(object, "status.allocation.devices.results");
+            granted(new).filter(|_| granted(old).is_none())
+        }
+        _ => None,
+    };
+    let Some(place) = asked else { return Ok(None) };
+    let label = format!("resource.{}", lookup.naming.label("admin-access"));
+    let namespaces = lookup.resource("", "v1", "namespaces");
+    let labels = lookup.get(&namespaces, "", namespace)?;
+    let labels = labels.as_ref().and_then(|namespace| at(namespace, "metadata.labels"));
+    let is_allowed = labels.and_then(|labels| labels.get(&label)).and_then(Value::as_str) == Some("true");
+    Ok((!is_allowed).then(|| {
+        FieldError::forbidden(
+            place,
+            format!("admin access to devices requires the `{label}: true` label on the containing namespace"),
+        )
+    }))
+}
+
+/// The first request for administrators in the list at `path`. Templates name it as claims do.
+fn asked_by(object: &Object, path: &str) -> Option<String> {
+    let index = first(object, path, |request| request.get("exactly").is_some_and(is_for_administrators))?;
+    Some(format!("spec.devices.requests[{index}].adminAccess"))
+}
+
+/// The first device in the list at `path` that is given to administrators.
+fn granted_by(object: &Object, path: &str) -> Option<String> {
+    Some(format!("{path}[{}].adminAccess", first(object, path, is_for_administrators)?))
+}
+
+fn first(object: &Object, path: &str, is_meant: impl Fn(&Value) -> bool) -> Option<usize> {
+    at(object, path)?.as_array()?.iter().position(is_meant)
+}
+
+fn is_for_administrators(value: &Value) -> bool {
+    value.get("adminAccess").and_then(Value::as_bool) == Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::writes::write::server_fixture::Server;
+
+    #[tokio::test]
+    async fn access_as_an_administrator_needs_the_label_of_the_namespace() {
+        let server = Server::start();
+        let labels =
+            r#"{"metadata":{"name":"labelled","labels":{"resource.kubernetes.io/admin-access":"true"}}}"#;
+        for namespace in [r#"{"metadata":{"name":"plain"}}"#, labels] {
+            assert_eq!(server.ask("POST /api/v1/namespaces", namespace).await.0, 201);
+        }
+        let spec = |access: &str| {
+            format!(
+                r#"{{"devices":{{"requests":[{{"name":"q","exactly":{{"deviceClassName":"c"}}}},
+                    {{"name":"r","exactly":{{"deviceClassName":"c","adminAccess":{access}}}}}]}}}}"#
+            )
+        };
+        let why = "spec.devices.requests[1].adminAccess: Forbidden: admin access to devices requires the \
+                   `resource.kubernetes.io/admin-access: true` label on the containing namespace";
+        let refused = |kind: &str| format!("422 {kind}.resource.k8s.io \"x\" is invalid: {why}");
+        for (namespace, plural, access, want) in [
+            ("plain", "resourceclaims", "true", refused("ResourceClaim")),
+            ("plain", "resourceclaimtemplates", "true", refused("ResourceClaimTemplate")),
+            ("plain", "resourceclaims", "false", "201 ".to_owned()),
+            ("labelled", "resourceclaims", "true", "201 ".to_owned()),
+            ("labelled", "resourceclaimtemplates", "true", "201 ".to_owned()),
+        ] {
+            let spec = spec(access);
+            let spec = if plural == "resourceclaims" { spec } else { format!(r#"{{"spec":{spec}}}"#) };
+            let body = format!(r#"{{"metadata":{{"name":"x"}},"spec":{spec}}}"#);
+            let path = format!("POST /apis/resource.k8s.io/v1/namespaces/{namespace}/{plural}");
+            let (code, _, answer) = server.ask(&path, &body).await;
+            let got = format!("{code} {}", answer.str_at(&["message"]));
+            assert_eq!(got, want, "{namespace} {plural} {access}");
+        }
+    }
+}
