@@ -127,7 +127,7 @@ pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
             validator.required(path, "exactly one of url or service is required");
         }
         (Some(url), false) => self::url(validator, &path.child("url"), url),
-        (None, true) => {}
+        (None, true) => service(validator, &path.child("service"), client.child("service")),
     }
 }
 
@@ -160,19 +160,14 @@ pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
     }
 }
 
-/// A service that is called, where nothing else has looked for its names. The reference server tells the other one of
-/// the two, by a mistake that clients have learned.
-pub(super) fn named_service(validator: &mut Validator, path: &Path, reference: View) {
+/// A service that is called. Of a missing name and a missing namespace the reference server tells the other one, by a
+/// mistake that clients have learned.
+pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     for (name, told) in [("namespace", "name"), ("name", "namespace")] {
-        if reference.text(name).is_empty() {
+        if service.text(name).is_empty() {
             validator.required(path.child(told), "");
         }
     }
-    service(validator, path, reference);
-}
-
-/// A service that is called.
-pub(super) fn service(validator: &mut Validator, path: &Path, service: View) {
     if let Some(port) = service.int("port").filter(|port| !(1..=65535).contains(port)) {
         let detail = "port is not valid: must be between 1 and 65535, inclusive";
         validator.invalid(path.child("port"), port, detail);

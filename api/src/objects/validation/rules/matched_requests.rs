@@ -6,6 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use super::common::Seen;
+use crate::values::json::Value;
 
 /// The requests that a webhook or policy matches.
 pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
@@ -23,7 +24,7 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
             validator.invalid(place, value, detail);
         }
         for (at, item) in items.enumerate() {
-            if item.is_empty() && list != "apiGroups" && !validator.has_enough() {
+            if item.is_empty() && list == "apiVersions" && !validator.has_enough() {
                 validator.required(place.index(at), "");
             }
         }
@@ -45,29 +46,48 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
     if resources.len() == 0 {
         validator.required(place, "");
     }
-    let all: HashSet<&str> = resources.clone().collect();
-    let shown = || rule.get("resources").cloned().unwrap_or_default();
-    if all.len() > 1 && all.contains("*/*") {
+    if resources.len() > 1 && resources.clone().any(|one| one == "*/*") {
         let detail = "if '*/*' is present, must not specify other resources";
-        validator.invalid(place, shown(), detail);
+        validator.invalid(place, shown(rule), detail);
     }
-    if all.contains("*") && all.iter().any(|one| *one != "*" && !one.contains('/')) {
+    // The last resource without a subresource decides, whatever came before it.
+    let last = resources.clone().filter(|one| !one.is_empty() && !one.contains('/')).last();
+    if last.is_some_and(|last| last != "*") && resources.clone().any(|one| one == "*") {
         let detail = "if '*' is present, must not specify other resources without subresources";
-        validator.invalid(place, shown(), detail);
+        validator.invalid(place, shown(rule), detail);
     }
-    for (at, resource) in resources.enumerate() {
+    self::resources(validator, &path.child("resources"), rule);
+}
+
+fn shown(rule: View) -> Value {
+    rule.get("resources").cloned().unwrap_or_default()
+}
+
+/// Each resource by itself, and by the wildcards before it.
+fn resources(validator: &mut Validator, path: &Path, rule: View) {
+    let (mut with_all_subresources, mut of_all_resources) = (HashSet::new(), HashSet::new());
+    for (at, resource) in rule.texts("resources").enumerate() {
         if validator.has_enough() {
             return;
         }
         if resource.is_empty() {
-            validator.required(place.index(at), "");
-        } else if let Some((main, sub)) = resource.split_once('/') {
-            for (wide, is_covered) in [(format!("*/{sub}"), main != "*"), (format!("{main}/*"), sub != "*")] {
-                if is_covered && all.contains(wide.as_str()) {
-                    let detail = format!("if '{wide}' is present, must not specify {resource}");
-                    validator.invalid(place.index(at), resource, detail);
-                }
+            validator.required(path.index(at), "");
+        }
+        let Some((main, sub)) = resource.split_once('/') else { continue };
+        for (wide, is_covered) in [
+            (format!("{main}/*"), with_all_subresources.contains(main)),
+            (format!("*/{sub}"), of_all_resources.contains(sub)),
+        ] {
+            if is_covered {
+                let detail = format!("if '{wide}' is present, must not specify {resource}");
+                validator.invalid(path.index(at), resource, detail);
             }
+        }
+        if sub == "*" {
+            with_all_subresources.insert(main);
+        }
+        if main == "*" {
+            of_all_resources.insert(sub);
         }
     }
 }

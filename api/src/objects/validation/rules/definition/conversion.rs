@@ -72,9 +72,7 @@ fn webhook(
     };
     match (&client.url, &client.service) {
         (Some(url), None) => admission::url(validator, &path.child("url"), url),
-        (None, Some(_)) => {
-            admission::named_service(validator, &path.child("service"), given.child("service"))
-        }
+        (None, Some(_)) => admission::service(validator, &path.child("service"), given.child("service")),
         _ => validator.required(path, "exactly one of url or service is required"),
     }
     if !tolerated.bad_bundle
