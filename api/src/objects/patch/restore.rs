@@ -1,7 +1,8 @@
 //! Copies a tree into a built-in type field by field, as the reference server does with the results of strategic merges and
 //! applies. It does not decode them as text there, and words mismatches differently from its decoder.
 //!
-//! Numbers without a fraction are integers here, however they are written. Quantities, times and other values that JSON
+//! Numbers without a fraction are integers here, however they are written, and those that a field of 32 bits cannot hold
+//! lose their upper bits. Quantities, times and other values that JSON
 //! writes as text read themselves, and their errors name no place.
 
 use super::Value;
@@ -36,8 +37,8 @@ fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
     match kind {
         Kind::Bool if matches!(value, Value::Bool(_)) => Ok(()),
         Kind::Bool => Err(unrecognized("bool")),
-        Kind::Int32 => integer("int32", value),
-        Kind::Int64 => integer("int64", value),
+        Kind::Int32 => integer("int32", value, |whole| i64::from(whole as i32)),
+        Kind::Int64 => integer("int64", value, |whole| whole),
         Kind::Double if matches!(value, Value::Int(_) | Value::Float(_)) => Ok(()),
         Kind::Double => Err(unrecognized("float64")),
         Kind::String => match value {
@@ -73,16 +74,22 @@ fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
     }
 }
 
-fn integer(name: &str, value: &mut Value) -> Result<(), String> {
-    match value {
-        Value::Int(_) => Ok(()),
-        Value::Float(number) if number.fract() == 0.0 => {
-            *value = plain_number(*number);
-            Ok(())
-        }
-        Value::Float(_) => Err(format!("cannot convert float64 to {name}")),
-        _ => Err(unrecognized(name)),
-    }
+/// An integer of the Go type `name`, of whose bits `held` keeps those that the type has.
+fn integer(name: &str, value: &mut Value, held: fn(i64) -> i64) -> Result<(), String> {
+    let whole = match value {
+        Value::Int(number) => *number,
+        Value::Float(number) if number.fract() == 0.0 => whole(*number),
+        Value::Float(_) => return Err(format!("cannot convert float64 to {name}")),
+        _ => return Err(unrecognized(name)),
+    };
+    *value = Value::Int(held(whole));
+    Ok(())
+}
+
+/// The integer of a whole number; the least one if there is none, as processors with 64 bits convert it.
+fn whole(number: f64) -> i64 {
+    const END: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 /// A quantity reads whatever JSON it is given as its text.
@@ -225,5 +232,22 @@ mod tests {
         restore(deployment, &mut value).unwrap();
         assert!(!format!("{value:?}").contains("Float"));
         assert_eq!(text(&value), r#"{"spec":{"replicas":2,"strategy":{"rollingUpdate":{"maxSurge":1}}}}"#);
+    }
+
+    #[test]
+    fn integers_beyond_their_field_lose_their_upper_bits() {
+        let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
+        for (given, want) in
+            [("99999999999", 1_215_752_191), ("-3e9", 1_294_967_296), ("4294967296", 0), ("1e20", 0)]
+        {
+            let mut value = parse(format!(r#"{{"spec":{{"replicas":{given}}}}}"#).as_bytes()).unwrap();
+            restore(deployment, &mut value).unwrap();
+            assert_eq!(text(&value), format!(r#"{{"spec":{{"replicas":{want}}}}}"#));
+        }
+        let mut value = parse(br#"{"spec":{"template":{"spec":{"activeDeadlineSeconds":1e20}}}}"#).unwrap();
+        restore(deployment, &mut value).unwrap();
+        let least = i64::MIN;
+        let want = format!(r#"{{"spec":{{"template":{{"spec":{{"activeDeadlineSeconds":{least}}}}}}}}}"#);
+        assert_eq!(text(&value), want);
     }
 }
