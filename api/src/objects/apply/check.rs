@@ -3,6 +3,7 @@
 
 use super::typed::{Primitive, Type, item_element};
 use crate::objects::patch::go_print;
+use crate::types::schema::decode::plain_number;
 use crate::types::schema::table::{ListType, Message};
 use crate::values::field::{Element, go_quote};
 use crate::values::json::{Object, Value};
@@ -80,7 +81,7 @@ enum Checked {
 
 fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Vec<TypeError>) {
     let mut wrong = |wanted: &str| {
-        errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_print(value))));
+        errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_text(value))));
     };
     match (of.for_value(value), value) {
         (Type::Scalar(Primitive::Numeric), Value::Null) if checked == Checked::Made => {
@@ -171,10 +172,29 @@ fn scalar(primitive: Primitive, value: &Value, errors: &mut Vec<TypeError>) {
         (Primitive::Text, value) => {
             format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
         }
-        (Primitive::Boolean, value) => format!("expected boolean, got &{{{}}}", go_print(value)),
-        (Primitive::Any, value) => format!("expected any scalar, got &{{{}}}", go_print(value)),
+        (Primitive::Boolean, value) => format!("expected boolean, got &{{{}}}", go_text(value)),
+        (Primitive::Any, value) => format!("expected any scalar, got &{{{}}}", go_text(value)),
     };
     errors.push(TypeError::new(text));
+}
+
+/// A value in Go's `%v` format.
+fn go_text(value: &Value) -> String {
+    go_print(&read_back(value))
+}
+
+/// A value as the reference server reads it from the JSON text that it makes of a configuration: whole doubles are
+/// integers there.
+fn read_back(value: &Value) -> Value {
+    match value {
+        Value::Float(number) => plain_number(*number),
+        Value::Array(items) => Value::Array(items.iter().map(read_back).collect()),
+        Value::Object(members) => {
+            let members = members.iter().map(|(name, value)| (name.to_owned().into(), read_back(value)));
+            members.collect::<Object>().into()
+        }
+        other => other.clone(),
+    }
 }
 
 /// A value in Go's `%#v` format.
@@ -193,7 +213,8 @@ fn go_syntax(value: &Value) -> String {
             members.sort_unstable();
             format!("map[string]interface {{}}{{{}}}", members.join(", "))
         }
-        other => go_print(other),
+        Value::Null => "interface {}(nil)".to_owned(),
+        scalar => go_text(scalar),
     }
 }
 
@@ -216,6 +237,12 @@ mod tests {
                  .spec.paused: expected boolean, got &{x}",
             ),
             (r#"{"spec":[]}"#, ".spec: expected map, got &{[]}"),
+            (
+                r#"{"metadata":{"labels":{"a":{"b":[null,1e6]}}},"spec":{"paused":[1234567.5]}}"#,
+                "errors:\n  .metadata.labels.a: expected string, got &value.valueUnstructured{Value:map[string]interface \
+                 {}{\"b\":[]interface {}{interface {}(nil), 1000000}}}\n  .spec.paused: expected boolean, got \
+                 &{[1.2345675e+06]}",
+            ),
             (
                 r#"{"spec":{"template":{"spec":{"containers":{"a":1}}}}}"#,
                 ".spec.template.spec.containers: expected list, got &{map[a:1]}",

@@ -20,7 +20,7 @@ mod strategic;
 mod words;
 
 use crate::types::schema::table::Message;
-use crate::values::field::FieldError;
+use crate::values::field::{FieldError, go_float};
 use crate::values::json::{Object, ParseError, Value, parse, parse_reporting_duplicates, write};
 use crate::values::memory::Memory;
 use crate::values::status::{Reason, Status, Subject};
@@ -232,7 +232,7 @@ fn print_into(value: &Value, out: &mut String) {
         Value::Null => out.push_str("<nil>"),
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Int(n) => out.push_str(&n.to_string()),
-        Value::Float(n) => out.push_str(&print_double(*n)),
+        Value::Float(n) => out.push_str(&go_float(*n)),
         Value::String(text) => out.push_str(text),
         Value::Array(items) => {
             out.push('[');
@@ -258,22 +258,6 @@ fn print_into(value: &Value, out: &mut String) {
             }
             out.push(']');
         }
-    }
-}
-
-/// Shortest digits; an exponent of at least two digits below 1e-4 and from 1e21 on.
-fn print_double(n: f64) -> String {
-    let size = n.abs();
-    if size == 0.0 || (1e-4..1e21).contains(&size) || !n.is_finite() {
-        return n.to_string();
-    }
-    let text = format!("{n:e}");
-    match text.split_once('e') {
-        Some((digits, exponent)) => {
-            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
-            format!("{digits}e{sign}{exponent:0>2}")
-        }
-        None => text,
     }
 }
 
@@ -342,13 +326,13 @@ mod tests {
         let document =
             r#"{"kind":"K","data":{"b":"1","a":"<"},"apiVersion":"v1","metadata":{"name":"n","labels":{}}}"#;
         let sorted = r#""{\"apiVersion\":\"v1\",\"data\":{\"a\":\"\\u003c\",\"b\":2},\"kind\":\"K\",\"metadata\":{\"name\":\"n\",\"labels\":{}}}""#;
-        let printed = r#""map[data:map[a:1.5 b:[1 x <nil> true map[y:1e-05 z:1e+30]]]]""#;
+        let printed = r#""map[data:map[a:1.5 b:[1 x <nil> true map[y:1e-05 z:3e+09]]]]""#;
         for (kind, patch, shown) in [
             (PatchKind::Merge, r#"{"data":{"b":2}}"#, sorted),
             (PatchKind::Json, r#"[{"op":"replace","path":"/data/b","value":2}]"#, sorted),
             (
                 PatchKind::Strategic,
-                r#"{"data":{"b":[1,"x",null,true,{"z":1e30,"y":0.00001}],"a":1.5}}"#,
+                r#"{"data":{"b":[1,"x",null,true,{"z":3e9,"y":0.00001}],"a":1.5}}"#,
                 printed,
             ),
         ] {
