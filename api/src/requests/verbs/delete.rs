@@ -30,6 +30,9 @@ use crate::writes::write::Outcome;
 use crate::writes::write::deletion::delete_object;
 use crate::writes::write::intent::DELETION;
 
+/// Where the reference server registers the kinds of options, as its texts name it.
+const SCHEME: &str = "in scheme \"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27\"";
+
 /// DELETE of an item.
 pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status> {
     let mut options = read_options(call, body)?;
@@ -147,12 +150,20 @@ pub fn read_options(call: &Call<'_>, body: &[u8]) -> Result<DeleteOptions, Statu
     if let Some(why) = untyped(&value) {
         return Err(Status::bad_request(why));
     }
-    if !matches!(value.str_at(&["kind"]), "" | "DeleteOptions") {
-        return Err(Status::bad_request("decoded object cannot be converted to DeleteOptions"));
+    let kind = value.str_at(&["kind"]);
+    if !matches!(kind, "" | "DeleteOptions") {
+        return Err(Status::bad_request(unknown_kind(kind, value.str_at(&["apiVersion"]), &meta_group)));
     }
     let options = DeleteOptions::from_value(&value, &meta_group)?;
     call.record_options("DeleteOptions", value);
     Ok(options)
+}
+
+/// Why a body of another kind holds no options. Options may name any version; other kinds are of the one they name.
+fn unknown_kind(kind: &str, api_version: &str, meta_group: &str) -> String {
+    let own = format!("{meta_group}/v1");
+    let version = if api_version.is_empty() { &own } else { api_version };
+    format!("no kind \"{kind}\" is registered for version \"{version}\" {SCHEME}")
 }
 
 /// The options that a body holds in its encoding, as an object of their type.
