@@ -74,7 +74,11 @@ async fn updates_are_checked_against_what_is_stored() {
             // Most kinds are not created by PUT.
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none"}}"#, "404 NotFound: configmaps \"none\" not found"),
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","resourceVersion":"5"}}"#, "404 NotFound: configmaps \"none\" not found"),
-            ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: configmaps \"none\" not found"),
+            ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"none\": StorageError: invalid object, Code: 4, Key: …"),
+            ("update", "PUT $core/configmaps/none?dryRun=All", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: …"),
+            ("update", "PUT $apps/deployments/none/status", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: …"),
+            ("update", "PUT $apps/deployments/none/scale", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: Operation cannot be fulfilled on deployments.apps \"none\": StorageError: …"),
+            ("update", "PUT $lease/leases/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: …"),
             ("deletion-answers", "PUT $lease/leases/m", r#"{"metadata":{"name":"m"}}"#, "201 Lease"),
             ("update", "PUT $rbac/roles/r", r#"{"metadata":{"name":"r"},"rules":[]}"#, "201 Role"),
             ("update", "PUT $core/limitranges/r", r#"{"metadata":{"name":"r"},"spec":{"limits":[]}}"#, "201 LimitRange"),

@@ -55,6 +55,7 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
         };
         let mut object = read_update(call, body, &options, known)?;
         if is_new {
+            same_as_none(&intent, &object)?;
             set_meta(&mut object, "resourceVersion", None);
             as_new(call, &mut object)?;
         }
@@ -62,10 +63,24 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     });
     let outcome = write::write(call, &intent, &mut source).await;
     if outcome.is_err() && !is_read {
-        // A body that cannot be read is refused even where there is nothing to write it to.
-        read_update(call, body, &options, None)?;
+        // A body that cannot be read is refused even where there is nothing to write it to, and one of a known object too.
+        let object = read_update(call, body, &options, None)?;
+        if outcome.as_ref().is_err_and(|refused| refused.code == StatusCode::NOT_FOUND) {
+            same_as_none(&intent, &object)?;
+        }
     }
     respond_written(call, outcome?).await
+}
+
+/// Refuses a body that names the uid of an object where there is none: a uid is a condition of PUT.
+///
+/// # Errors
+/// 409.
+pub fn same_as_none(intent: &Intent<'_>, object: &Object) -> Result<(), Status> {
+    match meta(object, "uid") {
+        "" => Ok(()),
+        uid => Err(intent.other_uid(uid, "")),
+    }
 }
 
 /// The intent of a request that updates the object in its path.

@@ -16,7 +16,7 @@ use auth::{Attributes, User};
 use bytes::Bytes;
 
 use crate::objects::conversion::{Conversions, is_current};
-use crate::objects::store::{Store, Stored};
+use crate::objects::store::{self, Store, Stored};
 use crate::objects::strategy::Endpoint;
 use crate::types::convert;
 use crate::types::schema::decode::share;
@@ -172,6 +172,17 @@ impl<'w> Intent<'w> {
         let stored = self.resource.storage.as_ref();
         let group = stored.map_or(&self.resource.group, |storage| &storage.group);
         Subject { group, ..self.subject_by_kind(name) }
+    }
+
+    /// The refusal of a write whose body names the uid `wanted`, while that of the stored object is `found`: empty if
+    /// there is none.
+    pub fn other_uid(&self, wanted: &str, found: &str) -> Status {
+        let key = store::shown_key(self.resource, self.namespace, self.name);
+        let cause = format!(
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
+             failed: UID in precondition: {wanted}, UID in object meta: {found}"
+        );
+        Status::conflict(self.subject(self.name), &cause)
     }
 
     /// What this write is about, as admission chooses its plugins by it.

@@ -206,12 +206,7 @@ pub(super) fn same(intent: &Intent<'_>, new: &Object, current: Option<&mut Curre
     if uid == stored_uid {
         return Ok(());
     }
-    let key = store::shown_key(intent.resource, intent.namespace, intent.name);
-    let cause = format!(
-        "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-         failed: UID in precondition: {uid}, UID in object meta: {stored_uid}"
-    );
-    Err(Status::conflict(intent.subject(intent.name), &cause))
+    Err(intent.other_uid(uid, stored_uid))
 }
 
 /// Compares the version that the writer saw with the stored one.
