@@ -56,6 +56,16 @@ pub(super) const NODE: Strategy = Strategy {
     ..NONE
 };
 
+/// A service that no balancer serves any more has no addresses there.
+pub(super) const SERVICE: Strategy = Strategy {
+    update: Some(|endpoint, service, _| {
+        if endpoint == Endpoint::Main {
+            forget_balancer(service);
+        }
+    }),
+    ..warnings::SERVICE
+};
+
 /// A reference to a secret is its name.
 pub(super) const SERVICE_ACCOUNT: Strategy = Strategy {
     create: Some(|object, _| keep_names_of_secrets(object)),
@@ -272,6 +282,14 @@ fn keep_conditions(new: &mut Object, old: &Object, decision: &str) {
     if conditions.iter().filter(is_one).count() == kept.len() {
         let own = conditions.iter_mut().filter(|condition| is_one(&&**condition));
         own.zip(kept).for_each(|(own, kept)| *own = kept.clone());
+    }
+}
+
+/// Removes the addresses of a balancer from a service of another type.
+fn forget_balancer(service: &mut Object) {
+    let kind = object::at(service, "spec.type").and_then(Value::as_str);
+    if kind != Some("LoadBalancer") && object::at(service, "status.loadBalancer.ingress").is_some() {
+        copy_path(service, &Object::new(), "status.loadBalancer.ingress");
     }
 }
 

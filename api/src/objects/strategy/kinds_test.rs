@@ -58,6 +58,11 @@ fn parts_that_are_not_stored_are_removed() {
     let secrets: Change = |object, _| keep_names_of_secrets(object);
     let topology: Change = |object, old| drop_topology(object, Some(old));
     let devices: Change = forget_devices;
+    let balancer: Change = |object, _| forget_balancer(object);
+    let balanced = |kind: &str, addresses: &str| {
+        format!(r#"{{"spec":{{"type":"{kind}"}},"status":{{"loadBalancer":{{{addresses}}}}}}}"#)
+    };
+    let addresses = r#""ingress":[{"ip":"1.2.3.4"}]"#;
     let device = r#"{"driver":"a","pool":"b","device":"c"}"#;
     let claim = |allocated: &str, said: &str| {
         format!(
@@ -79,6 +84,8 @@ fn parts_that_are_not_stored_are_removed() {
         (devices, claim(device, device), claim(device, ""), claim(device, device)),
         (devices, claim("", device), claim(device, device), claim("", "")),
         (devices, claim("", device), claim("", ""), claim("", device)),
+        (balancer, balanced("LoadBalancer", addresses), "{}".to_owned(), balanced("LoadBalancer", addresses)),
+        (balancer, balanced("NodePort", addresses), "{}".to_owned(), balanced("NodePort", "")),
     ] {
         let mut object = testing::object(&new);
         change(&mut object, &testing::object(&old));

@@ -42,7 +42,7 @@ pub(super) fn create(pools: &mut Reservation<'_>, service: &mut Object) -> Resul
     if needs_address(service) {
         addresses(pools, service, 0)?;
     }
-    if kind(service) == "NodePort" || kind(service) == "LoadBalancer" {
+    if needs_node_ports(service) {
         new_node_ports(pools, service)?;
     }
     health_check_port(pools, service, None)
@@ -58,7 +58,7 @@ pub(super) fn update(pools: &mut Reservation<'_>, service: &mut Object, old: &Ob
         let had = if needs_address(old) { texts(old, "clusterIPs").len() } else { 0 };
         addresses(pools, service, had)?;
     }
-    if kind(service) == "NodePort" || kind(service) == "LoadBalancer" {
+    if needs_node_ports(service) {
         changed_node_ports(pools, service, old)?;
     }
     health_check_port(pools, service, Some(old))
@@ -351,7 +351,7 @@ impl Reservation<'_> {
 
 /// Node ports of a new service. Ports of equal number share one across protocols.
 fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(), Trouble> {
-    let allocates = needs_node_ports(service);
+    let allocates = allocates_node_ports(service);
     let asked: Vec<(i64, i64)> =
         ports(service).iter().map(|port| (number(port, "port"), number(port, "nodePort"))).collect();
     let mut wished: HashMap<i64, i64> = HashMap::new();
@@ -393,7 +393,7 @@ fn changed_node_ports(
     service: &mut Object,
     old: &Object,
 ) -> Result<(), Trouble> {
-    let allocates = needs_node_ports(service);
+    let allocates = allocates_node_ports(service);
     let had: HashSet<i64> = node_ports(old).into_iter().collect();
     let asked: Vec<i64> = ports(service).iter().map(|port| number(port, "nodePort")).collect();
     let mut chosen = Vec::with_capacity(asked.len());

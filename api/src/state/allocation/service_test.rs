@@ -257,6 +257,40 @@ fn an_update_keeps_omitted_items() {
             format!(r#"{{"type":"NodePort","ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#),
             format!(r#"{{"type":"ClusterIP","ports":[{{"port":1}}],{stored}}}"#),
         ),
+        (
+            format!(r#"{{"type":"ClusterIP","ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#),
+            format!(
+                r#"{{"type":"NodePort","ports":[{{"port":1,"nodePort":30001}},{{"port":2,"nodePort":30002}}],{stored}}}"#
+            ),
+            format!(r#"{{"type":"ClusterIP","ports":[{{"port":1}}],{stored}}}"#),
+        ),
+        (
+            format!(
+                r#"{{"type":"ExternalName","externalName":"x","internalTrafficPolicy":"Cluster",{}}}"#,
+                stored.replace("SingleStack", "PreferDualStack")
+            ),
+            format!(r#"{{"type":"ClusterIP","internalTrafficPolicy":"Cluster",{stored}}}"#),
+            r#"{"type":"ExternalName","externalName":"x","ipFamilyPolicy":"PreferDualStack"}"#.to_owned(),
+        ),
+        // A balanced service has node ports, whether or not it is given them.
+        (
+            format!(
+                r#"{{"type":"ClusterIP","allocateLoadBalancerNodePorts":false,"ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#
+            ),
+            format!(
+                r#"{{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,"ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#
+            ),
+            format!(r#"{{"type":"ClusterIP","ports":[{{"port":1}}],{stored}}}"#),
+        ),
+        (
+            format!(
+                r#"{{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,"ports":[{{"port":1}}],{stored}}}"#
+            ),
+            format!(r#"{{"type":"NodePort","ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#),
+            format!(
+                r#"{{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,"ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#
+            ),
+        ),
         // The second family is dropped only if the policy changes.
         (
             format!(r#"{{"type":"ClusterIP",{dual},"ipFamilyPolicy":"SingleStack"}}"#),

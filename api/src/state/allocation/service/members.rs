@@ -35,8 +35,13 @@ pub(super) fn needs_address(service: &Object) -> bool {
     matches!(kind(service), "" | "ClusterIP" | "NodePort" | "LoadBalancer")
 }
 
-/// Whether node ports are allocated by default.
+/// Whether the ports of the service may have node ports.
 pub(super) fn needs_node_ports(service: &Object) -> bool {
+    matches!(kind(service), "NodePort" | "LoadBalancer")
+}
+
+/// Whether node ports are allocated by default.
+pub(super) fn allocates_node_ports(service: &Object) -> bool {
     let allocates = at(service, "spec.allocateLoadBalancerNodePorts").and_then(Value::as_bool);
     kind(service) == "NodePort" || kind(service) == "LoadBalancer" && allocates != Some(false)
 }
@@ -78,34 +83,36 @@ pub(super) fn drop_fields_of_other_types(service: &mut Object, old: &Object) {
             clear(service, "clusterIP");
             clear(service, "clusterIPs");
         }
-        if same(service, old, "ipFamilies") && same(service, old, "ipFamilyPolicy") {
-            clear(service, "ipFamilies");
-            clear(service, "ipFamilyPolicy");
+        clear_same(service, old, &["ipFamilies", "ipFamilyPolicy"]);
+    }
+    if needs_node_ports(old) && !needs_node_ports(service) {
+        let had: HashSet<i64> = node_ports(old).into_iter().collect();
+        if node_ports(service).iter().all(|port| had.contains(port)) {
+            ports_mut(service).for_each(|port| drop(port.remove("nodePort")));
         }
     }
-    if needs_node_ports(old) && !needs_node_ports(service) && node_ports(service) == node_ports(old) {
-        ports_mut(service).for_each(|port| drop(port.remove("nodePort")));
-    }
-    let health = "healthCheckNodePort";
-    if needs_health_check_port(old) && !needs_health_check_port(service) && same(service, old, health) {
-        clear(service, health);
+    if needs_health_check_port(old) && !needs_health_check_port(service) {
+        clear_same(service, old, &["healthCheckNodePort"]);
     }
     if kind(old) == "LoadBalancer" && kind(service) != "LoadBalancer" {
-        for name in ["allocateLoadBalancerNodePorts", "loadBalancerClass"] {
-            if same(service, old, name) {
-                clear(service, name);
-            }
-        }
+        clear_same(service, old, &["allocateLoadBalancerNodePorts", "loadBalancerClass"]);
     }
-    let outside = |service: &Object| {
-        let external = !texts(service, "externalIPs").is_empty();
-        matches!(kind(service), "NodePort" | "LoadBalancer") || kind(service) == "ClusterIP" && external
-    };
-    let inside = |service: &Object| kind(service) != "ExternalName";
-    for (is_used, name) in
-        [(&outside as &dyn Fn(&Object) -> bool, "externalTrafficPolicy"), (&inside, "internalTrafficPolicy")]
-    {
-        if is_used(old) && !is_used(service) && same(service, old, name) {
+    if is_reached_from_outside(old) && !is_reached_from_outside(service) {
+        clear_same(service, old, &["externalTrafficPolicy"]);
+    }
+    if kind(old) != "ExternalName" && kind(service) == "ExternalName" {
+        clear_same(service, old, &["internalTrafficPolicy"]);
+    }
+}
+
+fn is_reached_from_outside(service: &Object) -> bool {
+    needs_node_ports(service) || kind(service) == "ClusterIP" && !texts(service, "externalIPs").is_empty()
+}
+
+/// Removes those of the named members that are as they were, each by itself.
+fn clear_same(service: &mut Object, old: &Object, names: &[&str]) {
+    for name in names {
+        if same(service, old, name) {
             clear(service, name);
         }
     }
