@@ -134,6 +134,7 @@ pub fn behavior(option: &DynamicMessage) -> Behavior {
         "marks_finished",
         "essential",
         "metadata_again",
+        "checked_twice",
     ];
     let refusals = members(option, "refusals");
     Behavior {

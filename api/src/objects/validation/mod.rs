@@ -272,8 +272,12 @@ pub fn update_in(
         walk::status(&mut validator, &resource.message, new);
         return Judgement { errors: validator.errors, ..Judgement::default() };
     }
+    let before = validator.errors.len();
     walk::object(&mut validator, &resource.message, new);
     if subresource.is_empty() {
+        if resource.behavior.checked_twice && !validator.has_enough() {
+            validator.errors.extend_from_within(before..);
+        }
         immutable(&mut validator, resource, new, old);
     }
     if let Some(rule) = rules::on_update(resource, subresource) {

@@ -418,6 +418,7 @@ fn failures_of_metadata_are_found_by_the_generic_rules_and_again_by_those_of_the
         ("", "configmaps", "", LABELS, 4),
         ("apps", "deployments", "status", LABELS, 3),
         ("coordination", "leases", "", LABELS, 3),
+        ("apps", "replicasets", "", LABELS, 4),
     ] {
         let table = resource(stem, plural);
         let (old, new) = (object(table, &named(table, "")), object(table, new));

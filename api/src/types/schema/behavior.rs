@@ -40,6 +40,8 @@ pub struct Behavior {
     pub essential: bool,
     /// On update, the rules of the kind check the metadata once more as if the object were new.
     pub metadata_again: bool,
+    /// On update, everything but the metadata and the status is checked twice, each failure said twice.
+    pub checked_twice: bool,
     /// What a delete that leaves the propagation open warns of; empty without.
     pub delete_warning: &'static str,
     /// What to use in place of a deprecated version; empty where nothing is said.
@@ -70,6 +72,7 @@ impl Behavior {
         marks_finished: false,
         essential: false,
         metadata_again: false,
+        checked_twice: false,
         delete_warning: "",
         replacement: "",
         removed: "",

@@ -236,10 +236,8 @@ pub(super) fn node_drivers(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// An entry of a node's driver is immutable once it is reported, but for how much the driver can take. The reference
-/// server looks at the whole list twice.
+/// An entry of a node's driver is immutable once it is reported, but for how much the driver can take.
 pub(super) fn node_drivers_update(validator: &mut Validator, new: View, old: View) {
-    validator.repeat(&Path::ROOT.child("spec"));
     let entry = |driver: View| {
         let mut entry = driver.object().cloned().unwrap_or_default();
         entry.remove("allocatable");
