@@ -5,7 +5,7 @@ use hashbrown::HashSet;
 use super::super::path::Path;
 use super::super::{Validator, forms, is_same, names};
 use super::cron::Schedule;
-use super::workload::matching;
+use super::workload::{matching, refuse_labels};
 use super::{View, common, selector, time_zone};
 use crate::types::schema::table::Form;
 use crate::values::field::FieldError;
@@ -42,6 +42,8 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
         }
     } else {
         validator.required(root.child("selector"), "");
+        let template = spec.child("template");
+        refuse_labels(validator, &root.child("template"), template.child("metadata").child("labels"));
     }
     let name = job.child("metadata").text("name");
     if let Some(completions) = spec.int("completions").filter(|count| *count > 0)

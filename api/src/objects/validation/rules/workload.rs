@@ -30,7 +30,6 @@ fn selected_template(validator: &mut Validator, path: &Path, spec: View, kind: (
             matching(validator, &template_path, wanted, template);
         }
     } else {
-        // No selector selects nothing, not even this template.
         refuse_labels(validator, &template_path, template.child("metadata").child("labels"));
     }
     runs_forever(validator, &template_path, template, kind.1);
@@ -57,7 +56,8 @@ pub(super) fn matching(validator: &mut Validator, path: &Path, wanted: View, tem
     }
 }
 
-fn refuse_labels(validator: &mut Validator, path: &Path, labels: View) {
+/// The labels of a template that is not selected. No selector selects nothing.
+pub(super) fn refuse_labels(validator: &mut Validator, path: &Path, labels: View) {
     let shown = labels.object().cloned().map_or(Value::Null, Value::Object);
     let metadata = path.child("metadata");
     validator.invalid(metadata.child("labels"), shown, MISMATCH);
