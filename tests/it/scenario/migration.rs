@@ -63,13 +63,13 @@ kubectl applies $core/configmaps/a
 
     an_applier_moves_from_one_version_to_the_other: r#"
 one applies $autoscaling/horizontalpodautoscalers/h
-  {"spec":{"minReplicas":2,"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}
+  {"spec":{"minReplicas":2,"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"d"},"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}
 = 201
 one Apply autoscaling/v2: .spec.maxReplicas .spec.metrics .spec.minReplicas .spec.scaleTargetRef.kind .spec.scaleTargetRef.name
 
 # The same manager in another version: one entry, and omitted fields are removed.
 one applies /apis/autoscaling/v1/namespaces/$ns/horizontalpodautoscalers/h
-  {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"targetCPUUtilizationPercentage":50}}
+  {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"d"},"targetCPUUtilizationPercentage":50}}
 = 200
 ? spec.maxReplicas 3
 ? spec.minReplicas 1
@@ -78,7 +78,7 @@ one Apply autoscaling/v1: .spec.maxReplicas .spec.scaleTargetRef .spec.targetCPU
 
     managers_of_two_versions_conflict_over_one_value: r#"
 one applies $autoscaling/horizontalpodautoscalers/h
-  {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}
+  {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"d"}}}
 = 201
 
 two applies /apis/autoscaling/v1/namespaces/$ns/horizontalpodautoscalers/h

@@ -149,7 +149,7 @@ one Update v1: .metadata.ownerReferences .metadata.ownerReferences[uid="u1"]
 
     two_versions_of_one_kind_have_entries_of_their_own: r#"
 one creates $autoscaling/horizontalpodautoscalers/h
-  {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}
+  {"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"d"},"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}
 = 201
 one Update autoscaling/v2: .spec.maxReplicas .spec.metrics .spec.minReplicas .spec.scaleTargetRef.kind .spec.scaleTargetRef.name
 

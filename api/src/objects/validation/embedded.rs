@@ -34,7 +34,7 @@ pub(crate) fn check(place: &str, object: &Object, errors: &mut Vec<FieldError>) 
 
 fn fault(name: &str, text: &str) -> Option<String> {
     if name == "apiVersion" {
-        return (text.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {text}"));
+        return names::group_version_fault(text);
     }
     let faults = names::label_1035(&text.to_lowercase());
     let why = || format!("may have mixed case, but should otherwise match: {}", faults.join(","));

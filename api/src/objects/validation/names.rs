@@ -159,6 +159,11 @@ pub(crate) fn generate_base(rule: NameRule, base: &str) -> Faults {
     }
 }
 
+/// What is wrong with an API version, which is `[group/]version` or nothing.
+pub(crate) fn group_version_fault(text: &str) -> Option<String> {
+    (text.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {text}"))
+}
+
 /// The reason of a condition.
 pub(crate) fn condition_reason(reason: &str) -> Faults {
     let bytes = reason.as_bytes();

@@ -157,7 +157,7 @@ async fn a_plugin_sees_every_operation_in_the_version_of_the_request() {
     let scalers = "/apis/autoscaling/v1/namespaces/n/horizontalpodautoscalers";
     let scaler = |max: u32| {
         format!(
-            r#"{{"metadata":{{"name":"h"}},"spec":{{"maxReplicas":{max},"scaleTargetRef":{{"kind":"X","name":"x"}}}}}}"#
+            r#"{{"metadata":{{"name":"h"}},"spec":{{"maxReplicas":{max},"scaleTargetRef":{{"kind":"ReplicationController","name":"x"}}}}}}"#
         )
     };
     for (request, body, code, want) in [

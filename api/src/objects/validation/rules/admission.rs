@@ -425,8 +425,8 @@ pub(super) fn parameters(validator: &mut Validator, path: &Path, kind: View) {
     let place = path.child("apiVersion");
     if whole.is_empty() {
         validator.required(place, "");
-    } else if whole.matches('/').count() > 1 {
-        validator.invalid(place, whole, format!("unexpected GroupVersion string: {whole}"));
+    } else if let Some(fault) = names::group_version_fault(whole) {
+        validator.invalid(place, whole, fault);
     } else {
         let (group, version) = whole.split_once('/').unwrap_or(("", whole));
         let faults = names::subdomain(group);

@@ -27,8 +27,10 @@ pub(super) fn autoscaler(validator: &mut Validator, path: &Path, spec: View) {
         let detail = format!("must be greater than or equal to {least}");
         validator.invalid(path.child("minReplicas"), min, detail);
     }
-    if max < 1 {
-        validator.invalid(path.child("maxReplicas"), max, "must be greater than 0");
+    match max {
+        0 => validator.required(path.child("maxReplicas"), "must be set and greater than 0"),
+        ..0 => validator.invalid(path.child("maxReplicas"), max, "must be greater than or equal to 1"),
+        _ => {}
     }
     if min.is_some_and(|min| max < min) {
         let detail = "must be greater than or equal to `minReplicas`";
@@ -40,6 +42,24 @@ pub(super) fn autoscaler(validator: &mut Validator, path: &Path, spec: View) {
         let detail =
             "must specify at least one Object or External metric to support scaling to zero replicas";
         validator.forbidden(path.child("metrics"), detail);
+    }
+    workload(validator, &path.child("scaleTargetRef"), spec.child("scaleTargetRef"));
+}
+
+/// The API version of the workload names a group, which the one kind of the core group with a scale need not. On update
+/// it is only looked at when the kind or the version changes.
+fn workload(validator: &mut Validator, path: &Path, target: View) {
+    let (version, kind) = (target.text("apiVersion"), target.text("kind"));
+    let old = validator.old.map(|old| old.child("spec").child("scaleTargetRef"));
+    if old.is_some_and(|old| (old.text("apiVersion"), old.text("kind")) == (version, kind)) {
+        return;
+    }
+    let place = path.child("apiVersion");
+    let group = version.split_once('/').map_or("", |(group, _)| group);
+    if let Some(fault) = names::group_version_fault(version) {
+        validator.invalid(place, version, fault);
+    } else if group.is_empty() && kind != "ReplicationController" {
+        validator.invalid(place, version, "apiVersion must specify API group");
     }
 }
 
@@ -75,6 +95,25 @@ pub(super) fn object_metric(validator: &mut Validator, path: &Path, source: View
         let detail = "must set either a target value or averageValue";
         validator.required(place.child("averageValue"), detail);
     }
+    if let Some(fault) = version_fault(source)
+        && !validator.old.is_some_and(has_unreadable_version)
+    {
+        let described = path.child("describedObject");
+        let version = source.child("describedObject").text("apiVersion");
+        validator.invalid(described.child("apiVersion"), version, fault);
+    }
+}
+
+/// What is wrong with the API version of the object that a metric is of. It need not name a group.
+fn version_fault(source: View) -> Option<String> {
+    names::group_version_fault(source.child("describedObject").text("apiVersion"))
+}
+
+/// Whether a stored autoscaler has a metric with such a fault, which lets any other have it.
+fn has_unreadable_version(stored: View) -> bool {
+    let mut metrics =
+        stored.child("spec").structs("metrics").filter(|metric| metric.text("type") == "Object");
+    metrics.any(|metric| version_fault(metric.child("object")).is_some())
 }
 
 pub(super) fn external_metric(validator: &mut Validator, path: &Path, source: View) {

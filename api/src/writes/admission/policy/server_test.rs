@@ -53,8 +53,7 @@ async fn refused(server: &Server, request: &str, body: &str) -> String {
 
 const DEPLOYMENT: &str = r#"{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
 
-const SCALER: &str =
-    r#"{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"X","name":"x"}}}"#;
+const SCALER: &str = r#"{"metadata":{"name":"h"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"ReplicationController","name":"x"}}}"#;
 
 #[tokio::test]
 async fn expressions_see_the_kind_and_the_namespace_of_a_request() {
