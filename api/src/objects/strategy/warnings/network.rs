@@ -196,10 +196,18 @@ pub(super) fn network_policy(texts: &mut Texts, written: Written) {
     }
 }
 
+/// Slices that a controller wrote are written well.
 pub(in crate::objects::strategy) fn endpoint_slice(texts: &mut Texts, written: Written) {
     let slice = written.view();
     if slice.text("addressType") == "FQDN" {
-        return texts.at("addressType", "FQDN endpoints are deprecated");
+        // The reference server names a place that slices do not have.
+        return texts.at("spec.addressType", "FQDN endpoints are deprecated");
+    }
+    let label = format!("endpointslice.{}", written.naming.label("managed-by"));
+    let manager = slice.child("metadata").child("labels").text(&label);
+    let writes_well = |controller: &str| manager == written.naming.group(controller, true);
+    if ["endpointslice-controller", "endpointslicemirroring-controller"].into_iter().any(writes_well) {
+        return;
     }
     let list = Path::ROOT.child("endpoints");
     for (at, endpoint) in slice.structs("endpoints").enumerate() {

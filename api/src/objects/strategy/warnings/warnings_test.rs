@@ -124,6 +124,11 @@ fn writers_of_other_kinds_are_warned() {
             r#"annotation "kubernetes.io/ingress.class" is deprecated, please use 'spec.ingressClassName' instead"#,
         ),
         (
+            network::endpoint_slice,
+            r#"{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}"#,
+            "spec.addressType: FQDN endpoints are deprecated",
+        ),
+        (
             stateful_set,
             r#"{"spec":{"revisionHistoryLimit":-1}}"#,
             "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended",

@@ -120,6 +120,7 @@ fn one(validator: &mut Validator, path: &Path, endpoint: View, kind: &str) {
         let place = hints.child(list);
         if names.len() > HINTS_MAX {
             validator.errors.push(FieldError::too_many(place, names.len(), HINTS_MAX));
+            continue;
         }
         let mut seen = Seen::new();
         for (at, name) in names.enumerate() {

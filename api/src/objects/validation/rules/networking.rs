@@ -221,26 +221,30 @@ pub(super) fn service_networks(validator: &mut Validator, path: &Path, spec: Vie
 /// One network, or one of each family.
 fn networks(validator: &mut Validator, list: &Path, spec: View) {
     let networks = spec.texts("cidrs");
-    let value = || spec.get("cidrs").cloned().unwrap_or_default();
     if networks.len() == 0 {
         return validator.required(list, "at least one CIDR required");
     }
-    if networks.len() > NETWORKS_MAX {
-        let spec = Object::from_iter([(Key::Borrowed("CIDRs"), value())]);
-        return validator.invalid(list, Value::Object(spec), "may only hold up to 2 values");
+    let parsed: Vec<_> = networks.clone().filter_map(forms::network).collect();
+    let are_dual = match parsed[..] {
+        [(one, _), (other, _)] => one.is_ipv4() != other.is_ipv4(),
+        _ => false,
+    };
+    let fault = match networks.len() {
+        1 => None,
+        NETWORKS_MAX => (!are_dual).then_some(
+            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64",
+        ),
+        _ => Some("may only hold up to 2 values"),
+    };
+    if let Some(fault) = fault {
+        let value = spec.get("cidrs").cloned().unwrap_or_default();
+        let spec = Object::from_iter([(Key::Borrowed("CIDRs"), value)]);
+        return validator.invalid(list, Value::Object(spec), fault);
     }
-    for (at, text) in networks.clone().enumerate() {
+    for (at, text) in networks.enumerate() {
         if let Some(fault) = forms::canonical_network_fault(text) {
             validator.invalid(list.index(at), text, fault);
         }
-    }
-    let parsed: Vec<_> = networks.filter_map(forms::network).collect();
-    if let [(one, _), (other, _)] = parsed[..]
-        && one.is_ipv4() == other.is_ipv4()
-    {
-        let detail =
-            "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
-        validator.invalid(list, value(), detail);
     }
 }
 

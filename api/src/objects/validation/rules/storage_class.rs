@@ -153,7 +153,7 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, driver: View) {
     let modes = root.child("volumeLifecycleModes");
     for mode in spec.texts("volumeLifecycleModes") {
         if !matches!(mode, "Persistent" | "Ephemeral") && !validator.has_enough() {
-            validator.not_supported(modes, mode, &["Ephemeral", "Persistent"]);
+            validator.not_supported(modes, mode, &["Persistent", "Ephemeral"]);
         }
     }
     let tokens = root.child("tokenRequests");
