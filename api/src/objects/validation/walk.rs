@@ -161,7 +161,10 @@ fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &Pa
     if field.check.is_some_and(|check| check.set_in_code) {
         return;
     }
-    let empty_is_refused = field.pointer || field.check.is_some_and(|check| check.empty_is_refused);
+    // An element is there even if it is empty.
+    let is_list = matches!(value, Value::Array(_));
+    let empty_is_refused =
+        field.pointer || is_list || field.check.is_some_and(|check| check.empty_is_refused);
     each(value, path, |value, path| {
         let Value::String(text) = value else { return };
         if field.enumeration.iter().any(|known| known == text) || (text.is_empty() && !empty_is_refused) {
