@@ -462,6 +462,7 @@ impl Emitter<'_> {
             ("replacement", &behavior.replacement),
             ("removed", &behavior.removed),
             ("delete_warning", &behavior.delete_warning),
+            ("undeletable_detail", &behavior.undeletable_detail),
             ("hashed_version", &behavior.hashed_version),
             ("rows_sorted_by", &behavior.rows_sorted_by),
         ] {

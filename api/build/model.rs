@@ -173,6 +173,7 @@ pub struct Behavior {
     /// By the names of the table's members.
     pub flags: Vec<(&'static str, bool)>,
     pub undeletable: Vec<String>,
+    pub undeletable_detail: String,
     /// Paths and details.
     pub refusals: Vec<(String, String)>,
     pub delete_warning: String,

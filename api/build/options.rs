@@ -144,6 +144,7 @@ pub fn behavior(option: &DynamicMessage) -> Behavior {
         conversion: text(option, "conversion"),
         flags: flags.into_iter().map(|name| (name, flag(option, name))).collect(),
         undeletable: texts(option, "undeletable"),
+        undeletable_detail: text(option, "undeletable_detail"),
         refusals: refusals.iter().map(|refusal| (text(refusal, "path"), text(refusal, "detail"))).collect(),
         delete_warning: text(option, "delete_warning"),
         replacement: text(option, "replacement"),

@@ -208,6 +208,12 @@ async fn terminating_namespaces_accept_no_new_objects() {
                 "403 Forbidden: namespaces \"kube-public\" is forbidden: this namespace may not be deleted",
             ),
             (
+                "delete",
+                "DELETE /apis/scheduling.k8s.io/v1/priorityclasses/system-node-critical",
+                "",
+                "403 Forbidden: priorityclasses.scheduling.k8s.io \"system-node-critical\" is forbidden: this is a system priority class and cannot be deleted",
+            ),
+            (
                 "namespace-lifecycle",
                 "DELETE /api/v1/namespaces/missing",
                 "",

@@ -44,7 +44,11 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
         return force_delete::delete(call, &options).await;
     }
     let name = call.info.name.clone();
-    let warning = call.resource.table.behavior.delete_warning;
+    let behavior = &call.resource.table.behavior;
+    if !behavior.undeletable_detail.is_empty() && behavior.undeletable.contains(&name.as_str()) {
+        return Err(Status::forbidden(call.subject(&name), behavior.undeletable_detail));
+    }
+    let warning = behavior.delete_warning;
     if !warning.is_empty() && options.choose_no_propagation() {
         call.warnings.push(warning.to_owned());
     }

@@ -24,6 +24,8 @@ pub struct Behavior {
     pub spec_finalizers: bool,
     /// Names of objects that cannot be deleted.
     pub undeletable: &'static [&'static str],
+    /// Why they cannot be deleted one by one, while with a collection they go; empty where admission refuses it.
+    pub undeletable_detail: &'static str,
     /// Objects are given addresses and ports.
     pub allocated: bool,
     /// Objects may be created in a namespace that does not exist.
@@ -64,6 +66,7 @@ impl Behavior {
         refusals: &[],
         spec_finalizers: false,
         undeletable: &[],
+        undeletable_detail: "",
         allocated: false,
         namespace_may_be_missing: false,
         expires: false,

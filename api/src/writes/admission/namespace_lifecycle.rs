@@ -135,7 +135,7 @@ impl Plugin for NamespaceLifecycle {
     fn handles(&self, target: &Target<'_>) -> bool {
         match target.operation {
             Operation::Create | Operation::Update => target.resource.namespaced(),
-            Operation::Delete => !target.resource.table.behavior.undeletable.is_empty(),
+            Operation::Delete => refuses_deletions(target.resource),
             Operation::Connect => false,
         }
     }
@@ -155,9 +155,15 @@ impl Plugin for NamespaceLifecycle {
     }
 }
 
+/// Whether some objects of a kind cannot be deleted, and admission says so.
+fn refuses_deletions(resource: &Resource) -> bool {
+    let behavior = &resource.table.behavior;
+    !behavior.undeletable.is_empty() && behavior.undeletable_detail.is_empty()
+}
+
 fn delete<N>(record: &Record<'_, N>) -> Result<(), Status> {
     let name = record.name;
-    if record.resource.table.behavior.undeletable.contains(&name) {
+    if refuses_deletions(record.resource) && record.resource.table.behavior.undeletable.contains(&name) {
         return Err(Status::forbidden(subject(record.resource, name), "this namespace may not be deleted"));
     }
     Ok(())

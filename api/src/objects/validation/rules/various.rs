@@ -120,9 +120,15 @@ pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
 }
 
 pub(super) fn priority_class(validator: &mut Validator, path: &Path, class: View) {
-    // Neither the name nor the value changes.
+    // Neither the name nor the value nor the policy changes.
     if validator.old.is_some() {
         return;
+    }
+    let place = path.child("preemptionPolicy");
+    match class.text("preemptionPolicy") {
+        "PreemptLowerPriority" | "Never" => {}
+        "" => validator.required(place, ""),
+        other => validator.not_supported(place, other, &["PreemptLowerPriority", "Never"]),
     }
     let name = class.child("metadata").text("name");
     let value = class.int("value").unwrap_or(0);
