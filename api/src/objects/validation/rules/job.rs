@@ -441,41 +441,42 @@ pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
             );
         }
     }
-    let (template, former) = (spec.get("template"), old_spec.get("template"));
-    if !is_same(template, former) {
-        let suspended = old_spec.is_true("suspend");
-        let started = old.child("status").has("startTime");
-        let directed = suspended && !started && same_but_directives(template, former);
-        if let Some(template) = template.filter(|_| !directed) {
-            validator.invalid("spec.template", template.clone(), "field is immutable");
+    let (template, former) = (spec.child("template"), old_spec.child("template"));
+    if old_spec.is_true("suspend") && is_at_rest(old.child("status")) {
+        let pods = template.child("spec");
+        if !same_but_directives(pods, former.child("spec")) {
+            validator.invalid("spec.template.spec", pods.to_value(), "field is immutable");
         }
+    } else if !is_same(spec.get("template"), old_spec.get("template")) {
+        validator.invalid("spec.template", template.to_value(), "field is immutable");
     }
 }
 
+/// Whether a suspended job has no pods, and either never had any or is marked as suspended.
+fn is_at_rest(status: View) -> bool {
+    let is_mark =
+        |condition: View| condition.text("type") == "Suspended" && condition.text("status") == "True";
+    status.int("active").unwrap_or(0) == 0
+        && (!status.has("startTime") || status.structs("conditions").any(is_mark))
+}
+
 /// Scheduling and resources of the pods of a suspended job are still mutable.
-fn same_but_directives(new: Option<&Value>, old: Option<&Value>) -> bool {
-    let strip = |template: Option<&Value>| {
-        let mut template = template.cloned().unwrap_or_default();
-        if let Some(template) = template.as_object_mut() {
-            if let Some(metadata) = template.get_mut("metadata").and_then(Value::as_object_mut) {
-                metadata.retain(|name, _| !matches!(name, "labels" | "annotations"));
-            }
-            if let Some(spec) = template.get_mut("spec").and_then(Value::as_object_mut) {
-                spec.retain(|name, _| {
-                    !matches!(name, "nodeSelector" | "tolerations" | "schedulingGates" | "affinity")
-                });
-                for list in ["containers", "initContainers"] {
-                    let containers = spec.get_mut(list).and_then(Value::as_array_mut);
-                    for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
-                        container.remove("resources");
-                    }
-                }
+fn same_but_directives(new: View, old: View) -> bool {
+    let strip = |pods: View| {
+        let mut pods = pods.object().cloned().unwrap_or_default();
+        pods.retain(|name, _| {
+            !matches!(name, "nodeSelector" | "tolerations" | "schedulingGates" | "affinity")
+        });
+        for list in ["containers", "initContainers"] {
+            let containers = pods.get_mut(list).and_then(Value::as_array_mut);
+            for container in containers.into_iter().flatten().filter_map(Value::as_object_mut) {
+                container.remove("resources");
             }
         }
-        template
+        Value::Object(pods)
     };
-    let others = |template: Option<&Value>| {
-        let mut affinity = template.and_then(|template| template.at(&["spec", "affinity"])).cloned();
+    let others = |pods: View| {
+        let mut affinity = pods.get("affinity").cloned();
         if let Some(affinity) = affinity.as_mut().and_then(Value::as_object_mut) {
             affinity.remove("nodeAffinity");
         }

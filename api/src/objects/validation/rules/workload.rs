@@ -203,6 +203,11 @@ pub(super) fn daemon_set_strategy(validator: &mut Validator, path: &Path, strate
 }
 
 pub(super) fn stateful_set(validator: &mut Validator, path: &Path, spec: View) {
+    if !validator.is_create() {
+        // They never change, and what an older release took stays.
+        validator.forget(&path.child("serviceName"));
+        validator.forget(&path.child("volumeClaimTemplates"));
+    }
     selected_template(validator, path, spec, ("statefulset", "StatefulSet"));
     let management = spec.text("podManagementPolicy");
     if !matches!(management, "" | "OrderedReady" | "Parallel") {
