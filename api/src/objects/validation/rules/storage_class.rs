@@ -54,8 +54,10 @@ pub(super) fn storage_class(validator: &mut Validator, path: &Path, class: View)
         validator.not_supported(path.child("reclaimPolicy"), policy, &["Delete", "Retain"]);
     }
     let list = path.child("allowedTopologies");
-    let mut seen: Vec<Vec<(&str, Vec<&str>)>> = Vec::new();
-    for (at, term) in class.structs("allowedTopologies").enumerate() {
+    let terms = class.structs("allowedTopologies");
+    // The reference server's list of earlier terms begins with an empty one for each term.
+    let mut seen: Vec<Vec<(&str, Vec<&str>)>> = vec![Vec::new(); terms.len()];
+    for (at, term) in terms.enumerate() {
         if validator.has_enough() {
             return;
         }
