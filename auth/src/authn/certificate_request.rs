@@ -5,11 +5,14 @@
 
 use x509_parser::der_parser::oid::Oid;
 use x509_parser::extensions::{GeneralName, ParsedExtension};
-use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
-use x509_parser::pem::parse_x509_pem;
+use x509_parser::oid_registry::{
+    OID_KEY_TYPE_EC_PUBLIC_KEY, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519, OID_X509_COMMON_NAME,
+    OID_X509_ORGANIZATION_NAME,
+};
 use x509_parser::prelude::{FromDer, X509CertificationRequest};
 
 use super::der::{self, Element};
+use super::trust_anchors::Blocks;
 
 /// Most bytes of a request that is read: one has a few thousand, with many names.
 pub const REQUEST_BYTES_MAX: usize = 64 << 10;
@@ -65,12 +68,65 @@ pub enum RequestError {
     /// The block has no PKCS #10 request.
     #[error("malformed certificate request")]
     Malformed,
+    /// The block is empty.
+    #[error("asn1: syntax error: sequence truncated")]
+    Empty,
+    /// The block ends within the tag or the length.
+    #[error("asn1: syntax error: truncated tag or length")]
+    TruncatedLength,
+    /// The block is shorter than its length says.
+    #[error("asn1: syntax error: data truncated")]
+    TruncatedData,
+    /// Bytes follow the request.
+    #[error("asn1: syntax error: trailing data")]
+    TrailingData,
+    /// The block does not begin with a sequence.
+    #[error(
+        "asn1: structure error: tags don't match (16 vs {{class:{class} tag:{tag} length:{length} \
+         isCompound:{is_compound}}}) {{optional:false explicit:false application:false private:false \
+         defaultValue:<nil> tag:<nil> stringType:0 timeType:0 set:false omitEmpty:false}} \
+         certificateRequest @{offset}"
+    )]
+    NoSequence {
+        /// The class of the tag.
+        class: u8,
+        /// The number of the tag.
+        tag: u8,
+        /// The length of the content.
+        length: usize,
+        /// Whether the content is made of elements.
+        is_compound: bool,
+        /// Where the content begins.
+        offset: usize,
+    },
     /// A part of the subject is no text.
     #[error("malformed subject")]
     MalformedSubject,
     /// The key of the request did not sign it, or is of a kind that is not supported.
     #[error("the signature of the certificate request cannot be verified")]
     Signature,
+    /// The elliptic curve key of the request did not sign it.
+    #[error("x509: ECDSA verification failure")]
+    EcdsaSignature,
+    /// The Ed25519 key of the request did not sign it.
+    #[error("x509: Ed25519 verification failure")]
+    Ed25519Signature,
+    /// The RSA key of the request did not sign it.
+    #[error("crypto/rsa: verification error")]
+    RsaSignature,
+}
+
+impl RequestError {
+    /// The error of a signature that a key of this algorithm did not make.
+    fn signature(algorithm: &Oid<'_>) -> RequestError {
+        let known = [
+            (OID_KEY_TYPE_EC_PUBLIC_KEY, RequestError::EcdsaSignature),
+            (OID_SIG_ED25519, RequestError::Ed25519Signature),
+            (OID_PKCS1_RSAENCRYPTION, RequestError::RsaSignature),
+        ];
+        let found = known.into_iter().find(|(known, _)| known == algorithm);
+        found.map_or(RequestError::Signature, |(_, error)| error)
+    }
 }
 
 /// Reads the subject of the first request in `pem`. The signature is not checked.
@@ -79,8 +135,7 @@ pub enum RequestError {
 /// There is none, or it is malformed.
 pub fn subject(pem: &[u8]) -> Result<Subject, RequestError> {
     let block = block(pem)?;
-    let (_, request) = X509CertificationRequest::from_der(&block).map_err(|_| RequestError::Malformed)?;
-    subject_of(&request)
+    subject_of(&request_of(&block)?)
 }
 
 /// The first block of `pem`, which must be a request.
@@ -88,11 +143,45 @@ fn block(pem: &[u8]) -> Result<Vec<u8>, RequestError> {
     if pem.len() > REQUEST_BYTES_MAX {
         return Err(RequestError::Malformed);
     }
-    let (_, block) = parse_x509_pem(pem).map_err(|_| RequestError::NoRequest)?;
-    if block.label != "CERTIFICATE REQUEST" {
-        return Err(RequestError::NoRequest);
+    let text = String::from_utf8_lossy(pem);
+    let block = Blocks(&text).next().filter(|block| block.label == "CERTIFICATE REQUEST");
+    Ok(block.ok_or(RequestError::NoRequest)?.content)
+}
+
+/// The request that the content of a block is.
+fn request_of(der: &[u8]) -> Result<X509CertificationRequest<'_>, RequestError> {
+    check_sequence(der)?;
+    match X509CertificationRequest::from_der(der) {
+        Ok(([], request)) => Ok(request),
+        Ok(_) => Err(RequestError::TrailingData),
+        Err(_) => Err(RequestError::Malformed),
     }
-    Ok(block.contents)
+}
+
+/// Checks that `der` begins with a whole sequence. What the sequence holds is not looked at.
+fn check_sequence(der: &[u8]) -> Result<(), RequestError> {
+    let (tag, first) = match *der {
+        [] => return Err(RequestError::Empty),
+        [_] => return Err(RequestError::TruncatedLength),
+        [tag, first, ..] => (tag, first),
+    };
+    let (length, offset) = match first {
+        short @ 0..=0x7f => (usize::from(short), 2),
+        long @ 0x81..=0x84 => {
+            let offset = 2 + usize::from(long & 0x7f);
+            let bytes = der.get(2..offset).ok_or(RequestError::TruncatedLength)?;
+            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), offset)
+        }
+        _ => return Err(RequestError::Malformed),
+    };
+    if tag != der::SEQUENCE {
+        let (class, is_compound, tag) = (tag >> 6, tag & 0x20 != 0, tag & 0x1f);
+        return Err(RequestError::NoSequence { class, tag, length, is_compound, offset });
+    }
+    if der.len() - offset < length {
+        return Err(RequestError::TruncatedData);
+    }
+    Ok(())
 }
 
 fn subject_of(request: &X509CertificationRequest<'_>) -> Result<Subject, RequestError> {
@@ -117,11 +206,7 @@ impl Request {
     pub fn from_pem(pem: &[u8]) -> Result<Request, RequestError> {
         let block = block(pem)?;
         let malformed = |_| RequestError::Malformed;
-        let (rest, request) =
-            X509CertificationRequest::from_der(&block).map_err(|_| RequestError::Malformed)?;
-        if !rest.is_empty() {
-            return Err(RequestError::Malformed);
-        }
+        let request = request_of(&block)?;
         let info = &request.certification_request_info;
         let key_der = info.subject_pki.raw.to_vec();
         let [signed, algorithm, signature] = Element::children(&block).map_err(malformed)?;
@@ -129,7 +214,7 @@ impl Request {
         let key = &*info.subject_pki.subject_public_key.data;
         let signature = signature.bits().ok_or(RequestError::Malformed)?;
         if !der::is_signed((key_algorithm.content, key), signed.whole, (algorithm.content, signature)) {
-            return Err(RequestError::Signature);
+            return Err(RequestError::signature(&info.subject_pki.algorithm.algorithm));
         }
         let mut names = Names::default();
         for extension in request.requested_extensions().into_iter().flatten() {
@@ -184,13 +269,10 @@ mod tests {
         assert_eq!((addresses, uris), (vec![vec![10, 0, 0, 7]], vec!["spiffe://a".to_owned()]));
 
         let certificate = params.self_signed(&key).unwrap().pem();
-        let label = |text: &str| format!("-----{text} CERTIFICATE REQUEST-----");
-        let cut = format!("{}\nAAAA\n{}\n", label("BEGIN"), label("END"));
         let huge = " ".repeat(REQUEST_BYTES_MAX + 1);
         for (text, want) in [
             ("", RequestError::NoRequest),
             (&*certificate, RequestError::NoRequest),
-            (&*cut, RequestError::Malformed),
             (&*huge, RequestError::Malformed),
         ] {
             assert_eq!(subject(text.as_bytes()).unwrap_err(), want, "{text}");
@@ -199,14 +281,51 @@ mod tests {
     }
 
     #[test]
+    fn the_block_of_a_request_is_one_whole_sequence() {
+        let key = KeyPair::generate().unwrap();
+        let request = CertificateParams::default().serialize_request(&key).unwrap();
+        let whole = request.der().to_vec();
+        let other = |class, tag, length, is_compound| RequestError::NoSequence {
+            class,
+            tag,
+            length,
+            is_compound,
+            offset: 2,
+        };
+        for (der, want) in [
+            (vec![], RequestError::Empty),
+            (vec![0x30], RequestError::TruncatedLength),
+            (vec![0x30, 0x82, 1], RequestError::TruncatedLength),
+            (vec![0; 3], other(0, 0, 0, false)),
+            (b"hello".to_vec(), other(1, 8, 101, true)),
+            (vec![0x30, 0x80], RequestError::Malformed),
+            (vec![0x30, 0], RequestError::Malformed),
+            (whole[..whole.len() - 1].to_vec(), RequestError::TruncatedData),
+            ([&*whole, &[0]].concat(), RequestError::TrailingData),
+        ] {
+            let text = der::pem("CERTIFICATE REQUEST", &der);
+            assert_eq!(Request::from_pem(text.as_bytes()), Err(want), "{der:?}");
+        }
+        assert_eq!(
+            other(1, 8, 101, true).to_string(),
+            "asn1: structure error: tags don't match (16 vs {class:1 tag:8 length:101 isCompound:true}) \
+             {optional:false explicit:false application:false private:false defaultValue:<nil> tag:<nil> \
+             stringType:0 timeType:0 set:false omitEmpty:false} certificateRequest @2"
+        );
+        // Headers and what surrounds the block do not matter.
+        let text = request.pem().unwrap().replacen("REQUEST-----\n", "REQUEST-----\nname: value\n\n", 1);
+        assert!(Request::from_pem(format!("before\n{text}after\n").as_bytes()).is_ok());
+    }
+
+    #[test]
     fn a_request_must_be_signed_by_its_own_key() {
         let algorithms = [
-            &rcgen::PKCS_ECDSA_P256_SHA256,
-            &rcgen::PKCS_ECDSA_P384_SHA384,
-            &rcgen::PKCS_ED25519,
-            &rcgen::PKCS_RSA_SHA256,
+            (&rcgen::PKCS_ECDSA_P256_SHA256, RequestError::EcdsaSignature),
+            (&rcgen::PKCS_ECDSA_P384_SHA384, RequestError::EcdsaSignature),
+            (&rcgen::PKCS_ED25519, RequestError::Ed25519Signature),
+            (&rcgen::PKCS_RSA_SHA256, RequestError::RsaSignature),
         ];
-        for algorithm in algorithms {
+        for (algorithm, want) in algorithms {
             let key = KeyPair::generate_for(algorithm).unwrap();
             let request = CertificateParams::default().serialize_request(&key).unwrap();
             assert!(Request::from_pem(request.pem().unwrap().as_bytes()).is_ok(), "{algorithm:?}");
@@ -214,7 +333,7 @@ mod tests {
             let at = der.iter().rposition(|byte| *byte != 0).unwrap();
             der[at] ^= 1;
             let text = der::pem("CERTIFICATE REQUEST", &der);
-            assert_eq!(Request::from_pem(text.as_bytes()), Err(RequestError::Signature), "{algorithm:?}");
+            assert_eq!(Request::from_pem(text.as_bytes()), Err(want), "{algorithm:?}");
         }
     }
 }
