@@ -204,7 +204,9 @@ fn validate_claim_rules(errors: &mut Errors, path: &str, rules: &[ClaimRule]) ->
     let mut selects_verified = false;
     for (at, rule) in rules.iter().enumerate() {
         let path = format!("{path}.claimValidationRules[{at}]");
-        let before = &rules[..at];
+        // A rule that has both is refused as a whole: it makes no later one a duplicate.
+        let mut before =
+            rules[..at].iter().filter(|rule| rule.claim.is_empty() != rule.expression.is_empty());
         match (rule.claim.is_empty(), rule.expression.is_empty()) {
             (false, false) => errors.invalid(&path, &rule.claim, "claim and expression can't both be set"),
             (true, true) => errors.required(&path, "claim or expression is required"),
@@ -213,7 +215,7 @@ fn validate_claim_rules(errors: &mut Errors, path: &str, rules: &[ClaimRule]) ->
                     let why = "may not be specified when claim is set";
                     errors.invalid(&format!("{path}.message"), &rule.message, why);
                 }
-                if before.iter().any(|other| other.claim == rule.claim) {
+                if before.any(|other| other.claim == rule.claim) {
                     errors.duplicate(&format!("{path}.claim"), &rule.claim);
                 }
             }
@@ -223,7 +225,7 @@ fn validate_claim_rules(errors: &mut Errors, path: &str, rules: &[ClaimRule]) ->
                     errors.invalid(&format!("{path}.requiredValue"), &rule.required_value, why);
                 }
                 let path = format!("{path}.expression");
-                if before.iter().any(|other| other.expression == rule.expression) {
+                if before.any(|other| other.expression == rule.expression) {
                     errors.duplicate(&path, &rule.expression);
                     continue;
                 }
@@ -378,6 +380,13 @@ mod tests {
         let too_long = format!(
             "jwt[0].claimMappings.extra[0].key: Invalid value: \"{domain}\": must be no more than 253 characters"
         );
+        let mut both = jwt("https://a", &["m"], "");
+        let rule = |claim: &str, expression: &str| ClaimRule {
+            claim: claim.into(),
+            expression: expression.into(),
+            ..ClaimRule::default()
+        };
+        both.claim_rules = vec![rule("a", "true"), rule("a", ""), rule("a", ""), rule("", "true")];
         let mut prefixed = jwt("https://a", &["m"], "");
         prefixed.mappings.username =
             Mapping { prefix: Some("p".into()), expression: "claims.email".into(), ..Mapping::default() };
@@ -399,6 +408,12 @@ mod tests {
             ),
             (vec![twice], None, "jwt[0].claimMappings.extra[1].key: Duplicate value: \"x.io/a\""),
             (vec![long], None, &too_long),
+            (
+                vec![both],
+                None,
+                "[jwt[0].claimValidationRules[0]: Invalid value: \"a\": claim and expression can't both be set, \
+                 jwt[0].claimValidationRules[2].claim: Duplicate value: \"a\"]",
+            ),
             (
                 vec![prefixed],
                 None,
