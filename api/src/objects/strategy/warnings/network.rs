@@ -7,6 +7,9 @@ use super::{SPEC, Texts, Written};
 use crate::objects::validation::{Path, View};
 use crate::values::field::go_quote;
 
+/// Type of the services that only name a host: they have no addresses of their own.
+const EXTERNAL_NAME: &str = "ExternalName";
+
 /// Shares of traffic to nearby endpoints, by the former name and by the one that says what is near.
 const NEAR: (&str, &str) = ("PreferClose", "PreferSameZone");
 
@@ -19,6 +22,7 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
     }
     let spec = written.view().child("spec");
     let is_headless = spec.texts("clusterIPs").eq(["None"]);
+    let is_external_name = spec.text("type") == EXTERNAL_NAME;
     if is_headless {
         if !spec.text("loadBalancerIP").is_empty() {
             texts.add("spec.loadBalancerIP is ignored for headless services");
@@ -32,7 +36,7 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
     } else {
         addresses(texts, &SPEC.child("clusterIPs"), spec.texts("clusterIPs"));
     }
-    if !spec.items("externalIPs").is_empty() {
+    if !is_headless && !is_external_name && !spec.items("externalIPs").is_empty() {
         texts.add("spec.externalIPs is deprecated and may no longer be implemented in some clusters");
     }
     addresses(texts, &SPEC.child("externalIPs"), spec.texts("externalIPs"));
@@ -41,17 +45,12 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
     for (at, source) in spec.texts("loadBalancerSourceRanges").enumerate() {
         range(texts, list.index(at), source.trim());
     }
-    match (spec.text("type"), "ExternalName") {
-        (kind, name) if kind == name => {
-            if !spec.items("externalIPs").is_empty() {
-                texts.add(format!("spec.externalIPs is ignored when spec.type is {}", go_quote(name)));
-            }
-        }
-        (_, name) => {
-            if !spec.text("externalName").is_empty() {
-                texts.add(format!("spec.externalName is ignored when spec.type is not {}", go_quote(name)));
-            }
-        }
+    let name = go_quote(EXTERNAL_NAME);
+    if is_external_name && !spec.items("externalIPs").is_empty() {
+        texts.add(format!("spec.externalIPs is ignored when spec.type is {name}"));
+    }
+    if !is_external_name && !spec.text("externalName").is_empty() {
+        texts.add(format!("spec.externalName is ignored when spec.type is not {name}"));
     }
     if spec.text("trafficDistribution") == NEAR.0 {
         let (old, new) = (go_quote(NEAR.0), go_quote(NEAR.1));

@@ -100,6 +100,16 @@ fn writers_of_other_kinds_are_warned() {
         ),
         (
             network::service,
+            r#"{"spec":{"clusterIPs":["None"],"externalIPs":["192.0.2.9"]}}"#,
+            "spec.externalIPs is ignored for headless services",
+        ),
+        (
+            network::service,
+            r#"{"spec":{"type":"ExternalName","externalIPs":["192.0.2.9"]}}"#,
+            r#"spec.externalIPs is ignored when spec.type is "ExternalName""#,
+        ),
+        (
+            network::service,
             r#"{"spec":{"loadBalancerSourceRanges":["10.0.0.1/8"]}}"#,
             r#"spec.loadBalancerSourceRanges[0]: CIDR value "10.0.0.1/8" is ambiguous in this context (should be "10.0.0.0/8" or "10.0.0.1/32"?)"#,
         ),
