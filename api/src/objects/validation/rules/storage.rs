@@ -53,7 +53,7 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
         validator.required(capacity, "");
     }
     if count != 1 || !list.has("storage") {
-        validator.not_supported(capacity, list.object().cloned().unwrap_or_default(), &["storage"]);
+        validator.not_supported(capacity, list.to_value(), &["storage"]);
     }
     for (name, amount) in list.members() {
         if validator.has_enough() {
@@ -289,7 +289,10 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     let storage = |spec: View| spec.child("resources").child("requests").quantity("storage");
     if let (Some(now), Some(before)) = (storage(new), storage(old))
         && now.order(before).is_lt()
-        && status.child("capacity").quantity("storage").is_none_or(|granted| now.order(granted).is_le())
+        && match status.child("capacity").quantity("storage") {
+            Some(granted) => now.order(granted).is_le(),
+            None => now.is_negative() || now.is_zero(),
+        }
     {
         let detail = "field can not be less than status.capacity";
         validator.forbidden("spec.resources.requests.storage", detail);
