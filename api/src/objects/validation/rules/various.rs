@@ -7,6 +7,7 @@ use super::super::{Validator, forms, metadata, names};
 use super::common::Seen;
 use super::{View, pod, status};
 use crate::values::field::FieldError;
+use crate::values::json::{self, Value};
 
 /// Highest priority that users may define.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
@@ -27,20 +28,35 @@ pub(super) fn namespace(validator: &mut Validator, path: &Path, spec: View) {
 
 pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
     let metadata = path.child("metadata");
-    let taints = metadata.child("taints"); // as the reference server has it
+    node_annotations(validator, &metadata.child("annotations"), node);
+    // The reference server names the taints of the specification like this.
+    taints(validator, &metadata.child("taints"), node.child("spec").items("taints"));
+    let (spec, root) = (node.child("spec"), path.child("spec"));
+    pod_networks(validator, &root.child("podCIDRs"), spec);
+    // A node may register with what it can take; later the status has a way of its own.
+    if validator.old.is_none() {
+        let (status, place) = (node.child("status"), path.child("status"));
+        for list in ["capacity", "allocatable"] {
+            status::amounts(validator, &place.child(list), status, list);
+        }
+    }
+}
+
+/// A taint has a key and a known effect, and no other taint has both.
+fn taints(validator: &mut Validator, path: &Path, list: &[Value]) {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
     let mut seen = HashSet::new();
-    for (at, taint) in node.child("spec").structs("taints").enumerate() {
+    for (at, taint) in list.iter().enumerate() {
         if validator.has_enough() {
             break;
         }
-        let place = taints.index(at);
+        let (place, taint) = (path.index(at), View::from(Some(taint)));
         let (key, value) = (taint.text("key"), taint.text("value"));
         validator.refuse(&place.child("key"), key, names::qualified(key));
         let faults = names::label_value(value);
         if !faults.is_empty() {
             validator.invalid(place.child("value"), value, faults.join(";"));
         }
-        const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
         match taint.text("effect") {
             "" => validator.required(place.child("effect"), ""),
             effect if !EFFECTS.contains(&effect) => {
@@ -55,15 +71,59 @@ pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
             }
         }
     }
-    let (spec, root) = (node.child("spec"), path.child("spec"));
-    pod_networks(validator, &root.child("podCIDRs"), spec);
-    // A node may register with what it can take; later the status has a way of its own.
-    if validator.old.is_none() {
-        let (status, place) = (node.child("status"), path.child("status"));
-        for list in ["capacity", "allocatable"] {
-            status::amounts(validator, &place.child(list), status, list);
+}
+
+/// Annotations in which a node once stated its taints, and the controllers whose pods it would rather not run.
+fn node_annotations(validator: &mut Validator, path: &Path, node: View) {
+    let annotations = node.child("metadata").child("annotations");
+    let key = |name: &str| format!("scheduler.alpha.{}/{name}", validator.naming.domain);
+    let (tainted, avoided) = (key("taints"), key("preferAvoidPods"));
+    if let Some(value) = annotated(validator, path, annotations, (&tainted, "[]v1.Taint")) {
+        taints(validator, &path.child(&tainted), value.as_array().unwrap_or_default());
+    }
+    let place = path.child("AvoidPods");
+    let Some(value) = annotated(validator, &place, annotations, (&avoided, "v1.AvoidPods")) else { return };
+    let list = path.child(&avoided);
+    for (at, entry) in View::from(Some(&value)).structs("preferAvoidPods").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let (element, signature) = (list.index(at), entry.child("podSignature"));
+        let place = element.child("PodSignature");
+        if !signature.has("podController") {
+            validator.required(place, "");
+        } else if signature.child("podController").flag("controller") == Some(false) {
+            let controller = place.child("PodController");
+            validator.invalid(controller.child("Controller"), false, "must point to a controller");
         }
     }
+}
+
+/// The JSON value in an annotation, by its key and the type that the reference server reads it as. One that
+/// cannot be read is refused at `path`.
+fn annotated(validator: &mut Validator, path: &Path, annotations: View, of: (&str, &str)) -> Option<Value> {
+    let (key, kind) = of;
+    let text = annotations.text(key);
+    if text.is_empty() {
+        return None;
+    }
+    let detail = if let Some(detail) = json::syntax_error(text.as_bytes()) {
+        detail
+    } else {
+        let value = json::parse(text.as_bytes()).ok()?;
+        let fits = match &value {
+            Value::Null => true,
+            Value::Array(_) => kind.starts_with("[]"),
+            Value::Object(_) => !kind.starts_with("[]"),
+            _ => false,
+        };
+        if fits {
+            return Some(value);
+        }
+        format!("json: cannot unmarshal {} into Go value of type {kind}", value.go_kind())
+    };
+    validator.invalid(path, key, detail);
+    None
 }
 
 /// The networks of a node's pods are one of each family.
@@ -95,9 +155,11 @@ fn pod_networks(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Where a node's pods get addresses, and which machine it is, is said once. Taints are looked at twice.
+/// Where a node's pods get addresses, and which machine it is, is said once. Taints and annotations are looked at
+/// twice.
 pub(super) fn node_update(validator: &mut Validator, new: View, old: View) {
     let metadata = Path::ROOT.child("metadata");
+    node_annotations(validator, &metadata.child("annotations"), new);
     validator.repeat(&metadata.child("taints"));
     let (new, old) = (new.child("spec"), old.child("spec"));
     let (now, before) = (new.texts("podCIDRs"), old.texts("podCIDRs"));
