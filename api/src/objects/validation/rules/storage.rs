@@ -148,6 +148,7 @@ pub(super) fn driver(validator: &mut Validator, path: &Path, source: View) {
 /// Where the data lies does not change.
 pub(super) fn volume_update(validator: &mut Validator, new: View, old: View) {
     const EXPAND: &str = "controllerExpandSecretRef";
+    validator.repeat(&Path::ROOT.child("spec")); // checked as new, and again as changed
     let (new, old) = (new.child("spec"), old.child("spec"));
     let source = |spec: View| -> Object {
         let members = spec.members().filter(|(name, _)| !NO_SOURCE.contains(name));
