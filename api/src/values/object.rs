@@ -68,8 +68,7 @@ pub fn copy_path(target: &mut Object, source: &Object, path: &str) {
 /// Whether two objects are equal at a dotted path. Absent, `null` and empty containers are equal, as in the semantic
 /// comparison of the reference server.
 pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
-    let first = path.split('.').next().unwrap_or_default();
-    a.shares(first, b) || same(at(a, path), at(b, path))
+    a.shares(path, b) || same(at(a, path), at(b, path))
 }
 
 /// Whether two objects are equal as in [`same_at`], except for their managed fields and resourceVersion.

@@ -55,8 +55,7 @@ pub(super) const STATEFUL_SET: &[Dropped] = &[
 /// Drops the fields from a new object that `old`, if any, does not have.
 pub(super) fn drop_unused(dropped: &[Dropped], new: &mut Object, old: Option<&Object>) {
     for part in dropped {
-        let root = part.below.split('.').next().unwrap_or_default();
-        if old.is_some_and(|old| new.shares(root, old)) {
+        if old.is_some_and(|old| new.shares(part.below, old)) {
             continue;
         }
         for set in part.sets {

@@ -310,8 +310,7 @@ pub fn findings<'f>(naming: &Naming, definition: &Definition, object: &'f Object
 /// Paths that no update changes (the tables' `immutable`).
 fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, old: &Object) {
     for path in resource.immutable {
-        let first = path.split('.').next().unwrap_or_default();
-        if new.shares(first, old) {
+        if new.shares(path, old) {
             continue;
         }
         let (new_value, old_value) = (at(new, path), at(old, path));

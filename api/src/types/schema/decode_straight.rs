@@ -99,12 +99,11 @@ pub(super) fn share(message: &Message, new: &mut Object, old: &Object) {
 impl ReadMembers for Message {
     /// What is not of this type, as of a release that knew more, is taken as it stands.
     fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)> {
-        let read = straight(self, text, Author::Server).or_else(|| decode_own(self, text).ok());
-        let read = read.or_else(|| match json::parse(text) {
-            Ok(Value::Object(object)) => Some(object),
-            _ => None,
-        });
-        read.unwrap_or_default().into_members()
+        let as_it_stands = || match json::parse(text) {
+            Ok(Value::Object(object)) => object,
+            _ => Object::new(),
+        };
+        decode_own(self, text).unwrap_or_else(|_| as_it_stands()).into_members()
     }
 }
 

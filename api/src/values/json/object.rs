@@ -41,8 +41,8 @@ struct Settled {
     /// The canonical text by its schema.
     text: Bytes,
     members: OnceLock<Vec<(Key, Value)>>,
-    /// What reads the members; of no use once they are there.
-    source: &'static dyn ReadMembers,
+    /// What reads the members; none where they are there from the start.
+    source: Option<&'static dyn ReadMembers>,
 }
 
 /// What reads the members of an object from its canonical text: its type.
@@ -51,34 +51,18 @@ pub trait ReadMembers: fmt::Debug + Sync {
     fn read_members(&self, text: &Bytes) -> Vec<(Key, Value)>;
 }
 
-/// The source of members that are there from the start.
-#[derive(Debug)]
-struct Read;
-
-impl ReadMembers for Read {
-    fn read_members(&self, _text: &Bytes) -> Vec<(Key, Value)> {
-        unreachable!("members that are there are not read")
-    }
-}
-
 impl Settled {
     fn members(&self) -> &Vec<(Key, Value)> {
-        self.members.get_or_init(|| self.read())
-    }
-
-    fn into_members(self) -> Vec<(Key, Value)> {
-        let Settled { text, members, source } = self;
-        members.into_inner().unwrap_or_else(|| {
+        self.members.get_or_init(|| {
             #[cfg(test)]
             sharing::read();
-            source.read_members(&text)
+            self.source.map_or_else(Vec::new, |source| source.read_members(&self.text))
         })
     }
 
-    fn read(&self) -> Vec<(Key, Value)> {
-        #[cfg(test)]
-        sharing::read();
-        self.source.read_members(&self.text)
+    fn into_members(mut self) -> Vec<(Key, Value)> {
+        self.members();
+        self.members.take().unwrap_or_default()
     }
 }
 
@@ -98,12 +82,12 @@ impl Object {
     /// The caller guarantees that the object is what its schema reads from `text`.
     pub fn settle(&mut self, text: Bytes) {
         let members = OnceLock::from(std::mem::take(self).into_members());
-        self.0 = Form::Settled(Arc::new(Settled { text, members, source: &Read }));
+        self.0 = Form::Settled(Arc::new(Settled { text, members, source: None }));
     }
 
     /// The settled object whose canonical text is `text`, which `source` reads when a member is first looked at.
     pub fn unread(text: Bytes, source: &'static dyn ReadMembers) -> Object {
-        Object(Form::Settled(Arc::new(Settled { text, members: OnceLock::new(), source })))
+        Object(Form::Settled(Arc::new(Settled { text, members: OnceLock::new(), source: Some(source) })))
     }
 
     /// Gives an unread object its members, which the caller knows to be what its text says.
@@ -158,8 +142,9 @@ impl Object {
         matches!((&self.0, &other.0), (Form::Settled(a), Form::Settled(b)) if Arc::ptr_eq(a, b))
     }
 
-    /// Whether member `name` is one settled object in both: nothing in it can differ.
-    pub fn shares(&self, name: &str, other: &Object) -> bool {
+    /// Whether the member at which the dotted `path` begins is one settled object in both: nothing at the path can differ.
+    pub fn shares(&self, path: &str, other: &Object) -> bool {
+        let name = path.split('.').next().unwrap_or_default();
         let own = self.get(name).and_then(Value::as_object);
         own.zip(other.get(name).and_then(Value::as_object)).is_some_and(|(own, other)| own.is_one_with(other))
     }
@@ -444,6 +429,7 @@ mod tests {
         let copy = settled.clone();
         let holder = |part: &Object| Object::from_iter([("p".into(), part.clone().into())]);
         assert!(holder(&copy).shares("p", &holder(settled)) && !holder(&copy).shares("q", &holder(settled)));
+        assert!(holder(&copy).shares("p.a.b", &holder(settled)));
         assert!(!holder(&object(TEXT)).shares("p", &holder(settled)));
         assert!(copy.is_one_with(settled) && !copy.is_one_with(&object(TEXT)));
         assert_eq!(copy, object(TEXT));
