@@ -199,8 +199,11 @@ pub(super) fn network_policy(texts: &mut Texts, written: Written) {
 pub(in crate::objects::strategy) fn endpoint_slice(texts: &mut Texts, written: Written) {
     let slice = written.view();
     if slice.text("addressType") == "FQDN" {
-        // The reference server names a place that slices do not have.
-        return texts.at("spec.addressType", "FQDN endpoints are deprecated");
+        if written.old.is_none() {
+            // The reference server names a place that slices do not have.
+            texts.at("spec.addressType", "FQDN endpoints are deprecated");
+        }
+        return;
     }
     let label = format!("endpointslice.{}", written.naming.label("managed-by"));
     let manager = slice.child("metadata").child("labels").text(&label);

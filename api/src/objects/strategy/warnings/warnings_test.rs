@@ -168,6 +168,15 @@ fn a_template_that_stays_is_warned_of_once() {
 }
 
 #[test]
+fn slices_of_names_are_warned_of_when_they_are_created() {
+    let slice = testing::object(r#"{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}"#);
+    for (old, count) in [(None, 1), (Some(&slice), 0)] {
+        let written = Written { new: &slice, old, naming: &KUBERNETES };
+        assert_eq!(Texts::of(network::endpoint_slice, written).len(), count);
+    }
+}
+
+#[test]
 fn writers_of_webhooks_and_policies_are_warned_of_reserved_names() {
     for (name, is_reserved) in [("a.static.k8s.io", true), ("static.k8s.io", false), ("a.k8s.io", false)] {
         let want = "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based \
