@@ -49,9 +49,10 @@ pub fn read(
     };
     if message.custom {
         own_custom(&mut patched, before, registry)?;
-        if conform(message, patched.clone()).is_err() {
-            drop_malformed_metadata(message, &mut patched);
+        if let Ok(read) = conform(message, patched.clone()) {
+            return Ok(read);
         }
+        drop_malformed_metadata(message, &mut patched);
     } else {
         for name in ["kind", "apiVersion"] {
             if members.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
