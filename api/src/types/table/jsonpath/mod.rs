@@ -106,6 +106,9 @@ impl Step {
             Step::Union(paths) => {
                 for path in paths {
                     found.extend(path.find(input.clone())?);
+                    if found.len() >= RESULTS_MAX {
+                        break;
+                    }
                 }
             }
             _ => {
