@@ -177,7 +177,7 @@ fn request(
 /// The row of a request with what it asks for, where that is wanted.
 fn detailed(mut row: Row, asked: &str, has_details: bool) -> Row {
     if has_details {
-        row.extend(asked.split(BETWEEN).map(str::to_owned));
+        row.extend(asked.splitn(DETAILS.len(), BETWEEN).map(str::to_owned));
     }
     row
 }

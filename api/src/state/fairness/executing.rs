@@ -43,11 +43,14 @@ pub(super) fn asked(attributes: &Attributes<'_>) -> String {
     let Attributes { user, verb, path, namespace, name, group, version, resource, subresource, .. } =
         *attributes;
     let slash = if group.is_empty() { "" } else { "/" };
-    let version = [group, slash, version].concat();
-    [user.name.as_str(), verb, path, namespace, name, &version, resource, subresource].join(BETWEEN)
+    let to_name = [&*user.name, BETWEEN, verb, BETWEEN, path, BETWEEN, namespace, BETWEEN, name, BETWEEN];
+    let parts = to_name.into_iter().chain([group, slash, version, BETWEEN, resource, BETWEEN, subresource]);
+    let mut text = String::with_capacity(parts.clone().map(str::len).sum());
+    text.extend(parts);
+    text
 }
 
-/// Separator of these, which no request can have in one of them.
+/// Separator of these. A part that has it itself is shown as two.
 pub(super) const BETWEEN: &str = "\0";
 
 /// The place of a request, until this is dropped.
