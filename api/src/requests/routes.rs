@@ -464,7 +464,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     {
         return answer;
     }
-    let response = if path.trim_end_matches('/') == "/version" {
+    let response = if path.strip_suffix('/').unwrap_or(path) == "/version" {
         Some(crate::types::version::respond(&head.headers)?.map(Into::into))
     } else if let Some(response) = types.discovery().respond(path, &head.headers, pretty) {
         Some(representation::discovery(context.naming(), response)?.map(Into::into))

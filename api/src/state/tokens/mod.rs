@@ -142,7 +142,7 @@ impl IssuerDocuments {
         headers: &HeaderMap,
     ) -> Option<Result<Response, Status>> {
         let is_below = |document: &str| path.strip_prefix(document).is_some_and(|rest| rest.starts_with('/'));
-        let (media_type, text) = match path.trim_end_matches('/') {
+        let (media_type, text) = match path.strip_suffix('/').unwrap_or(path) {
             CONFIGURATION_PATH => ("application/json", &self.configuration),
             KEYS_PATH => (KEY_SET, &self.keys),
             _ if is_below(CONFIGURATION_PATH) || is_below(KEYS_PATH) => {
