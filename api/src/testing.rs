@@ -1,4 +1,6 @@
-//! What this crate's own tests share: numbers from a seed, and trees from their text and back.
+//! What this crate's own tests share: numbers from a seed, trees from their text and back, and permissions.
+
+use auth::authz::{Binding, Policy, RoleRef, Rule, Subject};
 
 use crate::values::json::{Object, Value, parse, write};
 
@@ -45,4 +47,18 @@ pub(crate) fn text(value: &Value) -> String {
     let mut out = Vec::new();
     write(value, &mut out);
     String::from_utf8(out).unwrap()
+}
+
+/// The user jane may get pods everywhere, by the role `reader`, and that is all.
+pub(crate) fn jane_may_get_pods() -> Policy {
+    let mut policy = Policy::default();
+    let list = |text: &str| vec![text.to_owned()];
+    let read = Rule { verbs: list("get"), api_groups: list(""), resources: list("pods"), ..Rule::default() };
+    policy.set_cluster_role("reader", Some([read].into()));
+    let [kind, role_kind] = ["User", "ClusterRole"].map(str::to_owned);
+    let jane = Subject { kind, name: "jane".to_owned(), api_group: String::new(), namespace: String::new() };
+    let role = RoleRef { kind: role_kind, name: "reader".to_owned(), api_group: String::new() };
+    let (namespace, name) = (String::new(), "b".to_owned());
+    policy.set_binding(Binding { namespace, name, role, subjects: vec![jane] });
+    policy
 }

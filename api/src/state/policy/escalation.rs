@@ -62,40 +62,22 @@ mod tests {
     use std::sync::Arc;
 
     use auth::User;
-    use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
+    use auth::authz::{Module, Rule};
 
     use super::*;
+    use crate::testing::jane_may_get_pods;
     use crate::values::json::parse;
 
     fn object(text: &str) -> Value {
         parse(text.replace('\'', "\"").as_bytes()).unwrap()
     }
 
-    /// Jane may get pods everywhere, and that is all.
+    /// Jane may get pods; nobody is master.
     fn authorizer() -> Authorizer {
-        let mut policy = Policy::default();
+        let mut policy = jane_may_get_pods();
         let list = |text: &str| vec![text.to_owned()];
-        let read =
-            Rule { verbs: list("get"), api_groups: list(""), resources: list("pods"), ..Rule::default() };
-        policy.set_cluster_role("reader", Some([read].into()));
         let all = Rule { verbs: list("*"), api_groups: list("*"), resources: list("*"), ..Rule::default() };
         policy.set_cluster_role("master", Some([all].into()));
-        let subject = Subject {
-            kind: "User".to_owned(),
-            api_group: String::new(),
-            name: "jane".to_owned(),
-            namespace: String::new(),
-        };
-        policy.set_binding(Binding {
-            namespace: String::new(),
-            name: "b".to_owned(),
-            role: RoleRef {
-                api_group: String::new(),
-                kind: "ClusterRole".to_owned(),
-                name: "reader".to_owned(),
-            },
-            subjects: vec![subject],
-        });
         Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
     }
 

@@ -104,5 +104,15 @@ mod tests {
             let got = format!("{code} {}", answer.str_at(&["message"]));
             assert_eq!(got, want, "{namespace} {plural} {access}");
         }
+        let granted = r#"{"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"a.b","pool":"p",
+            "device":"d","adminAccess":true}]}}}}"#;
+        for (namespace, is_allowed) in [("plain", false), ("labelled", true)] {
+            let path =
+                format!("MERGE /apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims/x/status");
+            let (_, _, answer) = server.ask(&path, granted).await;
+            let why = "status.allocation.devices.results[0].adminAccess: Forbidden";
+            let message = answer.str_at(&["message"]);
+            assert_eq!(message.contains(why), !is_allowed, "{namespace}: {message}");
+        }
     }
 }

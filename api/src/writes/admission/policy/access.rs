@@ -199,10 +199,10 @@ impl fmt::Display for Shown<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use auth::authz::{Binding, Module, Policy, RoleRef, Rule, Subject};
+    use auth::authz::Module;
 
     use super::*;
-    use crate::testing::object;
+    use crate::testing::{jane_may_get_pods, object};
     use crate::writes::write::server_fixture::Server;
 
     #[test]
@@ -215,21 +215,8 @@ mod tests {
         assert_eq!(Shown(&jane).to_string(), "&{jane 7 [devs system:authenticated] map[a:[] b:[1 2]]}");
     }
 
-    /// Jane may get pods everywhere, and that is all.
     fn authorizer() -> Authorizer {
-        let mut policy = Policy::default();
-        let list = |text: &str| vec![text.to_owned()];
-        let read =
-            Rule { verbs: list("get"), api_groups: list(""), resources: list("pods"), ..Rule::default() };
-        policy.set_cluster_role("reader", Some([read].into()));
-        let kind = "User".to_owned();
-        let jane =
-            Subject { kind, name: "jane".to_owned(), api_group: String::new(), namespace: String::new() };
-        let kind = "ClusterRole".to_owned();
-        let role = RoleRef { kind, name: "reader".to_owned(), api_group: String::new() };
-        let (namespace, name) = (String::new(), "b".to_owned());
-        policy.set_binding(Binding { namespace, name, role, subjects: vec![jane] });
-        Authorizer::new(vec![Module::Rbac], Arc::new(policy), "rbac")
+        Authorizer::new(vec![Module::Rbac], Arc::new(jane_may_get_pods()), "rbac")
     }
 
     /// A server with one policy of each sort for each of these kinds of parameters.
