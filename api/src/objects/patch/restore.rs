@@ -2,8 +2,8 @@
 //! applies. It does not decode them as text there, and words mismatches differently from its decoder.
 //!
 //! Numbers without a fraction are integers here, however they are written, and those that a field of 32 bits cannot hold
-//! lose their upper bits. Quantities, times and other values that JSON
-//! writes as text read themselves, and their errors name no place.
+//! lose their upper bits. Quantities, times and other values that JSON writes as text read themselves, and their errors
+//! name no place.
 
 use super::Value;
 use crate::types::schema::conform::conform_value;

@@ -44,8 +44,8 @@ pub async fn commit(
     }
 }
 
-/// Encodes an object for storage that replaces one with the attributes `replaced`. One that would be too large only because of managed fields that no client asked for is
-/// stored without them.
+/// Encodes an object for storage that replaces one with the attributes `replaced`. One that would be too large only because
+/// of managed fields that no client asked for is stored without them.
 pub(super) fn fitting_payload(resource: &Resource, object: &mut Object, replaced: &[u8]) -> Payload {
     let payload = store::payload_of_change(resource, object, replaced);
     if payload.value.len() <= engine::VALUE_BYTES_MAX {
