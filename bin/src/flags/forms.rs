@@ -111,7 +111,7 @@ pub fn levels(text: &str) -> Result<(), String> {
 
 /// Checks a size such as 64Ki.
 pub fn quantity(text: &str) -> Result<(), String> {
-    api::types::schema::scalars::quantity::canonical(text).map(drop).map_err(str::to_owned)
+    quantity::canonical(text).map(drop).map_err(str::to_owned)
 }
 
 /// Reads the value of a switch.

@@ -1,15 +1,15 @@
 //! Resource quantities: `quantity('1.5Gi')`, arithmetic and order.
 
+use std::sync::Arc;
+
+use quantity::Quantity as Number;
+
 use crate::cost::rules;
 use crate::error::EvalError;
 use crate::library::opaque::{self, opaque_type};
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
 use crate::value::Value;
-
-pub use self::value::Quantity;
-
-mod value;
 
 const SINCE: Version = Version::new(1, 28);
 
@@ -19,6 +19,37 @@ pub fn quantity_type() -> Type {
 }
 
 opaque_type!(Quantity, quantity_type);
+
+/// A quantity, and the text it was read from when that is what it is written as. Equality and order are of the values.
+#[derive(Clone, Debug)]
+pub struct Quantity {
+    number: Number,
+    written: Option<Arc<str>>,
+}
+
+impl Quantity {
+    fn parse(text: &str) -> Result<Self, &'static str> {
+        let (number, is_kept) = Number::read(text)?;
+        Ok(Self { number, written: is_kept.then(|| text.into()) })
+    }
+
+    /// The text as it was read if that is kept, else the canonical one.
+    pub fn to_text(&self) -> String {
+        self.written.as_deref().map_or_else(|| self.number.to_text(), str::to_owned)
+    }
+}
+
+impl From<Number> for Quantity {
+    fn from(number: Number) -> Self {
+        Self { number, written: None }
+    }
+}
+
+impl PartialEq for Quantity {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
 
 /// The declarations of the library.
 pub fn library() -> Library {
@@ -86,15 +117,15 @@ fn is_quantity<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     Ok(Value::Bool(Quantity::parse(text).is_ok()))
 }
 
-fn receiver(call: &Call<'_, '_>) -> Result<Quantity, EvalError> {
-    opaque::expect(call.args.first().unwrap_or(&Value::Null)).cloned()
+fn receiver(call: &Call<'_, '_>) -> Result<Number, EvalError> {
+    opaque::expect(call.args.first().unwrap_or(&Value::Null)).map(|quantity: &Quantity| quantity.number)
 }
 
 /// The receiver and the operand, which is a quantity or an integer.
-fn operands(call: &Call<'_, '_>) -> Result<(Quantity, Quantity), EvalError> {
+fn operands(call: &Call<'_, '_>) -> Result<(Number, Number), EvalError> {
     let right = match call.args.get(1) {
-        Some(Value::Int(int)) => Quantity::whole(*int),
-        other => opaque::expect::<Quantity>(other.unwrap_or(&Value::Null))?.clone(),
+        Some(Value::Int(int)) => Number::whole(*int),
+        other => opaque::expect::<Quantity>(other.unwrap_or(&Value::Null))?.number,
     };
     Ok((receiver(call)?, right))
 }
@@ -105,12 +136,17 @@ fn signum<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
 
 fn add<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let (left, right) = operands(call)?;
-    left.plus(&right).map(opaque::value).map_err(EvalError::new)
+    sum(left, right)
 }
 
 fn sub<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let (left, right) = operands(call)?;
-    left.minus(&right).map(opaque::value).map_err(EvalError::new)
+    sum(left, right.negated())
+}
+
+fn sum<'v>(left: Number, right: Number) -> Result<Value<'v>, EvalError> {
+    let sum = left.checked_plus(right).ok_or_else(|| EvalError::new(quantity::RANGE))?;
+    Ok(opaque::value(Quantity::from(sum)))
 }
 
 fn is_less_than<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
@@ -129,7 +165,7 @@ fn compare_to<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
 }
 
 fn as_approximate_float<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
-    Ok(Value::Double(receiver(call)?.to_double()))
+    Ok(Value::Double(receiver(call)?.to_f64()))
 }
 
 fn as_integer<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {

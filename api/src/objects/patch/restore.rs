@@ -8,7 +8,7 @@
 use super::Value;
 use crate::types::schema::conform::conform_value;
 use crate::types::schema::decode::plain_number;
-use crate::types::schema::scalars::{bytes, quantity};
+use crate::types::schema::scalars::bytes;
 use crate::types::schema::table::{Kind, Message};
 use crate::types::schema::text_types::text_type;
 use crate::values::json::write;

@@ -8,10 +8,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use super::metadata;
 use super::names::{self, Faults};
 use super::path::Path;
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::types::schema::table::Form;
 use crate::values::field::FieldError;
 use crate::values::json::Value;
+use quantity::Quantity;
 
 /// Sentence about numbers and quantities below zero.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";

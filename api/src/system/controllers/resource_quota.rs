@@ -16,13 +16,13 @@ use engine::{Event, EventKind};
 use super::{EVENTS_MAX, Ending, GATHERED};
 use crate::objects::store;
 use crate::types::schema::registry::Resource;
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::{Object, Value};
 use crate::values::object::{at, same_at};
 use crate::values::status::Status;
 use crate::writes::admission::quota::{Quota, Quotas, Usage, counted_by, to_value};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
+use quantity::Quantity;
 
 /// Time between two counts of everything: pods that should have ended by now make no event.
 const RESYNC: Duration = Duration::from_secs(5 * 60);

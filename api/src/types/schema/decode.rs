@@ -30,7 +30,7 @@ use super::decode_members::{read_items, read_list, read_map, read_message, skip_
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, message_name, type_name};
 use super::decode_straight::{self, Author, settled, straight};
-use super::scalars::{bytes, duration, quantity, time};
+use super::scalars::{bytes, duration, time};
 use super::table::{Element, Kind, Message};
 use crate::values::json::{self, Object, ParseError, Value};
 

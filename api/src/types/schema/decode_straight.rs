@@ -22,7 +22,7 @@ use super::decode_form::{given, zero_element, zero_field, zero_member};
 use super::decode_raw::{RAW, compact, nesting};
 use super::encode::encode;
 use super::handle::Ref;
-use super::scalars::{bytes, duration, quantity, time};
+use super::scalars::{bytes, duration, time};
 use super::table::{Field, Kind, List, Map, Message};
 use crate::values::json::compact::Cursor;
 use crate::values::json::{self, Key, Object, ReadMembers, Value};

@@ -21,10 +21,10 @@ use super::compiled::Defaults;
 use super::decode_form::{has_default, is_left_out, zero_object};
 use super::defaults_rules;
 use super::limits::Limits;
-use super::scalars::quantity::Quantity;
 use super::table::{Element, Empty, Field, Kind, Message};
 use crate::values::json::{self, Key, Object, Value};
 use crate::values::naming::Naming;
+use quantity::Quantity;
 
 /// Tells apart the defaults of releases: a fingerprint of everything that decides them, made by the build.
 pub const MARK: u64 = include!(concat!(env!("OUT_DIR"), "/defaults_mark.rs"));
@@ -280,11 +280,13 @@ fn round(list: &mut Value) {
     let Value::Object(list) = list else { return };
     for (_, value) in list.iter_mut() {
         let Value::String(text) = value else { continue };
-        // Canonical text is finer than a thousandth only with these letters in it.
-        if text.bytes().any(|byte| matches!(byte, b'n' | b'u' | b'e'))
+        // Text is finer than a thousandth only with one of these in it.
+        if text.bytes().any(|byte| matches!(byte, b'n' | b'u' | b'e' | b'E' | b'.'))
             && let Ok(quantity) = Quantity::parse(text)
+            && let rounded = quantity.rounded_up_to_milli()
+            && rounded != quantity
         {
-            *text = quantity.rounded_up_to_milli().to_text();
+            *text = rounded.to_text();
         }
     }
 }

@@ -8,11 +8,11 @@ use hashbrown::HashSet;
 
 use super::defaults::Node;
 use super::defaults_aliases as aliases;
-use super::scalars::quantity::Quantity;
 use super::scalars::time;
 use super::table::Message;
 use crate::values::json::{Key, Object, Value};
 use crate::values::naming::Naming;
+use quantity::Quantity;
 
 /// Fills in what depends on other members.
 pub(super) type Rule = fn(&mut Node, &'static Naming);
@@ -281,14 +281,14 @@ fn aggregate(spec: &Node, list: &str) -> Object {
                 *total = total.plus(quantity);
             }
             let most = peak.entry(name).or_insert(Quantity::ZERO);
-            if now.order(*most).is_gt() {
+            if now > *most {
                 *most = now;
             }
         }
     }
     for (name, quantity) in peak {
         let total = sum.entry(name).or_insert(Quantity::ZERO);
-        if quantity.order(*total).is_gt() {
+        if quantity > *total {
             *total = quantity;
         }
     }

@@ -6,5 +6,4 @@
 
 pub mod bytes;
 pub mod duration;
-pub mod quantity;
 pub mod time;

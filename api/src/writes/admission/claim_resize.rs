@@ -30,7 +30,7 @@ impl ClaimResize {
         let (Some(new), Some(old)) = (record.new, record.old) else { return Ok(()) };
         let size = |claim: &Object| at(claim, "spec.resources.requests.storage").and_then(pod::quantity);
         let grows = match (size(new), size(old)) {
-            (Some(new), Some(old)) => new.order(old).is_gt(),
+            (Some(new), Some(old)) => new > old,
             (Some(new), None) => !new.is_zero(),
             (None, _) => false,
         };

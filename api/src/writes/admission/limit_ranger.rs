@@ -1,14 +1,12 @@
 //! The plugin LimitRanger: the limit ranges of a namespace give containers defaults, and bound what containers, pods and
 //! volume claims ask for.
 
-use std::cmp::Ordering;
-
 use super::pod::{self, Amounts, Bound};
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target};
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::{Object, Value};
 use crate::values::object::{at, meta, metadata_mut};
 use crate::values::status::Status;
+use quantity::Quantity;
 
 /// The plugin.
 pub struct LimitRanger {
@@ -144,10 +142,10 @@ impl Usage<'_> {
         let Some(request) = self.requests.get(name) else {
             return Some(format!("{rule}.  No request is specified"));
         };
-        if request.order(bound) == Ordering::Less {
+        if *request < bound {
             return Some(format!("{rule}, but request is {}", request.to_text()));
         }
-        let limit = self.limits.get(name).filter(|limit| limit.order(bound) == Ordering::Less)?;
+        let limit = self.limits.get(name).filter(|limit| **limit < bound)?;
         Some(format!("{rule}, but limit is {}", limit.to_text()))
     }
 
@@ -156,14 +154,14 @@ impl Usage<'_> {
         let Some(limit) = self.limits.get(name) else {
             return Some(format!("{rule}.  No limit is specified"));
         };
-        if limit.order(bound) == Ordering::Greater {
+        if *limit > bound {
             return Some(format!("{rule}, but limit is {}", limit.to_text()));
         }
         self.max_request(name, bound)
     }
 
     fn max_request(&self, name: &str, bound: Quantity) -> Option<String> {
-        let request = self.requests.get(name).filter(|request| request.order(bound) == Ordering::Greater)?;
+        let request = self.requests.get(name).filter(|request| **request > bound)?;
         Some(format!("{}, but request is {}", self.rule("maximum", name, bound), request.to_text()))
     }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::{Object, Value};
 use crate::values::object::at;
+use quantity::Quantity;
 
 /// The containers that begin before the others.
 pub const INIT: &str = "initContainers";
@@ -79,7 +79,7 @@ pub fn add(to: &mut Amounts, more: &Amounts) {
 /// Raises amounts to others where those are larger.
 pub fn raise(to: &mut Amounts, least: &Amounts) {
     for (name, amount) in least {
-        if to.get(name).is_none_or(|have| have.order(*amount).is_lt()) {
+        if to.get(name).is_none_or(|have| have < amount) {
             to.insert(name.clone(), *amount);
         }
     }

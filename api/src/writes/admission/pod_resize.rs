@@ -5,10 +5,10 @@ use std::sync::Arc;
 use super::pod::{self, Bound};
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use crate::types::schema::registry::Resource;
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::Object;
 use crate::values::object::{at, meta};
 use crate::values::status::{Cause, Status};
+use quantity::Quantity;
 
 /// The plugin.
 pub struct PodResizeValidator {

@@ -35,7 +35,7 @@ impl RuntimeClass {
         let Some(class) = self.class(new)? else { return Ok(()) };
         if let Some(fixed) = overhead(&class) {
             let given = pod::amounts(at(new, "spec.overhead"));
-            if !given.is_empty() && !is_same(&given, &pod::amounts(Some(fixed))) {
+            if !given.is_empty() && given != pod::amounts(Some(fixed)) {
                 return Err(MISMATCH.to_owned());
             }
             let fixed = fixed.clone();
@@ -69,7 +69,7 @@ impl RuntimeClass {
         match class.as_ref().and_then(|class| class.get("overhead")).filter(|overhead| !overhead.is_null()) {
             Some(overhead) => {
                 let fixed = pod::amounts(overhead.get("podFixed"));
-                if is_same(&pod::amounts(given), &fixed) { Ok(()) } else { Err(MISMATCH.to_owned()) }
+                if pod::amounts(given) == fixed { Ok(()) } else { Err(MISMATCH.to_owned()) }
             }
             None if given.is_some() => {
                 Err("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
@@ -85,10 +85,6 @@ const MISMATCH: &str = "pod rejected: Pod's Overhead doesn't match RuntimeClass'
 fn overhead(class: &Object) -> Option<&Value> {
     let fixed = class.get("overhead")?.get("podFixed")?;
     fixed.as_object().filter(|fixed| !fixed.is_empty()).map(|_| fixed)
-}
-
-fn is_same(a: &pod::Amounts, b: &pod::Amounts) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|((a, x), (b, y))| a == b && x.order(*y).is_eq())
 }
 
 impl Plugin for RuntimeClass {

@@ -11,11 +11,11 @@ mod storage;
 use super::dropped::{self, Dropped};
 use super::{NONE, Strategy};
 use crate::objects::validation::{Path, View, names};
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::field::go_quote;
 use crate::values::json::Object;
 use crate::values::naming::Naming;
 use crate::values::object;
+use quantity::Quantity;
 
 /// A valid object, and the one that it replaces.
 #[derive(Clone, Copy)]

@@ -3,8 +3,8 @@
 use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::types::schema::table::{Form, NameRule};
+use quantity::Quantity;
 
 const FIELDS_OF_VARIABLES: [&str; 9] = [
     "metadata.name",
@@ -165,9 +165,8 @@ fn resource(validator: &mut Validator, path: &Path, reference: View, names_conta
         validator.not_supported(path.child("resource"), resource, &RESOURCES);
     }
     let Some(divisor) = reference.quantity("divisor").filter(|divisor| !divisor.is_zero()) else { return };
-    let is_one_of = |texts: &[&str]| {
-        texts.iter().any(|text| Quantity::parse(text).is_ok_and(|unit| divisor.order(unit).is_eq()))
-    };
+    let is_one_of =
+        |texts: &[&str]| texts.iter().any(|text| Quantity::parse(text).is_ok_and(|unit| divisor == unit));
     let (fits, what) = match resource {
         "limits.cpu" | "requests.cpu" => {
             if !is_one_of(&["1m", "1"]) {

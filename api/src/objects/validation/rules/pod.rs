@@ -11,8 +11,8 @@ use super::container::{self, Surroundings};
 use super::resources::{self, Owner};
 use super::view::quantity;
 use super::{View, placement, pod_profiles, security};
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::Value;
+use quantity::Quantity;
 
 /// Most name servers, and most domains to search, that resolvers take.
 const NAMESERVERS_MAX: usize = 3;
@@ -226,7 +226,7 @@ fn consistent_resources(validator: &mut Validator, path: &Path, spec: View) {
     let requests_path = path.child("requests");
     for (name, sum) in aggregate_requests(spec) {
         let of_pod = requests.quantity(name).unwrap_or(Quantity::ZERO);
-        if sum.order(of_pod).is_gt() && !validator.has_enough() {
+        if sum > of_pod && !validator.has_enough() {
             let detail =
                 format!("must be greater than or equal to aggregate container requests of {}", sum.to_text());
             validator.invalid(requests_path.key(name), of_pod.to_text(), detail);
@@ -238,7 +238,7 @@ fn consistent_resources(validator: &mut Validator, path: &Path, spec: View) {
         let place = containers.index(at);
         for (name, value) in container.child("resources").map("limits") {
             if let (Some(own), Some(most)) = (quantity(value), limits.quantity(name))
-                && own.order(most).is_gt()
+                && own > most
                 && !validator.has_enough()
             {
                 let detail = format!("must be less than or equal to pod limits of {}", most.to_text());
@@ -272,14 +272,14 @@ fn aggregate_requests(spec: View<'_>) -> Vec<(&str, Quantity)> {
                 *total = total.plus(own);
             }
             let most = peak.entry(name).or_insert(Quantity::ZERO);
-            if now.order(*most).is_gt() {
+            if now > *most {
                 *most = now;
             }
         }
     }
     for (name, quantity) in peak {
         let total = running.entry(name).or_insert(Quantity::ZERO);
-        if quantity.order(*total).is_gt() {
+        if quantity > *total {
             *total = quantity;
         }
     }

@@ -8,8 +8,8 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use super::resources;
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::Value;
+use quantity::Quantity;
 
 /// The limits of a namespace, one for each type of thing.
 pub(super) fn limit_range(validator: &mut Validator, path: &Path, spec: View) {
@@ -90,7 +90,7 @@ fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
     ];
     for (lower, lower_name, upper, upper_name, list, shown) in pairs {
         let (Some(lower), Some(upper), Some(shown)) = (lower, upper, shown) else { continue };
-        if lower.order(upper).is_gt() {
+        if lower > upper {
             let detail = format!(
                 "{lower_name} value {} is greater than {upper_name} value {}",
                 lower.to_text(),
@@ -103,7 +103,7 @@ fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
     if let Some(ratio) = ratio {
         let list = path.child("maxLimitRequestRatio");
         let one = Quantity::parse("1").unwrap_or(Quantity::ZERO);
-        if ratio.order(one).is_lt() {
+        if ratio < one {
             let detail = format!("ratio {} is less than 1", ratio.to_text());
             validator.invalid(list.key(name), ratio.to_text(), detail);
         }
@@ -120,7 +120,7 @@ fn in_order(validator: &mut Validator, path: &Path, limit: View, name: &str) {
     }
     if let (Some(default), Some(request)) = (default, request)
         && !resources::allows_overcommit(validator.naming, name)
-        && default.order(request).is_ne()
+        && default != request
     {
         let detail = format!(
             "default value {} must equal to defaultRequest value {} in {name}",

@@ -6,9 +6,9 @@ use super::View;
 use super::common::Seen;
 use super::forms::NOT_NEGATIVE;
 use super::view::quantity;
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::json::Value;
 use crate::values::naming::Naming;
+use quantity::Quantity;
 
 /// Resources that are counted in whole numbers.
 const COUNTED: [&str; 9] = [
@@ -200,14 +200,13 @@ fn within_limit(
         return;
     };
     let (Some(request), Some(limit)) = (quantity(value), quantity(limit_value)) else { return };
-    let order = request.order(limit);
-    if order.is_ne() && !can_exceed {
+    if request != limit && !can_exceed {
         validator.invalid(
             path,
             value.clone(),
             format!("must be equal to {name} limit of {}", limit.to_text()),
         );
-    } else if order.is_gt() {
+    } else if request > limit {
         let detail = format!("must be less than or equal to {name} limit of {}", limit.to_text());
         validator.invalid(path, value.clone(), detail);
     }

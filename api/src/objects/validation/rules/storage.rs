@@ -289,9 +289,9 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     }
     let storage = |spec: View| spec.child("resources").child("requests").quantity("storage");
     if let (Some(now), Some(before)) = (storage(new), storage(old))
-        && now.order(before).is_lt()
+        && now < before
         && match status.child("capacity").quantity("storage") {
-            Some(granted) => now.order(granted).is_le(),
+            Some(granted) => now <= granted,
             None => now.is_negative() || now.is_zero(),
         }
     {

@@ -72,7 +72,7 @@ impl Quota {
         pod::add(&mut next, &asked);
         let is_over = |name: &&String| {
             let is_more = asked.get(*name).is_some_and(|amount| !amount.is_negative());
-            is_more && next[*name].order(self.hard[*name]).is_gt()
+            is_more && next[*name] > self.hard[*name]
         };
         let over: Vec<&String> = asked.keys().filter(is_over).collect();
         if !over.is_empty() {
@@ -106,7 +106,7 @@ impl Quota {
     }
 }
 
-type Amount = crate::types::schema::scalars::quantity::Quantity;
+type Amount = quantity::Quantity;
 
 /// Amounts as an object has them.
 pub fn to_value(amounts: &Amounts) -> Value {

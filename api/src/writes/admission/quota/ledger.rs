@@ -255,7 +255,7 @@ impl Account {
             let mut written = Vec::new();
             let mut outcome = Ok(true);
             for ((seen, object), quota) in stored.iter().zip(&held) {
-                if is_same(&quota.used, &Quota::parse(object).used) {
+                if quota.used == Quota::parse(object).used {
                     written.push(&quota.uid);
                     continue;
                 }
@@ -311,10 +311,6 @@ impl Ask {
         }
         Ok(taken.into_iter().map(|(at, amounts)| (quotas[at].uid.clone(), amounts)).collect())
     }
-}
-
-fn is_same(a: &Amounts, b: &Amounts) -> bool {
-    a.len() == b.len() && a.iter().zip(b).all(|((a, x), (b, y))| a == b && x.order(*y).is_eq())
 }
 
 fn timed_out() -> Status {

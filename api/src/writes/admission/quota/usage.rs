@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::types::schema::registry::Resource;
-use crate::types::schema::scalars::quantity::Quantity;
 use crate::values::clock;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
@@ -12,6 +11,7 @@ use crate::values::object::{at, meta};
 use crate::values::qos::qos_class;
 use crate::writes::admission::extended_resource_toleration::is_extended;
 use crate::writes::admission::pod::{self, Amounts, Bound};
+use quantity::Quantity;
 
 /// Resources that are counted by their plain name too.
 const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
@@ -319,7 +319,7 @@ fn claim_amounts(naming: &Naming, by_class: &str, claim: &Object, amounts: &mut 
     // Volumes never shrink: what was given is used until the claim goes.
     let given = at(claim, "status.allocatedResources.storage").and_then(pod::quantity);
     let size = match (asked, given) {
-        (Some(asked), Some(given)) => Some(if given.order(asked).is_gt() { given } else { asked }),
+        (Some(asked), Some(given)) => Some(if given > asked { given } else { asked }),
         (asked, given) => asked.or(given),
     };
     if let Some(size) = size {

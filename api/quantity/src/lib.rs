@@ -1,24 +1,33 @@
-//! A quantity: a decimal number and the family of suffixes it is written with.
+//! Quantities: decimal numbers with a suffix, such as `100m`, `1.5Gi` or `1e3`
+//! (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
 //!
-//! The value is `mantissa × 10^scale`. The reference keeps short numbers in 64 bits and all others in an arbitrary
-//! precision decimal, and `asInteger` works on the former only; [`Number::compact`] remembers which one it is.
-//! Mantissas here have 128 bits, enough for 28 digits before the point besides the nine behind it; a sum or a number
-//! beyond that is an error, so that the work stays proportional to the length of the text.
+//! A quantity is `mantissa × 10^scale` with the family of suffixes it was written with. The reference server keeps short
+//! numbers in 64 bits and all others in a decimal of arbitrary precision; [`Quantity::to_integer`] works on the former
+//! only, so a quantity remembers which one it is. Mantissas here have 128 bits, enough for 28 digits before the point
+//! besides the nine behind it; a longer number is refused, so that the work stays proportional to the length of the text.
+//!
+//! A text that is canonical in its digits is kept as it stands (`1E3`, `+1`, `1.001`); any other becomes the canonical
+//! text of its value (`1000m` → `1`, `1024Ki` → `1Mi`, `0.5` → `500m`).
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::sync::Arc;
 
-/// The format of the text.
-const FORMAT: &str =
+/// Error for text of another form.
+pub const FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
+/// Error for an unknown suffix.
 const SUFFIX: &str = "unable to parse quantity's suffix";
-/// The number does not fit 128 bits.
-const RANGE: &str = "quantity out of range";
+/// Error for a number that does not fit 128 bits.
+pub const RANGE: &str = "quantity out of range";
 
 /// Digits that always fit 64 bits.
 const COMPACT_DIGITS: i64 = 18;
-/// The smallest scale: nano.
+/// The smallest scale.
 const NANO: i64 = -9;
+const MILLI: i64 = -3;
+/// The largest scale of a number that is read. Its text stays one that can be read again, whatever zeros at the end of the
+/// mantissa become part of the exponent.
+const SCALE_MAX: i64 = i32::MAX as i64 - 64;
 
 /// The suffixes a quantity is written with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -31,159 +40,183 @@ enum Family {
     Exponent,
 }
 
-/// A quantity. Two are equal when their values are, whatever their texts.
-#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Quantity {
-    number: Number,
-    written: Written,
-}
-
-/// The text that a quantity was read from, when that is what it is written as. It takes no part in comparisons.
-#[derive(Clone, Debug)]
-struct Written(Option<Arc<str>>);
-
-/// A number with its way of writing.
+/// A number with its way of writing. Two are equal when their values are.
 #[derive(Clone, Copy, Debug)]
-struct Number {
+pub struct Quantity {
+    /// More than `i128::MIN`, so that its negative is one too.
     mantissa: i128,
     scale: i64,
     family: Family,
+    /// Whether the reference server has it in 64 bits.
     compact: bool,
 }
 
 /// The parts of a text.
 struct Parts<'t> {
     negative: bool,
+    /// Without leading zeros.
     whole: &'t str,
     fraction: &'t str,
     suffix: &'t str,
 }
 
+/// The text that the quantity `text` is stored as, and whether spaces around it do not count.
+///
+/// # Errors
+/// The sentence for text that is no quantity.
+pub fn canonical(text: &str) -> Result<Cow<'_, str>, &'static str> {
+    let text = text.trim();
+    if is_plainly_canonical(text) {
+        return Ok(Cow::Borrowed(text));
+    }
+    let (quantity, is_kept) = Quantity::read(text)?;
+    Ok(if is_kept { Cow::Borrowed(text) } else { Cow::Owned(quantity.to_text()) })
+}
+
+/// Whether this is a whole number below a thousand with no suffix, `m`, `Ki`, `Mi` or `Gi`, as nearly all quantities
+/// are.
+fn is_plainly_canonical(text: &str) -> bool {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let leading_zero = text.starts_with('0') && text != "0";
+    (1..=3).contains(&digits) && !leading_zero && matches!(&text[digits..], "" | "m" | "Ki" | "Mi" | "Gi")
+}
+
 impl Quantity {
-    /// Reads `text`.
+    /// Nothing, written `0`.
+    pub const ZERO: Self = Self::whole(0);
+
+    /// Reads a quantity.
     ///
     /// # Errors
-    /// The reference's sentence for text that is no quantity.
+    /// The sentence for text that is no quantity.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
+        Self::read(text).map(|(quantity, _)| quantity)
+    }
+
+    /// Reads a quantity, and says whether its text is kept.
+    ///
+    /// # Errors
+    /// The sentence for text that is no quantity.
+    pub fn read(text: &str) -> Result<(Self, bool), &'static str> {
         let parts = Parts::of(text)?;
         let (family, exponent) = suffix_meaning(parts.suffix).ok_or(SUFFIX)?;
-        let (magnitude, is_canonical) = match parts.compact(family, exponent) {
+        let (magnitude, is_kept) = match parts.compact(family, exponent) {
             Some(number) => (number, parts.is_canonical(number)),
             None => (parts.rounded(family, exponent)?, false),
         };
-        let mantissa = if parts.negative { -magnitude.mantissa } else { magnitude.mantissa };
-        Ok(Self {
-            number: Number { mantissa, ..magnitude },
-            written: Written(is_canonical.then(|| text.into())),
-        })
+        if magnitude.scale > SCALE_MAX {
+            return Err(RANGE);
+        }
+        Ok((if parts.negative { magnitude.negated() } else { magnitude }, is_kept))
     }
 
-    /// The whole number `value`, with decimal suffixes.
-    pub fn whole(value: i64) -> Self {
-        Number::whole(value).into()
+    /// A whole number, written with decimal suffixes.
+    pub const fn whole(value: i64) -> Self {
+        Self { mantissa: value as i128, scale: 0, family: Family::Decimal, compact: true }
+    }
+
+    /// Whether this is nothing.
+    pub fn is_zero(self) -> bool {
+        self.mantissa == 0
+    }
+
+    /// Whether this is less than nothing.
+    pub fn is_negative(self) -> bool {
+        self.mantissa < 0
     }
 
     /// −1, 0 or 1.
-    pub fn signum(&self) -> i64 {
-        self.number.mantissa.signum() as i64
+    pub fn signum(self) -> i64 {
+        self.mantissa.signum() as i64
+    }
+
+    /// Whether this is a whole number.
+    pub fn is_whole(self) -> bool {
+        let (mantissa, scale) = without_trailing_zeros(self.mantissa, self.scale);
+        mantissa == 0 || scale >= 0
+    }
+
+    /// Whether this is a whole number of times `unit`, which must be more than nothing.
+    pub fn is_multiple_of(self, unit: Self) -> bool {
+        aligned(self, unit).is_some_and(|(mantissa, unit, _)| unit > 0 && mantissa % unit == 0)
+    }
+
+    /// The value in thousandths, rounded away from zero, so that a little of something never becomes nothing.
+    #[must_use]
+    pub fn rounded_up_to_milli(self) -> Self {
+        if self.scale >= MILLI {
+            return self;
+        }
+        // At most 10^6, because nothing is finer than a billionth.
+        let divisor = 10i128.pow((MILLI - self.scale.max(NANO)) as u32);
+        let is_cut = self.mantissa % divisor != 0;
+        let mantissa = self.mantissa / divisor + if is_cut { self.mantissa.signum() } else { 0 };
+        Self { mantissa, scale: MILLI, ..self }
+    }
+
+    /// The same below nothing.
+    #[must_use]
+    pub fn negated(self) -> Self {
+        Self { mantissa: -self.mantissa, ..self }
+    }
+
+    /// The sum, in the family of the left operand unless that is nothing. A sum that does not fit is the operand of the
+    /// larger magnitude.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        self.checked_plus(other).unwrap_or_else(|| {
+            let magnitude =
+                |quantity: Self| if quantity.is_negative() { quantity.negated() } else { quantity };
+            if magnitude(self) < magnitude(other) { other } else { self }
+        })
+    }
+
+    /// The difference, by the rules of [`plus`](Self::plus).
+    #[must_use]
+    pub fn minus(self, other: Self) -> Self {
+        self.plus(other.negated())
+    }
+
+    /// The sum, in the family of the left operand unless that is nothing; `None` if it does not fit.
+    pub fn checked_plus(self, other: Self) -> Option<Self> {
+        let family = if self.mantissa == 0 { other.family } else { self.family };
+        let compact = self.compact && other.compact;
+        if other.mantissa == 0 {
+            return Some(Self { family, compact, ..self });
+        }
+        if self.mantissa == 0 {
+            return Some(Self { family, compact, ..other });
+        }
+        let (left, right, scale) = aligned(self, other)?;
+        let mantissa = left.checked_add(right).filter(|&sum| sum != i128::MIN)?;
+        let compact = compact && i64::try_from(mantissa).is_ok();
+        Some(Self { mantissa, scale, family, compact })
     }
 
     /// The value as a 64-bit integer, when the number has the short form without decimals.
-    pub fn to_integer(&self) -> Option<i64> {
-        let Number { mantissa, scale, compact, .. } = self.number;
-        if !compact || scale < 0 {
+    pub fn to_integer(self) -> Option<i64> {
+        if !self.compact || self.scale < 0 {
             return None;
         }
-        if mantissa == 0 {
+        if self.mantissa == 0 {
             return Some(0);
         }
-        let factor = 10i128.checked_pow(u32::try_from(scale).ok()?)?;
-        i64::try_from(mantissa.checked_mul(factor)?).ok()
+        let factor = 10i128.checked_pow(u32::try_from(self.scale).ok()?)?;
+        i64::try_from(self.mantissa.checked_mul(factor)?).ok()
     }
 
     /// The nearest double; of large numbers, near it.
-    pub fn to_double(&self) -> f64 {
-        let base = self.number.mantissa as f64;
-        if self.number.scale == 0 {
+    pub fn to_f64(self) -> f64 {
+        let base = self.mantissa as f64;
+        if self.scale == 0 {
             return base;
         }
-        let power: f64 = format!("1e{}", self.number.scale).parse().unwrap_or(f64::INFINITY);
+        let power: f64 = format!("1e{}", self.scale).parse().unwrap_or(f64::INFINITY);
         base * power
     }
 
-    /// Sum. A zero on the left takes over the suffixes of the right.
-    ///
-    /// # Errors
-    /// The sum does not fit.
-    pub fn plus(&self, other: &Self) -> Result<Self, &'static str> {
-        self.number.plus(other.number).map(Self::from)
-    }
-
-    /// Difference, by the rules of [`plus`](Self::plus).
-    ///
-    /// # Errors
-    /// The difference does not fit.
-    pub fn minus(&self, other: &Self) -> Result<Self, &'static str> {
-        let mantissa = other.number.mantissa.checked_neg().ok_or(RANGE)?;
-        self.number.plus(Number { mantissa, ..other.number }).map(Self::from)
-    }
-
-    /// The text as it was read if the reference keeps it, else the canonical one.
-    pub fn to_text(&self) -> String {
-        match &self.written {
-            Written(Some(text)) => text.to_string(),
-            Written(None) => self.number.to_text(),
-        }
-    }
-}
-
-impl From<Number> for Quantity {
-    fn from(number: Number) -> Self {
-        Self { number, written: Written(None) }
-    }
-}
-
-impl Ord for Written {
-    fn cmp(&self, _: &Self) -> Ordering {
-        Ordering::Equal
-    }
-}
-
-impl PartialOrd for Written {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Written {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Written {}
-
-impl Number {
-    fn whole(value: i64) -> Self {
-        Self { mantissa: value.into(), scale: 0, family: Family::Decimal, compact: true }
-    }
-
-    fn plus(self, other: Self) -> Result<Self, &'static str> {
-        let family = if self.mantissa == 0 { other.family } else { self.family };
-        if other.mantissa == 0 {
-            return Ok(Self { family, compact: self.compact && other.compact, ..self });
-        }
-        if self.mantissa == 0 {
-            return Ok(Self { family, compact: self.compact && other.compact, ..other });
-        }
-        let (left, right, scale) = aligned(self, other).ok_or(RANGE)?;
-        let mantissa = left.checked_add(right).ok_or(RANGE)?;
-        let compact = self.compact && other.compact && i64::try_from(mantissa).is_ok();
-        Ok(Self { mantissa, scale, family, compact })
-    }
-
     /// The canonical text: at most three zeros at the end turn into a larger suffix.
-    fn to_text(self) -> String {
+    pub fn to_text(self) -> String {
         if self.mantissa == 0 {
             return "0".to_owned();
         }
@@ -227,7 +260,7 @@ impl Number {
     }
 }
 
-impl Ord for Number {
+impl Ord for Quantity {
     /// Order by value, whatever the way of writing.
     fn cmp(&self, other: &Self) -> Ordering {
         match aligned(*self, *other) {
@@ -239,19 +272,19 @@ impl Ord for Number {
     }
 }
 
-impl PartialOrd for Number {
+impl PartialOrd for Quantity {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Number {
+impl PartialEq for Quantity {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Number {}
+impl Eq for Quantity {}
 
 impl<'t> Parts<'t> {
     /// Splits `[sign] digits [. digits] [letters [sign] digits]`. A sign or a point without digits counts as 0.
@@ -273,7 +306,7 @@ impl<'t> Parts<'t> {
 
     /// Whether the reference takes the text for canonical and keeps it. It looks at the digits only, so that `+1` and
     /// `5.` are kept.
-    fn is_canonical(&self, number: Number) -> bool {
+    fn is_canonical(&self, number: Quantity) -> bool {
         if number.family == Family::Binary {
             let last = self.digits().fold(0u8, |sum, digit| (sum.wrapping_mul(10)).wrapping_add(digit));
             return last % 8 != 0;
@@ -286,7 +319,7 @@ impl<'t> Parts<'t> {
     }
 
     /// The number in the short form, when the reference keeps it so.
-    fn compact(&self, family: Family, exponent: i64) -> Option<Number> {
+    fn compact(&self, family: Family, exponent: i64) -> Option<Quantity> {
         let whole_len = self.whole.len().max(1) as i64;
         let fraction_len = self.fraction.len() as i64;
         let (room, factor) = match family {
@@ -302,11 +335,11 @@ impl<'t> Parts<'t> {
         // At most 18 digits, times 2^60 at most, which 15 digits and the room above keep below 64 bits.
         let mantissa = self.digits().fold(0i128, |sum, digit| sum * 10 + i128::from(digit)) * factor;
         i64::try_from(mantissa).ok()?;
-        Some(Number { mantissa, scale, family, compact: true })
+        Some(Quantity { mantissa, scale, family, compact: true })
     }
 
     /// The number rounded away from zero to a whole number of nanos; with binary suffixes at most 2^63−1.
-    fn rounded(&self, family: Family, exponent: i64) -> Result<Number, &'static str> {
+    fn rounded(&self, family: Family, exponent: i64) -> Result<Quantity, &'static str> {
         let digits = match family {
             Family::Binary => times_power_of_two(self.digits(), exponent),
             Family::Decimal | Family::Exponent => self.digits().collect(),
@@ -315,7 +348,7 @@ impl<'t> Parts<'t> {
         let scale = exponent - self.fraction.len() as i64;
         let zeros = digits.iter().take_while(|&&digit| digit == 0).count();
         let digits = &digits[zeros..];
-        let zero = Number { mantissa: 0, scale: 0, family, compact: false };
+        let zero = Quantity { mantissa: 0, scale: 0, family, compact: false };
         if digits.is_empty() {
             return Ok(zero);
         }
@@ -327,20 +360,21 @@ impl<'t> Parts<'t> {
             match next {
                 Some(next) => mantissa = next,
                 None if family == Family::Binary => {
-                    return Ok(Number { mantissa: i64::MAX.into(), ..zero });
+                    return Ok(Quantity { mantissa: i64::MAX.into(), ..zero });
                 }
                 None => return Err(RANGE),
             }
         }
         let cut_off = digits[kept..].iter().any(|&digit| digit != 0);
-        let quantity = Number { mantissa: mantissa + i128::from(cut_off), scale, ..zero };
+        let mantissa = mantissa.checked_add(cut_off.into()).ok_or(RANGE)?;
+        let quantity = Quantity { mantissa, scale, ..zero };
         if family == Family::Binary {
-            let limit = Number { mantissa: i64::MAX.into(), ..zero };
+            let limit = Quantity { mantissa: i64::MAX.into(), ..zero };
             if quantity > limit {
                 return Ok(limit);
             }
-            if quantity < Number::whole(1) {
-                return Ok(Number { family: Family::Decimal, ..quantity });
+            if quantity < Quantity::whole(1) {
+                return Ok(Quantity { family: Family::Decimal, ..quantity });
             }
         }
         Ok(quantity)
@@ -352,9 +386,9 @@ fn split_digits(text: &str) -> (&str, &str) {
 }
 
 /// Both mantissas at the smaller of the scales, when 128 bits hold them.
-fn aligned(left: Number, right: Number) -> Option<(i128, i128, i64)> {
+fn aligned(left: Quantity, right: Quantity) -> Option<(i128, i128, i64)> {
     let scale = left.scale.min(right.scale);
-    let lift = |quantity: Number| {
+    let lift = |quantity: Quantity| {
         if quantity.mantissa == 0 {
             return Some(0);
         }
@@ -428,8 +462,21 @@ mod tests {
     fn quantities_have_one_canonical_text() {
         for (text, want) in [
             ("0", "0"),
+            ("00", "0"),
+            ("0Mi", "0"),
+            ("-0", "0"),
             ("007", "007"),
             ("-", "0"),
+            (".", "0"),
+            ("m", "0"),
+            (" 500m ", "500m"),
+            ("1.0", "1"),
+            ("1.500", "1.500"),
+            ("1.1n", "2n"),
+            ("-0.0000000001", "-1n"),
+            ("12e5", "1200e3"),
+            ("1000E", "1e21"),
+            ("100000000000000000000", "100E"),
             ("+1", "+1"),
             ("5.", "5."),
             ("1.5", "1500m"),
@@ -461,7 +508,8 @@ mod tests {
             ("-9223372036854775808", "-9223372036854775808"),
             ("1e99999999999", "10e1215752190"),
         ] {
-            assert_eq!(parsed(text).to_text(), want, "{text}");
+            assert_eq!(canonical(text).as_deref(), Ok(want), "{text}");
+            assert_eq!(canonical(want).as_deref(), Ok(want), "{want} is canonical");
         }
     }
 
@@ -471,6 +519,8 @@ mod tests {
             ("", FORMAT),
             (" 1", FORMAT),
             ("1 ", FORMAT),
+            ("1 Gi", FORMAT),
+            ("1.2.3", FORMAT),
             ("abc", FORMAT),
             ("NaN", FORMAT),
             ("1X", FORMAT),
@@ -484,6 +534,7 @@ mod tests {
             ("--1", SUFFIX),
             ("1e99999999999999999999", SUFFIX),
             (&"9".repeat(60), RANGE),
+            ("1000e2147483647", RANGE),
         ] {
             assert_eq!(Quantity::parse(text).map(|quantity| quantity.to_text()), Err(error), "{text}");
         }
@@ -519,17 +570,11 @@ mod tests {
             ("9223372036854775807", "1Ki", "9223372036854776831"),
             ("0.0000000001", "1Ki", "1024000000001n"),
         ] {
-            assert_eq!(
-                parsed(left).plus(&parsed(right)).map(|sum| sum.to_text()).as_deref(),
-                Ok(sum),
-                "{left} + {right}"
-            );
+            assert_eq!(parsed(left).plus(parsed(right)).to_text(), sum, "{left} + {right}");
         }
-        assert_eq!(
-            parsed("1m").minus(&Quantity::whole(1)).map(|left| left.to_text()).as_deref(),
-            Ok("-999m")
-        );
-        assert_eq!(parsed("1e40").plus(&Quantity::whole(1)), Err(RANGE));
+        assert_eq!(parsed("1m").minus(Quantity::whole(1)).to_text(), "-999m");
+        assert_eq!(parsed("1e40").checked_plus(Quantity::whole(1)), None);
+        assert_eq!(parsed("1").plus(parsed("-1e40")), parsed("-1e40"));
     }
 
     #[test]
@@ -554,7 +599,48 @@ mod tests {
         for (text, want) in
             [("1u", 1e-6), ("0.5", 0.5), ("1Gi", 1073741824.0), ("9223372036854775807", 9.223372036854776e18)]
         {
-            assert_eq!(parsed(text).to_double(), want, "{text}");
+            assert_eq!(parsed(text).to_f64(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn long_numbers_cost_their_length() {
+        let long = format!("0.{}1", "0".repeat(100_000));
+        assert_eq!(canonical(&long).as_deref(), Ok("1n"));
+        assert_eq!(canonical(&"9".repeat(100_000)), Err(RANGE));
+        assert_eq!(canonical(&i128::MAX.to_string()).as_deref(), Ok(i128::MAX.to_string().as_str()));
+        assert_eq!(canonical(&format!("{}Ki", "9".repeat(100_000))).as_deref(), Ok("9223372036854775807"));
+        assert_eq!(canonical(&format!("1.{}Ki", "0".repeat(50_000))).as_deref(), Ok("1Ki"));
+    }
+
+    #[test]
+    fn thousandths_are_rounded_away_from_zero() {
+        for (text, want) in [
+            ("1100u", "2m"),
+            ("5n", "1m"),
+            ("-5n", "-1m"),
+            ("-1100u", "-2m"),
+            ("2000u", "2m"),
+            ("1.000001", "1001m"),
+            ("250m", "250m"),
+            ("1Gi", "1Gi"),
+        ] {
+            assert_eq!(parsed(text).rounded_up_to_milli().to_text(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_and_multiples_are_known() {
+        for (text, is_whole, is_even) in [
+            ("1.0", true, false),
+            ("1.5", false, false),
+            ("2k", true, true),
+            ("-4", true, true),
+            ("0", true, true),
+        ] {
+            let quantity = parsed(text);
+            let found = (quantity.is_whole(), quantity.is_multiple_of(Quantity::whole(2)));
+            assert_eq!(found, (is_whole, is_even), "{text}");
         }
     }
 }
