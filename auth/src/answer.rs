@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 use crate::document::{self, Tree};
-use crate::go;
+use crate::json_error;
 use crate::strict::Object;
 
 /// The review that a webhook was asked with.
@@ -23,7 +23,8 @@ impl Review<'_> {
     /// # Errors
     /// It is of another kind or version, or a member that is read has another type.
     pub(crate) fn read(&self, answer: &[u8]) -> Result<Value, String> {
-        let tree: Tree = serde_json::from_slice(answer).map_err(|error| go::undecided(&error.to_string()))?;
+        let tree: Tree =
+            serde_json::from_slice(answer).map_err(|error| json_error::undecided(&error.to_string()))?;
         let members = tree.typed_members()?;
         let review = Value::from(document::object(members));
         let Review { group, version, form } = self;

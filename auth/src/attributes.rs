@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use crate::go::Quoted;
 use crate::identity::User;
+use go::Quoted;
 
 /// The attributes of one request. Absent parts are empty strings.
 #[derive(Clone, Copy, Debug)]

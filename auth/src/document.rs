@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::go;
+use crate::json_error;
 use crate::strict::Object;
 
 /// A configuration file that was parsed, but not yet checked.
@@ -63,13 +63,13 @@ impl Tree {
         let members = match self {
             Tree::Members(members) => members.as_slice(),
             Tree::Scalar(Value::Null) => &[],
-            Tree::Scalar(_) | Tree::List(_) => return Err(go::no_version_kind(&self.value())),
+            Tree::Scalar(_) | Tree::List(_) => return Err(json_error::no_version_kind(&self.value())),
         };
         let is_typed = |tree: &Tree| matches!(tree, Tree::Scalar(Value::Null | Value::String(_)));
         let odd = members
             .iter()
             .find(|(name, tree)| matches!(name.as_str(), "apiVersion" | "kind") && !is_typed(tree));
-        odd.map_or(Ok(members), |(name, tree)| Err(go::odd_version_kind(name, &tree.value())))
+        odd.map_or(Ok(members), |(name, tree)| Err(json_error::odd_version_kind(name, &tree.value())))
     }
 
     /// The value; of members with one name the last.

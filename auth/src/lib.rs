@@ -17,8 +17,8 @@ pub mod authz;
 pub mod decision;
 pub mod document;
 mod forms;
-pub mod go;
 pub mod identity;
+mod json_error;
 pub mod strict;
 
 pub use attributes::{Attributes, FieldRequirement, LabelRequirement, Selectors};

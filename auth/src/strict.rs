@@ -6,7 +6,9 @@ use base64::{DecodeError, Engine};
 use serde_json::{Map, Value};
 
 use crate::document::{self, Document, Tree};
-use crate::go::{self, duration, quote};
+use go::{duration, quote};
+
+use crate::json_error;
 
 /// A kind of configuration file.
 pub(crate) struct File<'f> {
@@ -208,7 +210,7 @@ fn check_base64(text: &str) -> Result<(), String> {
 }
 
 fn misfit(tree: &Tree, within: &Object, place: &Place<'_>, wanted: &str) -> String {
-    let (found, object, fields) = (go::kind(&tree.value()), within.name, place.fields);
+    let (found, object, fields) = (json_error::kind(&tree.value()), within.name, place.fields);
     format!("json: cannot unmarshal {found} into Go struct field {object}.{fields} of type {wanted}")
 }
 

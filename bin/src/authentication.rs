@@ -17,7 +17,8 @@ use auth::authn::service_account::ServiceAccountTokens;
 use auth::authn::token_file::{StaticTokens, TokenFileError};
 use auth::authn::x509::{CaBundle, ClientCertificates};
 use auth::authn::{Anonymous, KeyError, NameDomains, SigningKey, VerificationKey};
-use auth::go::{quote, url};
+use go::quote;
+use go::url::Url;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
@@ -303,7 +304,7 @@ impl TokenConfig {
         }
         for (at, issuer) in issuers.iter().enumerate() {
             let shown = quote(issuer);
-            match url::parse(issuer) {
+            match Url::parse(issuer) {
                 Err(why) if issuer.contains(':') => problems.add(format!(
                     "service-account-issuer {shown} contained a ':' but was not a valid URL: {why}"
                 )),
@@ -317,11 +318,11 @@ impl TokenConfig {
             }
         }
         let keys_uri = flags.service_account_jwks_uri.take().filter(|uri| !uri.is_empty());
-        match keys_uri.as_deref().map(|uri| (uri, url::parse(uri))) {
+        match keys_uri.as_deref().map(|uri| (uri, Url::parse(uri))) {
             Some((_, Err(why))) => {
                 problems.add(format!("service-account-jwks-uri must be a valid URL: {why}"))
             }
-            Some((uri, Ok(parsed))) if !parsed.scheme.eq_ignore_ascii_case("https") => {
+            Some((uri, Ok(parsed))) if parsed.scheme() != "https" => {
                 problems.add(format!("service-account-jwks-uri requires https scheme, parsed as: {uri}"));
             }
             Some((_, Ok(_))) | None => {}

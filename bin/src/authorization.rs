@@ -13,8 +13,8 @@ use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
 use auth::authz::webhook::{FailurePolicy, Settings, Webhook};
 use auth::authz::{Conditions, Mode, Module, NodePolicy};
-use auth::go::quote;
 use engine::Engine;
+use go::quote;
 
 use crate::documents;
 use crate::flags::{AuthorizationFlags, Profile};

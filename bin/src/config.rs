@@ -359,7 +359,7 @@ fn admission_of(
             anyhow!(
                 "failed to apply admission: failed to read plugin config: unable to read admission control \
                  configuration from {} [{}]",
-                auth::go::quote(&path.display().to_string()),
+                go::quote(&path.display().to_string()),
                 opening(path, &error)
             )
         })
@@ -425,7 +425,7 @@ pub fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
         Some(version) if !version.is_empty() && version != previous => bail!(
             "metrics.showHiddenMetricsForVersion: Invalid value: {}: must be omitted or have the value '{previous}'; only \
              the previous minor version is allowed",
-            auth::go::quote(version)
+            go::quote(version)
         ),
         _ => Ok(()),
     }

@@ -5,8 +5,6 @@
 
 use std::time::Duration;
 
-use auth::go::duration as go;
-
 /// Reads a duration.
 ///
 /// # Errors
@@ -24,18 +22,12 @@ pub fn kept(text: &str) -> Result<Duration, String> {
 }
 
 fn nanos(text: &str) -> Result<i64, String> {
-    go::parse(text).map_err(|error| error.to_string())
+    go::duration::parse(text).map_err(|error| error.to_string())
 }
 
-/// Writes whole seconds as Go writes them: `1h0m0s`, `10m0s`, `5s`.
+/// Writes a duration as Go writes it: `1h0m0s`, `10m0s`, `5s`.
 pub fn shown(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    match (hours, minutes) {
-        (0, 0) => format!("{seconds}s"),
-        (0, _) => format!("{minutes}m{seconds}s"),
-        _ => format!("{hours}h{minutes}m{seconds}s"),
-    }
+    go::duration::to_text(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

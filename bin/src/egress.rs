@@ -34,7 +34,7 @@ pub fn read(path: &Path, naming: &Naming) -> anyhow::Result<Networks> {
     let bytes = std::fs::read(path).map_err(|error| {
         anyhow!(
             "failed to read egress selector config: unable to read egress selector configuration from {} [{}]",
-            auth::go::quote(&path.to_string_lossy()),
+            go::quote(&path.to_string_lossy()),
             opening(path, &error)
         )
     })?;
@@ -50,8 +50,8 @@ fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<Networks> {
     if kind != "EgressSelectorConfiguration" || !is_known {
         return Err(unreadable(format!(
             "no kind {} is registered for version {} in scheme {:?}",
-            auth::go::quote(kind),
-            auth::go::quote(version),
+            go::quote(kind),
+            go::quote(version),
             naming.own("apiserver/pkg/server/egressselector/config.go:33"),
         )));
     }
@@ -96,7 +96,7 @@ fn flaws(selections: &[Value]) -> Vec<String> {
             (way @ (HTTP_CONNECT | GRPC), Some(transport)) => flaws_of_transport(way, transport, &mut wrong),
             (other, _) => wrong.push(format!(
                 "service.connection.protocol: Unsupported value: {}: supported values: {}",
-                auth::go::quote(other),
+                go::quote(other),
                 quoted(&WAYS)
             )),
         }
@@ -104,7 +104,7 @@ fn flaws(selections: &[Value]) -> Vec<String> {
     let mut seen = Vec::new();
     for (at, selection) in selections.iter().enumerate() {
         let name = selection.str_at(&["name"]).to_lowercase();
-        let shown = auth::go::quote(&name);
+        let shown = go::quote(&name);
         if seen.contains(&name) {
             wrong.push(format!("service.connection[{at}]: Duplicate value: {shown}"));
         } else if !NAMES.contains(&name.as_str()) {
@@ -146,7 +146,7 @@ fn flaws_of_transport(way: &str, transport: &Value, wrong: &mut Vec<String>) {
                 _ => wrong.push(format!(
                     "service.connection.url: Invalid value: {}: supported connection protocols are http:// and \
                      https://",
-                    auth::go::quote(url)
+                    go::quote(url)
                 )),
             }
         }
@@ -168,10 +168,8 @@ fn flaws_of_tls(tls: &Value, wrong: &mut Vec<String>) {
             _ => missing,
         };
         let shown = if path.is_empty() { "nil" } else { path };
-        wrong.push(format!(
-            "service.connection.tlsConfig.{name}: Invalid value: {}: {why}",
-            auth::go::quote(shown)
-        ));
+        wrong
+            .push(format!("service.connection.tlsConfig.{name}: Invalid value: {}: {why}", go::quote(shown)));
     };
     check("caBundle", "", "TLS config ca bundle does not exist");
     check("clientCert", "Using TLS requires clientCert", "TLS client cert does not exist");

@@ -33,7 +33,7 @@ impl EncryptionConfig {
     }
 
     fn rules(&self) -> anyhow::Result<Vec<Rule>> {
-        let shown = auth::go::quote(&self.path.to_string_lossy());
+        let shown = go::quote(&self.path.to_string_lossy());
         let bytes = std::fs::read(&self.path).map_err(|error| {
             anyhow!(
                 "error while parsing file: error while loading file: error reading encryption provider configuration file \
@@ -52,7 +52,7 @@ impl EncryptionConfig {
     fn parse(&self, bytes: &[u8]) -> anyhow::Result<Vec<Rule>> {
         let connect = |path: &str, timeout| Arc::new(Socket::new(path, timeout)) as Arc<dyn KeyService>;
         config::read(bytes, self.naming, &connect).map_err(|wrong| {
-            let shown = auth::go::quote(&self.path.to_string_lossy());
+            let shown = go::quote(&self.path.to_string_lossy());
             match wrong {
                 config::Wrong::Form(why) => anyhow!(
                     "error while parsing file: error decoding encryption provider configuration file {shown}: {why}"

@@ -86,7 +86,7 @@ fn told(authentication: &AuthenticationConfig) -> BTreeMap<String, String> {
             ("extra-headers-prefix", &headers.extra_prefixes),
             ("allowed-names", &proxy.allowed_names),
         ] {
-            let list: Vec<String> = list.iter().map(|one| auth::go::quote(one)).collect();
+            let list: Vec<String> = list.iter().map(|one| go::quote(one)).collect();
             told.insert(format!("requestheader-{name}"), format!("[{}]", list.join(",")));
         }
     }

@@ -150,7 +150,7 @@ fn one_line(error: &anyhow::Error) -> String {
 fn fail(line: &str) -> ExitCode {
     let now = jiff::Timestamp::now().strftime("%m%d %H:%M:%S%.6f");
     let id = std::process::id();
-    let line = auth::go::quote(line.trim_end());
+    let line = go::quote(line.trim_end());
     let _ = writeln!(std::io::stderr(), "E{now} {id:7} main.rs:1] \"command failed\" err={line}");
     ExitCode::FAILURE
 }

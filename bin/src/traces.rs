@@ -34,7 +34,7 @@ impl TracingConfig {
         let bytes = std::fs::read(path).map_err(|error| {
             anyhow!(
                 "failed to read tracing config: unable to read tracing configuration from {}: {}",
-                auth::go::quote(&path.to_string_lossy()),
+                go::quote(&path.to_string_lossy()),
                 opening(path, &error)
             )
         })?;
@@ -54,16 +54,13 @@ impl TracingConfig {
             let scheme = naming.own("apiserver/pkg/server/options/tracing.go:49");
             return Err(undecodable(format!(
                 "no kind {} is registered for version {} in scheme {scheme:?}",
-                auth::go::quote(kind),
-                auth::go::quote(version)
+                go::quote(kind),
+                go::quote(version)
             )));
         }
         for (name, _) in document.as_object().into_iter().flat_map(|members| members.iter()) {
             if !["kind", "apiVersion", "endpoint", "samplingRatePerMillion"].contains(&name) {
-                return Err(undecodable(format!(
-                    "strict decoding error: unknown field {}",
-                    auth::go::quote(name)
-                )));
+                return Err(undecodable(format!("strict decoding error: unknown field {}", go::quote(name))));
             }
         }
         let mut flaws = Flaws::default();
@@ -98,7 +95,7 @@ fn check_scheme(endpoint: &str) -> anyhow::Result<()> {
         bail!(
             "tracing.endpoint: Invalid value: {}: unsupported scheme: {scheme}.  Options are none, dns, unix, or \
              unix-abstract.  See https://github.com/grpc/grpc/blob/master/doc/naming.md",
-            auth::go::quote(endpoint)
+            go::quote(endpoint)
         );
     }
     Ok(())
@@ -110,7 +107,7 @@ fn host_and_port(endpoint: &str) -> anyhow::Result<&str> {
     let has_port =
         address.rsplit_once(':').is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
     if !has_port || address.contains('/') {
-        bail!("tracing.endpoint: Invalid value: {}: must be a host and a port", auth::go::quote(address));
+        bail!("tracing.endpoint: Invalid value: {}: must be a host and a port", go::quote(address));
     }
     Ok(address)
 }

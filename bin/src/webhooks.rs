@@ -55,7 +55,7 @@ impl WebhookConfig {
         if !matches!(version, "v1" | "v1beta1") {
             bail!(
                 "unsupported authentication webhook version {}, supported versions are \"v1\", \"v1beta1\"",
-                auth::go::quote(version)
+                go::quote(version)
             );
         }
         Ok(Some(WebhookConfig { file, version: version.to_owned(), lifetime, egress: egress.clone() }))
@@ -136,7 +136,7 @@ fn with_scheme(server: &str) -> anyhow::Result<String> {
     if secure.parse().is_ok_and(|uri: Uri| is_whole(&uri) && matches!(uri.path(), "" | "/")) {
         return Ok(secure);
     }
-    bail!("host must be a URL or a host:port pair: {}", auth::go::quote(server))
+    bail!("host must be a URL or a host:port pair: {}", go::quote(server))
 }
 
 /// A time as Go prints it, as far as whole milliseconds.

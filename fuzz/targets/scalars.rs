@@ -19,7 +19,7 @@ pub fn scalars(data: &[u8]) {
     }
     if let Ok(kept) = duration::canonical(text) {
         assert_eq!(duration::canonical(&kept).as_deref(), Ok(&*kept), "{text}");
-        assert_eq!(duration::parse(&kept), duration::parse(text));
+        assert_eq!(go::duration::parse(&kept), go::duration::parse(text));
     }
     if let Ok(Some(kept)) = time::canonical_seconds(text) {
         assert_eq!(time::canonical_seconds(&kept).as_ref().map(Option::as_deref), Ok(Some(&*kept)), "{text}");

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use cel::duration;
 use cel::library::{cidr::Cidr, ip::Ip, quantity::Quantity, semver, url::Url};
 use cel::types::{Primitive, Type};
 use cel::value::{Duration, Fault, Octets, Opaque, OwnedMap, Timestamp, Value};
@@ -118,7 +117,7 @@ fn tagged(tag: &str, value: &Json) -> Option<Value<'static>> {
                 _ => return None,
             },
         })),
-        "duration" => Value::Duration(Duration { nanoseconds: duration::parse(value.as_str()?)? }),
+        "duration" => Value::Duration(Duration { nanoseconds: go::duration::parse(value.as_str()?).ok()? }),
         "timestamp" => Value::Timestamp(Timestamp::parse(value.as_str()?).ok()?),
         "optional" => match value.as_array()?.first() {
             Some(value) => Value::some(to_value(value)),
@@ -159,7 +158,7 @@ pub fn from_value(value: &Value<'_>) -> Json {
         Value::Double(value) => json!(value),
         Value::String(text) => json!(&**text),
         Value::Bytes(bytes) => json!({"bytes": BASE64.encode(&**bytes)}),
-        Value::Duration(value) => json!({"duration": duration::to_units_text(value.nanoseconds)}),
+        Value::Duration(value) => json!({"duration": go::duration::to_text(value.nanoseconds)}),
         Value::Timestamp(value) => json!({"timestamp": value.to_text()}),
         Value::Type(of @ (Type::List(_) | Type::Map(_))) => json!({"type": of.declared().to_string()}),
         Value::Type(of) if of.runtime_name() == "map" => json!({"type": "map(dyn, dyn)"}),

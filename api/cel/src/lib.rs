@@ -19,7 +19,6 @@ pub mod duration;
 pub mod environment;
 pub mod error;
 pub mod evaluation;
-mod go_text;
 pub mod identifier;
 pub mod library;
 pub mod number;

@@ -15,7 +15,6 @@ use crate::error::EvalError;
 use crate::types::Type;
 use crate::value::Value;
 
-mod address;
 pub mod authorizer;
 mod bounds;
 pub mod cidr;

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use crate::ast::{Ast, Constant, NodeId, NodeKind};
-use crate::{go_text, number};
+use crate::number;
 
 /// Columns after which `&&` and `||` begin a new line.
 const WRAP_COLUMN: usize = 80;
@@ -254,8 +254,8 @@ fn literal_text(constant: &Constant) -> String {
         Constant::Int(value) => value.to_string(),
         Constant::Uint(value) => format!("{value}u"),
         Constant::Double(value) => number::format_double(*value),
-        Constant::String(text) => go_text::quote(text.as_bytes()),
-        Constant::Bytes(bytes) => format!("b{}", go_text::quote(bytes)),
+        Constant::String(text) => go::quote(text),
+        Constant::Bytes(bytes) => format!("b{}", go::quote_bytes(bytes)),
     }
 }
 

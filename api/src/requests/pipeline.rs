@@ -19,11 +19,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use auth::authn::HeaderFields;
-use auth::go::duration;
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
 use engine::KeyRange;
 use futures_util::FutureExt;
 use futures_util::future::Shared;
+use go::duration;
 use http::header::{AUTHORIZATION, HeaderName, RETRY_AFTER};
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderValue, StatusCode};

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use auth::Authorized;
-use auth::go::duration;
 use bytes::Bytes;
+use go::duration;
 use http::header::WARNING;
 use http::request::Parts as Head;
 use http::{HeaderValue, Method, StatusCode};

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use auth::User;
-use auth::go::Quoted;
+use go::Quoted;
 use http::HeaderMap;
 use http::header::HeaderName;
 

@@ -177,7 +177,7 @@ fn check_field_manager(manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > FIELD_MANAGER_MAX {
         errors.push(FieldError::too_long("fieldManager", FIELD_MANAGER_MAX));
     }
-    for (at, c) in manager.char_indices().filter(|(_, c)| !auth::go::is_printable(*c)) {
+    for (at, c) in manager.char_indices().filter(|(_, c)| !go::is_printable(*c)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
         errors.push(FieldError::invalid("fieldManager", &manager.into(), detail));
     }

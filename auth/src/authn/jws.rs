@@ -16,7 +16,7 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey as Parsed;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use crate::go::quote;
+use go::quote;
 
 /// Longest token accepted; usual ones have 1 to 2 KiB, and the payload is decoded before the signature is verified.
 pub(super) const TOKEN_BYTES_MAX: usize = 16 << 10;

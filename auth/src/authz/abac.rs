@@ -6,8 +6,10 @@ use serde_json::{Map, Value};
 use super::policy::Rule;
 use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
-use crate::go::{self, quote};
+use go::quote;
+
 use crate::identity::{AUTHENTICATED, User};
+use crate::json_error;
 
 /// Group and version of the lines.
 const API_VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
@@ -205,7 +207,7 @@ impl Reader<'_> {
     }
 
     fn mismatch(&self, found: &Value, name: &str, wanted: &str) -> String {
-        let (found, within) = (go::kind(found), self.within);
+        let (found, within) = (json_error::kind(found), self.within);
         format!("json: cannot unmarshal {found} into Go struct field {within}.{name} of type {wanted}")
     }
 }
@@ -214,7 +216,7 @@ fn no_object(value: &Value) -> String {
     format!(
         "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion \
          string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-        go::kind(value)
+        json_error::kind(value)
     )
 }
 

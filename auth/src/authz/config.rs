@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::condition;
 use super::webhook::FailurePolicy;
 use crate::document::Document;
-use crate::go::{duration, quote};
 use crate::strict::{File, Form, Object, items, text_of};
+use go::{duration, quote};
 
 const KIND: &str = "AuthorizationConfiguration";
 const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];

@@ -12,8 +12,8 @@ use super::chain::Authorizer;
 use super::policy::{RoleRef, Rule};
 use super::rbac::{Held, resource_matches, url_matches};
 use crate::attributes::Attributes;
-use crate::go::{Quoted, QuotedList};
 use crate::identity::{MASTERS, User};
+use go::{Quoted, QuotedList};
 
 /// Most string comparisons in one check: some tenths of a second. The largest bundled role against a user who holds
 /// all bundled roles needs a hundredth of that. Beyond it a rule counts as not held, so that a small object (a

@@ -14,10 +14,10 @@ use super::chain::Authorizer;
 use crate::attributes::Attributes;
 use crate::decision::{Denied, Reason};
 use crate::forms;
-use crate::go::Quoted;
 use crate::identity::{
     ANONYMOUS, AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, UNAUTHENTICATED, User, service_account_groups,
 };
+use go::Quoted;
 
 /// API group of the resources that constrained modes ask about.
 const AUTHENTICATION: &str = "authentication.k8s.io";

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::policy::{Binding, Policy, PolicySource, Rule, Rules};
 use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
-use crate::go::Quoted;
 use crate::identity::User;
+use go::Quoted;
 
 /// Most resolution errors kept for one request, so that many dangling bindings cannot make a response of megabytes.
 const RESOLUTION_ERRORS_MAX: usize = 100;

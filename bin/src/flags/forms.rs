@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use auth::go::quote;
+use go::quote;
 
 /// Reads an address.
 pub fn ip(text: &str) -> Result<IpAddr, String> {

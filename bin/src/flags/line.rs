@@ -224,7 +224,7 @@ fn unexpected(words: &[String], naming: &Naming) -> String {
     match suggestion::nearest(first, names) {
         Some(command) => format!("unknown command {first:?}: did you mean {command:?}? See --help"),
         None => {
-            let words: Vec<String> = words.iter().map(|word| auth::go::quote(word)).collect();
+            let words: Vec<String> = words.iter().map(|word| go::quote(word)).collect();
             format!("{:?} does not take any arguments, got [{}]", naming.system("apiserver"), words.join(" "))
         }
     }

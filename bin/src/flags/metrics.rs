@@ -7,8 +7,8 @@ use anyhow::anyhow;
 use api::values::json::Value;
 use api::wire::codec::yaml;
 use api::wire::metrics::allowed::{Allowed, is_family};
-use auth::go::quote;
 use clap::Args;
+use go::quote;
 
 use crate::flaws::Flaws;
 use crate::issuers::opening;

@@ -130,7 +130,7 @@ impl TlsFlags {
         let is_modern = match self.tls_min_version.as_str() {
             "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => false,
             "VersionTLS13" => true,
-            other => return Err(format!("unknown tls version {}", auth::go::quote(other))),
+            other => return Err(format!("unknown tls version {}", go::quote(other))),
         };
         let mut suites = Vec::new();
         for name in &self.tls_cipher_suites {

@@ -3,8 +3,6 @@
 
 use std::ffi::OsString;
 
-use auth::go::duration as go;
-
 use super::forms::{boolean, integer, invalid, levels, quantity};
 
 /// The form of a flag's value.
@@ -108,12 +106,12 @@ impl Form {
         match self {
             Form::Bool => boolean(value).map(drop),
             Form::Integer => integer::<i64>(value).map(drop),
-            Form::Duration => go::parse(value).map(drop).map_err(|error| error.to_string()),
-            Form::Timeout => match go::parse(value).map_err(|error| error.to_string())? {
+            Form::Duration => go::duration::parse(value).map(drop).map_err(|error| error.to_string()),
+            Form::Timeout => match go::duration::parse(value).map_err(|error| error.to_string())? {
                 0.. => Ok(()),
                 _ => Err("--storage-initialization-timeout can not be negative value".to_owned()),
             },
-            Form::Period => match go::parse(value).map_err(|error| error.to_string())? {
+            Form::Period => match go::duration::parse(value).map_err(|error| error.to_string())? {
                 nanos if nanos > 0 => Ok(()),
                 nanos => {
                     let shown = if nanos == 0 { "0s" } else { value };

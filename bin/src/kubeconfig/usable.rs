@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
-use auth::go::quote;
+use go::quote;
 
 use super::form;
 use crate::documents;

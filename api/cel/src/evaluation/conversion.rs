@@ -56,9 +56,9 @@ pub fn to_duration<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     match call.args {
         [value @ Value::Duration(_)] => Ok(value.clone()),
         [Value::Int(nanoseconds)] => Ok(Value::Duration(Duration { nanoseconds: *nanoseconds })),
-        [value @ Value::String(text)] => duration::parse(text)
+        [value @ Value::String(text)] => go::duration::parse(text)
             .map(|nanoseconds| Value::Duration(Duration { nanoseconds }))
-            .ok_or_else(|| failed(value, "google.protobuf.Duration")),
+            .map_err(|_| failed(value, "google.protobuf.Duration")),
         _ => Err(EvalError::no_such_overload()),
     }
 }

@@ -553,7 +553,7 @@ fn write_described(value: &Value<'_>, out: &mut String) {
                 bytes.iter().take(DESCRIPTION_BYTES_MAX).map(ToString::to_string).collect();
             out.push_str(&format!("[{}]", numbers.join(" ")));
         }
-        Value::Duration(d) => out.push_str(&crate::duration::to_units_text(d.nanoseconds)),
+        Value::Duration(d) => out.push_str(&go::duration::to_text(d.nanoseconds)),
         Value::Timestamp(t) => out.push_str(&t.to_plain_text()),
         Value::List(list) => {
             out.push('[');

@@ -7,13 +7,13 @@ use crate::cost::arithmetic::times_factor;
 use crate::cost::rules::{self, TEXT_FACTOR, arg_size};
 use crate::cost::{CallEstimate, CallSite, CostEstimate, SizeEstimate};
 use crate::error::EvalError;
-use crate::go_text::quoted;
-use crate::library::address::parse_prefix;
 use crate::library::ip::{Ip, ip_type, is_mapped, prefix_comparison};
 use crate::library::opaque::{self, opaque_type};
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
 use crate::value::Value;
+use go::address::parse_prefix;
+use go::quote;
 
 const SINCE: Version = Version::new(1, 30);
 
@@ -88,7 +88,7 @@ impl Cidr {
         const PROLOGUE: &str = "network address parse error during conversion from string: ";
         let (address, bits) = parse_prefix(text).map_err(|error| format!("{PROLOGUE}{PROLOGUE}{error}"))?;
         if is_mapped(address) {
-            return Err(format!("{PROLOGUE}IPv4-mapped IPv6 address {} is not allowed", quoted(text)));
+            return Err(format!("{PROLOGUE}IPv4-mapped IPv6 address {} is not allowed", quote(text)));
         }
         Ok(Self { address, bits })
     }

@@ -1,14 +1,13 @@
 //! Checks of literals as arguments: an argument that can never be right is an error of the expression.
 
 use crate::ast::{CheckedAst, Constant, NodeId, NodeKind};
-use crate::duration;
 use crate::library::regex;
 use crate::timestamp::Timestamp;
 
 /// `duration('…')`
 pub(super) fn duration(checked: &CheckedAst, call: NodeId) -> Option<(NodeId, String)> {
     first_argument(checked, call, "duration", |constant| match constant {
-        Constant::String(text) => duration::parse(text).is_some(),
+        Constant::String(text) => go::duration::parse(text).is_ok(),
         _ => true,
     })
 }

@@ -7,10 +7,10 @@ use crate::cost::rules::{self, PATTERN_FACTOR, TEXT_FACTOR, arg_size};
 use crate::cost::{CallEstimate, CallSite};
 use crate::error::EvalError;
 use crate::library::opaque::{self, opaque_type};
-use crate::library::url::parse::Url;
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
 use crate::value::Value;
+use go::url::Url;
 
 const SINCE: Version = Version::new(1, 31);
 

@@ -6,12 +6,12 @@ use crate::cost::arithmetic::times_factor;
 use crate::cost::rules::{self, TEXT_FACTOR};
 use crate::cost::{CallEstimate, CallSite};
 use crate::error::EvalError;
-use crate::go_text::quoted;
-use crate::library::address::parse_address;
 use crate::library::opaque::{self, opaque_type};
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
 use crate::value::Value;
+use go::address::parse_address;
+use go::quote;
 
 const SINCE: Version = Version::new(1, 30);
 
@@ -68,13 +68,13 @@ impl Ip {
     /// The reference's sentence.
     pub fn parse(text: &str) -> Result<Self, String> {
         let parsed = parse_address(text).map_err(|error| {
-            format!("IP Address {} parse error during conversion from string: {error}", quoted(text))
+            format!("IP Address {} parse error during conversion from string: {error}", quote(text))
         })?;
         if !parsed.zone.is_empty() {
-            return Err(format!("IP address {} with zone value is not allowed", quoted(text)));
+            return Err(format!("IP address {} with zone value is not allowed", quote(text)));
         }
         if is_mapped(parsed.address) {
-            return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quoted(text)));
+            return Err(format!("IPv4-mapped IPv6 address {} is not allowed", quote(text)));
         }
         Ok(Self(parsed.address))
     }

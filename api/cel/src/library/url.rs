@@ -7,9 +7,7 @@ use crate::library::{Call, Function, Implementation, Library, Overload, Version}
 use crate::types::Type;
 use crate::value::{OwnedMap, Value};
 
-pub use self::parse::Url;
-
-pub(crate) mod parse;
+pub use go::url::Url;
 
 /// `kubernetes.URL`
 pub fn url_type() -> Type {
@@ -44,7 +42,8 @@ pub fn library() -> Library {
 
 fn read<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let [Value::String(text)] = call.args else { return Err(EvalError::no_such_overload()) };
-    let url = Url::parse(text);
+    // The text must be a request URI, too.
+    let url = Url::parse_request(text).and_then(|_| Url::parse(text));
     url.map(opaque::value)
         .map_err(|error| EvalError::new(format!("URL parse error during conversion from string: {error}")))
 }

@@ -9,6 +9,7 @@ use std::sync::LazyLock;
 
 use base64::Engine;
 use cel::library::formats::{is_date, is_date_time, is_uuid};
+use go::url::Url;
 use regex::Regex;
 
 /// One format: whether a text has it.
@@ -155,7 +156,7 @@ pub fn duration(text: &str) -> Option<i64> {
         (&["d"], "day", DAY),
         (&["w"], "week", 7 * DAY),
     ];
-    if let Ok(nanoseconds) = auth::go::duration::parse(text) {
+    if let Ok(nanoseconds) = go::duration::parse(text) {
         return Some(nanoseconds);
     }
     let mut sum: Option<i64> = None;
@@ -268,39 +269,8 @@ fn is_mac(text: &str) -> bool {
     is_hex && [6, 8, 20].contains(&(groups * width / 2))
 }
 
-/// An absolute URI, or an absolute path.
 fn is_uri(text: &str) -> bool {
-    let is_clean = !text.is_empty()
-        && !text.bytes().any(|byte| byte < 0x20 || byte == 0x7F)
-        && has_whole_escapes(text.split_once('?').map_or(text, |(path, _)| path));
-    let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| !scheme.contains('/')) else {
-        return is_clean && text.starts_with('/');
-    };
-    let is_scheme = scheme.starts_with(|char: char| char.is_ascii_alphabetic())
-        && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    let Some(after) = rest.strip_prefix("//") else { return is_clean && is_scheme };
-    let authority = after.split(['/', '?']).next().unwrap_or_default();
-    is_clean && is_scheme && is_authority(authority)
-}
-
-/// Whether every percent sign begins an escape.
-fn has_whole_escapes(text: &str) -> bool {
-    text.split('%')
-        .skip(1)
-        .all(|after| after.len() >= 2 && after.bytes().take(2).all(|byte| byte.is_ascii_hexdigit()))
-}
-
-fn is_authority(authority: &str) -> bool {
-    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
-    let port = match host.strip_prefix('[') {
-        Some(literal) => match literal.split_once(']') {
-            Some((_, port)) => port.strip_prefix(':').or(port.is_empty().then_some("")),
-            None => None,
-        },
-        None => Some(host.split_once(':').map_or("", |(_, port)| port)),
-    };
-    port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
-        && !host.bytes().any(|byte| b" <>\"\\^`{|}".contains(&byte))
+    Url::parse_request(text).is_ok()
 }
 
 /// A label as in RFC 1123.

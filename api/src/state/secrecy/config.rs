@@ -57,8 +57,8 @@ pub fn read(bytes: &[u8], naming: &Naming, connect: &Connect<'_>) -> Result<Vec<
     if kind != KIND || version != format!("{group}/v1") {
         return Err(Wrong::Form(format!(
             "no kind {} is registered for version {} in scheme {:?}",
-            auth::go::quote(kind),
-            auth::go::quote(version),
+            go::quote(kind),
+            go::quote(version),
             naming.own("apiserver/pkg/server/options/encryptionconfig/config.go:79"),
         )));
     }
@@ -107,7 +107,7 @@ fn read_rule(reading: &mut Reading<'_>, events: &str, path: &str, rule: &Value) 
     check_overlap(&at, &resources, wrong);
     for (index, name) in resources.iter().enumerate() {
         if let Some(why) = wrong_name(name, events) {
-            wrong.push(format!("{at}[{index}]: Invalid value: {}: {why}", auth::go::quote(name)));
+            wrong.push(format!("{at}[{index}]: Invalid value: {}: {why}", go::quote(name)));
         }
     }
     let providers = list(rule, "providers");
@@ -138,7 +138,7 @@ fn check_overlap(path: &str, resources: &[String], wrong: &mut Vec<String>) {
     let is_masked = pairs().any(|(one, other)| {
         one != other && (one == ("*", "*") || one.1 == other.1 && (one.0 == "*" || other.0 == "*"))
     });
-    let shown: Vec<String> = resources.iter().map(|name| auth::go::quote(name).to_string()).collect();
+    let shown: Vec<String> = resources.iter().map(|name| go::quote(name).to_string()).collect();
     let mut say = |why: &str| {
         wrong.push(format!("{path}: Invalid value: [{}]: {why}", shown.join(",")));
     };
@@ -222,7 +222,7 @@ const SERVICE_TIMEOUT: &str = "3s";
 
 /// The provider whose keys a service wraps.
 fn read_service(reading: &mut Reading<'_>, path: &str, service: &Value) -> Option<Key> {
-    let quote = auth::go::quote;
+    let quote = go::quote;
     let (name, endpoint) = (service.str_at(&["name"]), service.str_at(&["endpoint"]));
     let version = Some(service.str_at(&["apiVersion"])).filter(|version| !version.is_empty()).unwrap_or("v1");
     let before = reading.wrong.len();
@@ -245,7 +245,7 @@ fn read_service(reading: &mut Reading<'_>, path: &str, service: &Value) -> Optio
         );
     }
     let given = Some(service.str_at(&["timeout"])).filter(|text| !text.is_empty()).unwrap_or(SERVICE_TIMEOUT);
-    let timeout = auth::go::duration::parse(given).ok().and_then(|nanos| u64::try_from(nanos).ok());
+    let timeout = go::duration::parse(given).ok().and_then(|nanos| u64::try_from(nanos).ok());
     let timeout = timeout.filter(|nanos| *nanos > 0).map(Duration::from_nanos);
     if timeout.is_none() {
         say("timeout", &format!("Invalid value: {}: timeout should be a positive value", quote(given)));

@@ -143,7 +143,7 @@ pub enum FetchError {
     #[error("invalid data timestamp")]
     Timestamp,
     /// The id of a key.
-    #[error("found invalid public key id {}", auth::go::quote(.0))]
+    #[error("found invalid public key id {}", go::quote(.0))]
     Id(String),
     /// A key without content.
     #[error("found empty public key")]

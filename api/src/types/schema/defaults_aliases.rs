@@ -6,7 +6,7 @@
 
 use std::num::IntErrorKind;
 
-use auth::go::Quoted;
+use go::Quoted;
 
 use super::defaults::Node;
 use super::table::Message;

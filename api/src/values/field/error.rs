@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use auth::go::quote as go_quote;
+use go::quote as go_quote;
 
 use crate::values::json::{self, Value};
 

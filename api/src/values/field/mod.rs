@@ -12,9 +12,9 @@ mod fields_v1;
 mod path;
 mod set;
 
-pub use auth::go::quote as go_quote;
 pub(crate) use error::go_float;
 pub use error::{FieldError, FieldErrorKind, child, index};
 pub use fields_v1::{FieldsV1Error, NESTING_MAX, write_field, write_plain_field, write_step};
+pub use go::quote as go_quote;
 pub use path::{Element, Scalar, display};
 pub use set::{FieldSet, Node};

@@ -2,13 +2,13 @@
 
 use serde_json::{Map, Value};
 
-use crate::go;
+use crate::json_error;
 
 /// The claims of a token.
 pub type Claims = Map<String, Value>;
 
 fn mismatch(value: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", go::kind(value))
+    format!("json: cannot unmarshal {} into Go value of type {wanted}", json_error::kind(value))
 }
 
 /// A claim as text; null is empty.
@@ -100,7 +100,10 @@ impl Registered {
 }
 
 fn misfit(value: &Value, place: &str, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go struct field {place} of type {wanted}", go::kind(value))
+    format!(
+        "json: cannot unmarshal {} into Go struct field {place} of type {wanted}",
+        json_error::kind(value)
+    )
 }
 
 fn check_text(value: Option<&Value>, place: &str) -> Result<(), String> {

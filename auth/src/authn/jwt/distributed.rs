@@ -19,8 +19,8 @@ use serde_json::Value;
 use super::claims::Claims;
 use super::provider::{Fetch, FetchError, Provider};
 use crate::authn::jws;
-use crate::go::quote;
 use crate::strict::text_of;
+use go::quote;
 
 /// Most issuers of distributed claims that are remembered: endpoints name them, so there could be any number.
 const PROVIDERS_MAX: usize = 64;

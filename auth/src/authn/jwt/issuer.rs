@@ -12,8 +12,8 @@ use super::provider::{Fetch, Provider};
 use super::settings::{JwtSettings, Mapping};
 use crate::authn::NameDomains;
 use crate::authn::jws::{Algorithm, Compact};
-use crate::go::{QuotedList, quote};
 use crate::identity::User;
+use go::{QuotedList, quote};
 
 /// Tolerated clock difference before a token's start; there is none after its end.
 const START_LEEWAY: Duration = Duration::from_secs(5 * 60);

@@ -4,8 +4,8 @@ use super::expression::Expression;
 use super::file::AnonymousSettings;
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
 use crate::forms;
-use crate::go::quote;
-use crate::go::url::{self, Url};
+use go::quote;
+use go::url::Url;
 
 /// Most issuers.
 const ISSUERS_MAX: usize = 64;
@@ -181,20 +181,20 @@ fn validate_url(errors: &mut Errors, path: &str, text: &str) {
         errors.required(path, "");
         return;
     }
-    let url: Url<'_> = match url::parse(text) {
+    let url = match Url::parse(text) {
         Ok(url) => url,
         Err(why) => return errors.invalid(path, text, why),
     };
-    if !url.scheme.eq_ignore_ascii_case("https") {
+    if url.scheme() != "https" {
         errors.invalid(path, text, "URL scheme must be https");
     }
-    if url.user.is_some() {
+    if url.user().is_some() {
         errors.invalid(path, text, "URL must not contain a username or password");
     }
-    if !url.query.is_empty() {
+    if !url.raw_query().is_empty() {
         errors.invalid(path, text, "URL must not contain a query");
     }
-    if !url.fragment.is_empty() {
+    if !url.fragment().is_empty() {
         errors.invalid(path, text, "URL must not contain a fragment");
     }
 }

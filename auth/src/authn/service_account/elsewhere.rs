@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use crate::authn::VerificationKey;
 use crate::authn::jws::{Compact, TOKEN_BYTES_MAX};
 use crate::authn::signing::is_signed_by_named;
-use crate::go::quote;
+use go::quote;
 
 /// Longest id of a key: what kube-apiserver takes.
 pub const KEY_ID_BYTES_MAX: usize = 1 << 10;

@@ -26,8 +26,8 @@ use super::chain::Accepted;
 use super::jws::{self, Compact};
 use super::signing::{is_signed, is_signed_by_named};
 use super::{Cause, NameDomains, TokenAuthenticator, VerificationKey, sha256};
-use crate::go::QuotedList;
 pub use elsewhere::{AnswerError, assemble, key_id_of};
+use go::QuotedList;
 pub use issue::{Draft, Drafts, IssueError, Issued, TokenIssuer, TokenSpec};
 
 /// Most cached signature checks; each costs about 1 KiB.

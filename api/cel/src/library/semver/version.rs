@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::go_text::quoted;
+use go::quote;
 
 /// A version. Build metadata takes no part in the order.
 #[derive(Clone, Debug)]
@@ -120,10 +120,10 @@ fn split_off(text: &str, mark: char) -> (&str, impl Iterator<Item = &str>) {
 
 fn number(text: &str, name: &str, capitalized: &str) -> Result<u64, String> {
     if !is_numeric(text) {
-        return Err(format!("Invalid character(s) found in {name} number {}", quoted(text)));
+        return Err(format!("Invalid character(s) found in {name} number {}", quote(text)));
     }
     if has_leading_zero(text) {
-        return Err(format!("{capitalized} number must not contain leading zeroes {}", quoted(text)));
+        return Err(format!("{capitalized} number must not contain leading zeroes {}", quote(text)));
     }
     parse_u64(text)
 }
@@ -135,14 +135,14 @@ fn identifier(text: &str) -> Result<Identifier, String> {
         if has_leading_zero(text) {
             return Err(format!(
                 "Numeric PreRelease version must not contain leading zeroes {}",
-                quoted(text)
+                quote(text)
             ));
         }
         Ok(Identifier::Number(parse_u64(text)?))
     } else if is_word(text) {
         Ok(Identifier::Word(text.into()))
     } else {
-        Err(format!("Invalid character(s) found in prerelease {}", quoted(text)))
+        Err(format!("Invalid character(s) found in prerelease {}", quote(text)))
     }
 }
 
@@ -152,7 +152,7 @@ fn metadata(text: &str) -> Result<Box<str>, String> {
     } else if is_word(text) {
         Ok(text.into())
     } else {
-        Err(format!("Invalid character(s) found in build meta data {}", quoted(text)))
+        Err(format!("Invalid character(s) found in build meta data {}", quote(text)))
     }
 }
 
@@ -172,7 +172,7 @@ fn has_leading_zero(text: &str) -> bool {
 fn parse_u64(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| {
         let reason = if text.is_empty() { "invalid syntax" } else { "value out of range" };
-        format!("strconv.ParseUint: parsing {}: {reason}", quoted(text))
+        format!("strconv.ParseUint: parsing {}: {reason}", quote(text))
     })
 }
 

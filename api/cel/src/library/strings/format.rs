@@ -6,11 +6,11 @@
 use crate::ast::{CheckedAst, NodeId, NodeKind};
 use crate::error::EvalError;
 use crate::evaluation::conversion;
-use crate::go_text::quoted;
 use crate::library::Call;
 use crate::library::bounds::{RESULT_BYTES_MAX, result_too_large};
 use crate::types::Type;
 use crate::value::Value;
+use go::quote;
 
 /// Lists and maps in lists and maps are formatted down to this depth.
 const DEPTH_MAX: usize = 200;
@@ -91,7 +91,7 @@ fn parse_clause(text: &str) -> Result<(Clause, &str), String> {
             }
             let precision = digits.parse::<i64>().map_err(|_| {
                 let reason = if digits.is_empty() { "invalid syntax" } else { "value out of range" };
-                let number = quoted(digits);
+                let number = quote(digits);
                 format!("{prologue}error while converting precision to integer: strconv.Atoi: parsing {number}: {reason}")
             })?;
             (Some(usize::try_from(precision).unwrap_or(usize::MAX)), rest)
@@ -390,7 +390,7 @@ fn converted(value: &Value<'_>) -> Result<String, String> {
     match conversion::to_string(&Call { args: std::slice::from_ref(value) }) {
         Ok(Value::String(text)) => Ok(text.to_string()),
         Ok(_) => Err(Clause::Text.refusal(&value.type_name())),
-        Err(error) => Err(format!("could not convert argument {} to string", quoted(&error.message))),
+        Err(error) => Err(format!("could not convert argument {} to string", quote(&error.message))),
     }
 }
 
@@ -400,10 +400,10 @@ fn literal(value: &Value<'_>, out: &mut String, depth: usize) -> Result<(), Stri
         return Err("value is too large".to_owned());
     }
     match value {
-        Value::String(text) => out.push_str(&quoted(text)),
-        Value::Bytes(_) => out.push_str(&format!("b{}", quoted(&converted(value)?))),
-        Value::Timestamp(_) => out.push_str(&format!("timestamp({})", quoted(&converted(value)?))),
-        Value::Duration(_) => out.push_str(&format!("duration({})", quoted(&converted(value)?))),
+        Value::String(text) => out.push_str(&quote(text)),
+        Value::Bytes(_) => out.push_str(&format!("b{}", quote(&converted(value)?))),
+        Value::Timestamp(_) => out.push_str(&format!("timestamp({})", quote(&converted(value)?))),
+        Value::Duration(_) => out.push_str(&format!("duration({})", quote(&converted(value)?))),
         Value::Double(double) if double.is_nan() => out.push_str("\"NaN\""),
         Value::Double(double) if double.is_infinite() => {
             out.push_str(if *double > 0.0 { "\"+Inf\"" } else { "\"-Inf\"" });

@@ -1,6 +1,6 @@
 //! Rules for admission webhooks, admission policies and their bindings.
 
-use auth::go;
+use go::url::Url;
 
 use super::super::path::Path;
 use super::super::{Validator, names};
@@ -133,26 +133,25 @@ pub(super) fn client(validator: &mut Validator, path: &Path, client: View) {
 
 /// The address of a webhook.
 pub(super) fn url(validator: &mut Validator, path: &Path, url: &str) {
-    let url = match go::url::parse(url) {
+    let url = match Url::parse(url) {
         Ok(url) => url,
         Err(why) => {
             return validator.required(path, &format!("url must be a valid URL: {why}; {URL_FORM}"));
         }
     };
-    let scheme = url.scheme.to_ascii_lowercase();
-    if scheme != "https" {
+    if url.scheme() != "https" {
         let detail = format!("'https' is the only allowed URL scheme; {URL_FORM}");
-        validator.invalid(path, scheme.as_str(), detail);
+        validator.invalid(path, url.scheme(), detail);
     }
-    if url.host.is_empty() {
-        validator.invalid(path, url.host, format!("host must be specified; {URL_FORM}"));
+    if url.host().is_empty() {
+        validator.invalid(path, "", format!("host must be specified; {URL_FORM}"));
     }
-    if let Some(user) = url.user {
+    if let Some(user) = url.user() {
         validator.invalid(path, user, "user information is not permitted in the URL");
     }
     for (part, what) in [
-        (url.fragment, "fragments are not permitted in the URL"),
-        (url.query, "query parameters are not permitted in the URL"),
+        (&*url.fragment(), "fragments are not permitted in the URL"),
+        (url.raw_query(), "query parameters are not permitted in the URL"),
     ] {
         if !part.is_empty() {
             validator.invalid(path, part, what);

@@ -2,7 +2,7 @@
 //!
 //! Only the syntax is checked; the messages are those of the reference server's parser.
 
-use auth::go::duration;
+use go::duration;
 
 use super::time_zone;
 

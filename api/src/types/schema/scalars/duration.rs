@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-pub use auth::go::duration::parse;
+use go::duration::{parse, to_text};
 
 /// The canonical form of `text`.
 ///
@@ -10,42 +10,8 @@ pub use auth::go::duration::parse;
 /// The sentence for text that is no duration, or one that does not fit 64 bits of nanoseconds.
 pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     let nanos = parse(text).map_err(|error| error.to_string())?;
-    let kept = format(nanos);
+    let kept = to_text(nanos);
     Ok(if kept == text { Cow::Borrowed(text) } else { Cow::Owned(kept) })
-}
-
-/// The canonical text of so many nanoseconds.
-pub fn format(nanos: i64) -> String {
-    let size = nanos.unsigned_abs();
-    let sign = if nanos < 0 { "-" } else { "" };
-    if size == 0 {
-        return "0s".to_owned();
-    }
-    if size < 1_000_000_000 {
-        let (unit, scale, places) = match size {
-            0..1_000 => ("ns", 1, 0),
-            1_000..1_000_000 => ("µs", 1_000, 3),
-            _ => ("ms", 1_000_000, 6),
-        };
-        return format!("{sign}{}{unit}", decimal(size, scale, places));
-    }
-    let seconds = decimal(size % 60_000_000_000, 1_000_000_000, 9);
-    let minutes = size / 60_000_000_000;
-    match (minutes / 60, minutes % 60) {
-        (0, 0) => format!("{sign}{seconds}s"),
-        (0, m) => format!("{sign}{m}m{seconds}s"),
-        (h, m) => format!("{sign}{h}h{m}m{seconds}s"),
-    }
-}
-
-/// `value / scale` with at most `places` digits behind the point and no trailing zeros.
-fn decimal(value: u64, scale: u64, places: usize) -> String {
-    let (whole, rest) = (value / scale, value % scale);
-    if rest == 0 {
-        return whole.to_string();
-    }
-    let digits = format!("{rest:0places$}");
-    format!("{whole}.{}", digits.trim_end_matches('0'))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::types::schema::decode::{DecodeError, plain_number};
 use crate::types::schema::decode_form::{is_always_written, is_left_out, zero, zero_field};
 use crate::types::schema::decode_raw::compact;
 use crate::types::schema::registry::Registry;
-use crate::types::schema::scalars::{bytes as base64, duration, time};
+use crate::types::schema::scalars::{bytes as base64, time};
 use crate::types::schema::table::{Field, Kind, Message, Place, Shape};
 use crate::values::field::go_quote;
 use crate::values::json::{self, DEPTH_MAX, Key, Object, Value};
@@ -270,7 +270,7 @@ impl Decoder<'_> {
                     }
                     Ok(())
                 })?;
-                Ok(duration::format(nanos).into())
+                Ok(go::duration::to_text(nanos).into())
             }
             Kind::Quantity => {
                 let text = last_string(parts)?.unwrap_or("0");

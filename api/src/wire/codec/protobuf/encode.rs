@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use crate::types::schema::decode::DecodeError;
-use crate::types::schema::scalars::{bytes as base64, duration, time};
+use crate::types::schema::scalars::{bytes as base64, time};
 use crate::types::schema::table::{Field, Kind, Message, Place, Shape, Text, WireField};
 use crate::values::json::{self, Object, Value};
 
@@ -178,7 +178,7 @@ fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> 
         }
         (Kind::Duration, value) => {
             let nanos = match value {
-                Value::String(text) => duration::parse(text).map_err(|_| mismatch(field))?,
+                Value::String(text) => go::duration::parse(text).map_err(|_| mismatch(field))?,
                 Value::Null => 0,
                 _ => return Err(mismatch(field)),
             };

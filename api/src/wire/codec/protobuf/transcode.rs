@@ -21,7 +21,7 @@ use super::encode::{EncodeError, encode, write_zero};
 use super::memo::{Known, Memo};
 use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_int};
 use crate::types::schema::compiled::{Wire, WireMember};
-use crate::types::schema::scalars::{bytes as base64, duration, time};
+use crate::types::schema::scalars::{bytes as base64, time};
 use crate::types::schema::table::{Field, Kind, Message, Place, Shape};
 use crate::values::json::DEPTH_MAX;
 use crate::values::json::scan::Scan;
@@ -444,7 +444,7 @@ impl Writer<'_> {
                 })?;
             }
             Kind::Duration => {
-                let nanos = duration::parse(self.plain_text()?).map_err(|_| Unusual)?;
+                let nanos = go::duration::parse(self.plain_text()?).map_err(|_| Unusual)?;
                 write_delimited(number, out, |out| {
                     write_int(1, nanos, out);
                     Ok(())

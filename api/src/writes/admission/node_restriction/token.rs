@@ -65,7 +65,7 @@ impl NodeRestriction {
         let user = &record.user.name;
         Err(record.forbidden(&format!(
             "audience {} not found in pod spec volume, {user} is not authorized to request tokens for this audience",
-            auth::go::quote(audience)
+            go::quote(audience)
         )))
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use auth::go::quote;
+use go::quote;
 
 use super::offenders::{Offenders, plural, quoted, quoted_set};
 use super::{Pod, Violation};

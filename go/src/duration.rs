@@ -1,4 +1,4 @@
-//! Durations as Go reads them (`time.ParseDuration`): `1h30m`, `1.5s`, `-250ms`, `0`, to signed 64-bit nanoseconds.
+//! Durations as Go reads and writes them (`time.ParseDuration`): `1h30m`, `1.5s`, `-250ms`, `0`, as signed 64-bit nanoseconds.
 
 use thiserror::Error;
 
@@ -107,6 +107,40 @@ fn share(fraction: &str, scale: u64) -> u64 {
     (value as f64 * (scale as f64 / one)) as u64
 }
 
+/// The text of so many nanoseconds, in hours, minutes and seconds: `1h30m0s`, `1.5ms`, `0s`.
+pub fn to_text(nanos: i64) -> String {
+    let size = nanos.unsigned_abs();
+    let sign = if nanos < 0 { "-" } else { "" };
+    if size == 0 {
+        return "0s".to_owned();
+    }
+    if size < 1_000_000_000 {
+        let (unit, scale, places) = match size {
+            0..1_000 => ("ns", 1, 0),
+            1_000..1_000_000 => ("µs", 1_000, 3),
+            _ => ("ms", 1_000_000, 6),
+        };
+        return format!("{sign}{}{unit}", decimal(size, scale, places));
+    }
+    let seconds = decimal(size % 60_000_000_000, 1_000_000_000, 9);
+    let minutes = size / 60_000_000_000;
+    match (minutes / 60, minutes % 60) {
+        (0, 0) => format!("{sign}{seconds}s"),
+        (0, m) => format!("{sign}{m}m{seconds}s"),
+        (h, m) => format!("{sign}{h}h{m}m{seconds}s"),
+    }
+}
+
+/// `value / scale` with at most `places` digits behind the point and no trailing zeros.
+fn decimal(value: u64, scale: u64, places: usize) -> String {
+    let (whole, rest) = (value / scale, value % scale);
+    if rest == 0 {
+        return whole.to_string();
+    }
+    let digits = format!("{rest:0places$}");
+    format!("{whole}.{}", digits.trim_end_matches('0'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -201,6 +235,23 @@ mod tests {
             ("99999999999999999999999s", r#"time: invalid duration "99999999999999999999999s""#),
         ] {
             assert_eq!(parse(text).map_err(|error| error.to_string()), Err(message.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_are_written_in_their_units() {
+        for (nanos, want) in [
+            (0, "0s"),
+            (1, "1ns"),
+            (1_500, "1.5µs"),
+            (-1_000_000, "-1ms"),
+            (90 * MINUTE, "1h30m0s"),
+            (-93_784_000_000_005, "-26h3m4.000000005s"),
+            (MINUTE, "1m0s"),
+            (i64::MIN, "-2562047h47m16.854775808s"),
+        ] {
+            assert_eq!(to_text(nanos), want);
+            assert_eq!(parse(want), Ok(nanos), "{want}");
         }
     }
 }

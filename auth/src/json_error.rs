@@ -1,11 +1,5 @@
-//! Text forms of the Go standard library that clients and operators see: quoted strings, durations, kinds of JSON values.
+//! Errors of JSON documents in the words of Go's decoder.
 
-pub mod duration;
-mod quote;
-pub mod url;
-
-pub(crate) use quote::QuotedList;
-pub use quote::{Quoted, is_printable, quote};
 use serde_json::Value;
 
 /// What a value is, in the words of Go's decoder.

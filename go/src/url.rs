@@ -1,8 +1,10 @@
-//! Reading URLs, with the rules and error texts of Go's `net/url`. A *request URI* is an absolute URI or an absolute path
-//! without a fragment; a *URL* is a request URI that may have a fragment behind it.
+//! URLs as Go reads and writes them (`net/url`), with its error texts. A *request URI* is an absolute URI or an absolute
+//! path without a fragment; a *URL* may be relative and have a fragment.
 
-use crate::go_text::quoted;
-use crate::library::address::parse_address;
+use std::collections::HashMap;
+
+use crate::address::parse_address;
+use crate::quote;
 
 /// Where text stands in a URI; the characters that must be escaped differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,19 +45,17 @@ impl Url {
     /// # Errors
     /// The sentence of Go's `ParseRequestURI`.
     pub fn parse_request(text: &str) -> Result<Self, String> {
-        parse(text, true).map_err(|fault| format!("parse {}: {fault}", quoted(text)))
+        parse(text, true).map_err(|why| failed(text, &why))
     }
 
-    /// Reads a URL. The text must be a request URI, too.
+    /// Reads a URL.
     ///
     /// # Errors
-    /// The sentence of Go's `ParseRequestURI` or `Parse`.
+    /// The sentence of Go's `Parse`.
     pub fn parse(text: &str) -> Result<Self, String> {
-        Self::parse_request(text)?;
         let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let mut url = parse(before, false).map_err(|fault| format!("parse {}: {fault}", quoted(before)))?;
-        url.fragment =
-            unescape(fragment, Part::Fragment).map_err(|fault| format!("parse {}: {fault}", quoted(text)))?;
+        let mut url = parse(before, false).map_err(|why| failed(before, &why))?;
+        url.fragment = unescape(fragment, Part::Fragment).map_err(|why| failed(text, &why))?;
         if escape(&url.fragment, Part::Fragment) != fragment {
             url.raw_fragment = fragment.to_owned();
         }
@@ -65,6 +65,26 @@ impl Url {
     /// The scheme in lower case.
     pub fn scheme(&self) -> &str {
         &self.scheme
+    }
+
+    /// The name and perhaps a password before the host, escaped; `None` where there is neither.
+    pub fn user(&self) -> Option<String> {
+        let (name, password) = self.user.as_ref()?;
+        let name = escape(name, Part::Userinfo);
+        Some(match password {
+            Some(password) => format!("{name}:{}", escape(password, Part::Userinfo)),
+            None => name,
+        })
+    }
+
+    /// What follows `?`, as written.
+    pub fn raw_query(&self) -> &str {
+        &self.query
+    }
+
+    /// What follows `#`.
+    pub fn fragment(&self) -> String {
+        lossy(&self.fragment)
     }
 
     /// Host and port, as written.
@@ -96,7 +116,7 @@ impl Url {
     /// parameters are left out.
     pub fn query(&self) -> Vec<(String, Vec<String>)> {
         let mut parameters: Vec<(String, Vec<String>)> = Vec::new();
-        let mut places = hashbrown::HashMap::new();
+        let mut places = HashMap::new();
         for parameter in
             self.query.split('&').filter(|parameter| !parameter.is_empty() && !parameter.contains(';'))
         {
@@ -139,12 +159,8 @@ impl std::fmt::Display for Url {
                 if has_authority || !self.path.is_empty() {
                     out.push_str("//");
                 }
-                if let Some((name, password)) = &self.user {
-                    out.push_str(&escape(name, Part::Userinfo));
-                    if let Some(password) = password {
-                        out.push(':');
-                        out.push_str(&escape(password, Part::Userinfo));
-                    }
+                if let Some(user) = self.user() {
+                    out.push_str(&user);
                     out.push('@');
                 }
                 out.push_str(&escape(&self.host, Part::Host));
@@ -171,6 +187,10 @@ impl std::fmt::Display for Url {
         }
         f.write_str(&out)
     }
+}
+
+fn failed(text: &str, why: &str) -> String {
+    format!("parse {}: {why}", quote(text))
 }
 
 fn parse(text: &str, is_request: bool) -> Result<Url, String> {
@@ -203,7 +223,12 @@ fn parse(text: &str, is_request: bool) -> Result<Url, String> {
             url.opaque = rest.to_owned();
             return Ok(url);
         }
-        return Err("invalid URI for request".to_owned());
+        if is_request {
+            return Err("invalid URI for request".to_owned());
+        }
+        if rest.split('/').next().is_some_and(|segment| segment.contains(':')) {
+            return Err("first path segment in URL cannot contain colon".to_owned());
+        }
     }
     let path = match rest.strip_prefix("//") {
         Some(after) if !url.scheme.is_empty() || !is_request && !after.starts_with('/') => {
@@ -243,7 +268,7 @@ impl Url {
             Some((user, host)) => (Some(user), host),
             None => (None, authority),
         };
-        self.host = read_host(host)?;
+        self.host = read_host(&self.scheme, host)?;
         let Some(user) = user else { return Ok(()) };
         let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
         if !user.bytes().all(valid) {
@@ -259,35 +284,47 @@ impl Url {
     }
 }
 
-fn read_host(host: &str) -> Result<Vec<u8>, String> {
-    let check_port = |port: &str| {
-        let digits = port.strip_prefix(':').unwrap_or(port);
-        let valid =
-            port.is_empty() || port.starts_with(':') && digits.bytes().all(|byte| byte.is_ascii_digit());
-        if valid { Ok(()) } else { Err(format!("invalid port {} after host", quoted(port))) }
-    };
-    if !host.starts_with('[') {
-        if let Some(colon) = host.rfind(':') {
-            check_port(&host[colon..])?;
+fn read_host(scheme: &str, host: &str) -> Result<Vec<u8>, String> {
+    match host.rfind('[') {
+        None => {
+            // A name has no colon. Others than web addresses may list several hosts, of which the last one has the port.
+            let is_web = matches!(scheme, "http" | "https");
+            if let Some(colon) = if is_web { host.find(':') } else { host.rfind(':') } {
+                check_port(&host[colon..])?;
+            }
+            unescape(host, Part::Host)
         }
-        return unescape(host, Part::Host);
+        Some(0) => read_literal(host),
+        Some(_) => Err("invalid IP-literal".to_owned()),
     }
-    let Some(bracket) = host.rfind(']') else { return Err("missing ']' in host".to_owned()) };
-    check_port(&host[bracket + 1..])?;
-    let unescaped = match host[..bracket].find("%25") {
+}
+
+/// Reads an address in brackets, which may have a zone behind `%25` (RFC 6874), and its port.
+fn read_literal(host: &str) -> Result<Vec<u8>, String> {
+    let Some(end) = host.rfind(']') else { return Err("missing ']' in host".to_owned()) };
+    check_port(&host[end + 1..])?;
+    let literal = &host[1..end];
+    let unescaped = match literal.find("%25") {
         Some(zone) => {
-            let mut bytes = unescape(&host[..zone], Part::Host)?;
-            bytes.extend(unescape(&host[zone..bracket], Part::Zone)?);
-            bytes.extend(unescape(&host[bracket..], Part::Host)?);
-            bytes
+            [unescape(&literal[..zone], Part::Host)?, unescape(&literal[zone..], Part::Zone)?].concat()
         }
-        None => unescape(host, Part::Host)?,
+        None => unescape(literal, Part::Host)?,
     };
-    let literal = lossy(&unescaped[1..unescaped.iter().rposition(|&byte| byte == b']').unwrap_or(1)]);
-    match parse_address(&literal) {
-        Ok(parsed) if parsed.address.is_ipv6() => Ok(unescaped),
+    match parse_address(&lossy(&unescaped)) {
+        Ok(parsed) if parsed.address.is_ipv6() => {
+            Ok([b"[", &*unescaped, b"]", &host.as_bytes()[end + 1..]].concat())
+        }
         Ok(_) => Err("invalid IP-literal".to_owned()),
         Err(error) => Err(format!("invalid host: {error}")),
+    }
+}
+
+/// Checks what follows a name or an address: nothing, or a colon and digits.
+fn check_port(port: &str) -> Result<(), String> {
+    let digits = if port.is_empty() { Some("") } else { port.strip_prefix(':') };
+    match digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())) {
+        true => Ok(()),
+        false => Err(format!("invalid port {} after host", quote(port))),
     }
 }
 
@@ -295,7 +332,7 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
     let bytes = text.as_bytes();
     let invalid = |at: usize| {
         let shown = &bytes[at..bytes.len().min(at + 3)];
-        Err(format!("invalid URL escape {}", quoted(&lossy(shown))))
+        Err(format!("invalid URL escape {}", quote(&lossy(shown))))
     };
     let mut out = Vec::with_capacity(bytes.len());
     let mut at = 0;
@@ -322,7 +359,7 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
                 at += 1;
             }
             _ if matches!(part, Part::Host | Part::Zone) && byte < 0x80 && must_escape(byte, part) => {
-                return Err(format!("invalid character {} in host name", quoted(&text[at..=at])));
+                return Err(format!("invalid character {} in host name", quote(&text[at..=at])));
             }
             _ => {
                 out.push(byte);
@@ -409,6 +446,29 @@ mod tests {
     #[test]
     fn the_reason_of_a_refusal_is_told() {
         for (text, want) in [
+            (":::", "missing protocol scheme"),
+            ("1:b", "first path segment in URL cannot contain colon"),
+            ("https://exa mple.com", "invalid character \" \" in host name"),
+            ("https://exa%zzmple.com", "invalid URL escape \"%zz\""),
+            ("https://a/b%2", "invalid URL escape \"%2\""),
+            ("https://a:b", "invalid port \":b\" after host"),
+            ("https://a b:c", "invalid port \":c\" after host"),
+            ("https://a:80:80/", "invalid port \":80:80\" after host"),
+            ("https://::1/", "invalid port \"::1\" after host"),
+            ("https://[::1", "missing ']' in host"),
+            ("https://[::1]x", "invalid port \"x\" after host"),
+            ("https://[fe80::1%25%2f]", "invalid URL escape \"%2f\""),
+            ("https://a[::1]", "invalid IP-literal"),
+            ("https://[1.2.3.4]", "invalid IP-literal"),
+            ("https://[a]", "invalid host: ParseAddr(\"a\"): unable to parse IP"),
+            ("https://u v@a", "net/url: invalid userinfo"),
+            ("https://a/#%z", "invalid URL escape \"%z\""),
+        ] {
+            assert_eq!(Url::parse(text), Err(format!("parse {}: {want}", quote(text))));
+        }
+        let before_fragment = "parse \"https://a/%z\": invalid URL escape \"%z\"";
+        assert_eq!(Url::parse("https://a/%z#f"), Err(before_fragment.to_owned()));
+        for (text, want) in [
             ("", "empty url"),
             ("a\tb", "net/url: invalid control character in URL"),
             ("../x", "invalid URI for request"),
@@ -422,7 +482,30 @@ mod tests {
             ("http://[::1", "missing ']' in host"),
             ("http://a b@c/", "net/url: invalid userinfo"),
         ] {
-            assert_eq!(Url::parse(text), Err(format!("parse {}: {want}", quoted(text))));
+            assert_eq!(Url::parse_request(text), Err(format!("parse {}: {want}", quote(text))));
+        }
+    }
+
+    #[test]
+    fn parts_are_those_of_go() {
+        for (text, want) in [
+            ("https://a.example:8443/x?b=c#d%20e", "https None a.example:8443 b=c d e"),
+            ("HTTPS://u:p@a", "https Some(\"u:p\") a  "),
+            ("https://u:p%20@a", "https Some(\"u:p%20\") a  "),
+            ("x", " None   "),
+            ("", " None   "),
+            ("https://", "https None   "),
+            ("https://a/%20x y", "https None a  "),
+            ("https://[::1]:8443", "https None [::1]:8443  "),
+            ("https://a%c3%a4/", "https None aä  "),
+            ("https://[fe80::1%25e%41]:1", "https None [fe80::1%eA]:1  "),
+            ("postgres://a:1,b:2/x", "postgres None a:1,b:2  "),
+            ("mailto:a%zz", "mailto None   "),
+        ] {
+            let url = Url::parse(text).unwrap_or_else(|error| panic!("{error}"));
+            let (scheme, user, host) = (url.scheme(), url.user(), url.host());
+            let got = format!("{scheme} {user:?} {host} {} {}", url.raw_query(), url.fragment());
+            assert_eq!(got, want, "{text}");
         }
     }
 

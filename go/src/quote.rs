@@ -9,28 +9,30 @@ pub struct Quoted<'s>(pub &'s str);
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('"')?;
-        for c in self.0.chars() {
-            match c {
-                '"' | '\\' => write!(f, "\\{c}")?,
-                '\u{7}' => f.write_str("\\a")?,
-                '\u{8}' => f.write_str("\\b")?,
-                '\u{c}' => f.write_str("\\f")?,
-                '\n' => f.write_str("\\n")?,
-                '\r' => f.write_str("\\r")?,
-                '\t' => f.write_str("\\t")?,
-                '\u{b}' => f.write_str("\\v")?,
-                '\0'..='\u{1f}' | '\u{7f}' => write!(f, "\\x{:02x}", u32::from(c))?,
-                _ if is_printable(c) => f.write_char(c)?,
-                '\u{80}'..='\u{ffff}' => write!(f, "\\u{:04x}", u32::from(c))?,
-                _ => write!(f, "\\U{:08x}", u32::from(c))?,
-            }
-        }
+        self.0.chars().try_for_each(|c| write_escaped(f, c))?;
         f.write_char('"')
     }
 }
 
-/// Whether `c` is a letter, mark, number, punctuation, symbol or the ASCII space, as `strconv.IsPrint` decides.
-/// Whether a character prints: the blank does, other separators, controls, private and unassigned characters do not.
+fn write_escaped(out: &mut impl Write, c: char) -> fmt::Result {
+    match c {
+        '"' | '\\' => write!(out, "\\{c}"),
+        '\u{7}' => out.write_str("\\a"),
+        '\u{8}' => out.write_str("\\b"),
+        '\u{c}' => out.write_str("\\f"),
+        '\n' => out.write_str("\\n"),
+        '\r' => out.write_str("\\r"),
+        '\t' => out.write_str("\\t"),
+        '\u{b}' => out.write_str("\\v"),
+        '\0'..='\u{1f}' | '\u{7f}' => write!(out, "\\x{:02x}", u32::from(c)),
+        _ if is_printable(c) => out.write_char(c),
+        '\u{80}'..='\u{ffff}' => write!(out, "\\u{:04x}", u32::from(c)),
+        _ => write!(out, "\\U{:08x}", u32::from(c)),
+    }
+}
+
+/// Whether a character prints, as `strconv.IsPrint` decides: letters, marks, numbers, punctuation, symbols and the blank do;
+/// other separators, controls, private and unassigned characters do not.
 pub fn is_printable(c: char) -> bool {
     if c.is_ascii() {
         return (' '..='~').contains(&c);
@@ -44,8 +46,22 @@ pub fn quote(text: &str) -> String {
     Quoted(text).to_string()
 }
 
+/// `bytes` as [`quote`] shows them; those that are not UTF-8 become `\x` escapes.
+pub fn quote_bytes(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(bytes.len() + 2);
+    out.push('"');
+    for chunk in bytes.utf8_chunks() {
+        // Writing to a string does not fail.
+        let _ = chunk.valid().chars().try_for_each(|c| write_escaped(&mut out, c));
+        let _ = chunk.invalid().iter().try_for_each(|byte| write!(out, "\\x{byte:02x}"));
+    }
+    out.push('"');
+    out
+}
+
 /// Shows a list of strings as `["a" "b"]`.
-pub(crate) struct QuotedList<'l>(pub(crate) &'l [String]);
+#[derive(Clone, Copy, Debug)]
+pub struct QuotedList<'l>(pub &'l [String]);
 
 impl fmt::Display for QuotedList<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -77,5 +93,10 @@ mod tests {
         ] {
             assert_eq!(quote(text), quoted);
         }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_escaped() {
+        assert_eq!(quote_bytes(b"\x00\x07\x7f\xffa\"\xc3\xa9"), r#""\x00\a\x7f\xffa\"é""#);
     }
 }

@@ -4,11 +4,11 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use crate::go_text::quoted;
+use crate::quote;
 
 /// An address, and the zone of an IPv6 address (`fe80::1%eth0`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct ZonedAddress<'t> {
+pub struct ZonedAddress<'t> {
     /// The address; IPv4-mapped IPv6 addresses stay IPv6.
     pub address: IpAddr,
     /// The zone, empty when there is none.
@@ -22,7 +22,7 @@ type Fault<'t> = (&'static str, &'t str);
 ///
 /// # Errors
 /// The sentence of Go's `ParseAddr`.
-pub(crate) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
+pub fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
     let parsed = match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
         Some(b'.') => parse_ipv4(text).map(|octets| (Ipv4Addr::from(octets).into(), "")),
         Some(b':') => parse_ipv6(text).map(|(address, zone)| (address.into(), zone)),
@@ -31,8 +31,8 @@ pub(crate) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
     };
     match parsed {
         Ok((address, zone)) => Ok(ZonedAddress { address, zone }),
-        Err((fault, "")) => Err(format!("ParseAddr({}): {fault}", quoted(text))),
-        Err((fault, at)) => Err(format!("ParseAddr({}): {fault} (at {})", quoted(text), quoted(at))),
+        Err((fault, "")) => Err(format!("ParseAddr({}): {fault}", quote(text))),
+        Err((fault, at)) => Err(format!("ParseAddr({}): {fault} (at {})", quote(text), quote(at))),
     }
 }
 
@@ -40,8 +40,8 @@ pub(crate) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
 ///
 /// # Errors
 /// The sentence of Go's `ParsePrefix`.
-pub(crate) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
-    let fail = |fault: &str| Err(format!("netip.ParsePrefix({}): {fault}", quoted(text)));
+pub fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
+    let fail = |fault: &str| Err(format!("netip.ParsePrefix({}): {fault}", quote(text)));
     let Some((address, bits)) = text.rsplit_once('/') else { return fail("no '/'") };
     let ZonedAddress { address, zone } = match parse_address(address) {
         Ok(parsed) => parsed,
@@ -53,7 +53,7 @@ pub(crate) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     // No sign and no leading zero; the range check below bounds the value.
     let plain = bits.len() == 1 || !bits.starts_with('0');
     if !plain || bits.is_empty() || !bits.bytes().all(|byte| byte.is_ascii_digit()) || bits.len() > 18 {
-        return fail(&format!("bad bits after slash: {}", quoted(bits)));
+        return fail(&format!("bad bits after slash: {}", quote(bits)));
     }
     let bits_max = if address.is_ipv4() { 32 } else { 128 };
     match bits.parse::<u8>() {
@@ -222,7 +222,7 @@ mod tests {
             ("1:2", "address string too short"),
             ("1:2:3:4::5:6:7:8", "the :: must expand to at least one field of zeros"),
         ] {
-            assert_eq!(parse_address(text), Err(format!("ParseAddr({}): {want}", quoted(text))), "{text}");
+            assert_eq!(parse_address(text), Err(format!("ParseAddr({}): {want}", quote(text))), "{text}");
         }
     }
 
@@ -246,7 +246,7 @@ mod tests {
             let got = parse_prefix(text).map(|(address, bits)| format!("{address}/{bits}"));
             let want = want
                 .map(str::to_owned)
-                .map_err(|fault| format!("netip.ParsePrefix({}): {fault}", quoted(text)));
+                .map_err(|fault| format!("netip.ParsePrefix({}): {fault}", quote(text)));
             assert_eq!(got, want, "{text}");
         }
     }
