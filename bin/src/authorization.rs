@@ -305,8 +305,7 @@ fn of_file(
     egress: &Egress,
 ) -> anyhow::Result<Vec<Part>> {
     let modes = Mode::ALL.map(Mode::name);
-    config::validate(settings, &modes, api::objects::validation::names::subdomain, file_fault)
-        .map_err(|why| anyhow!(why))?;
+    config::validate(settings, &modes, file_fault).map_err(|why| anyhow!(why))?;
     let part = |AuthorizerSettings { kind, webhook, .. }: &AuthorizerSettings| -> anyhow::Result<Part> {
         let mode = Mode::of(kind).unwrap_or(Mode::AlwaysDeny);
         Ok(match (mode, webhook) {

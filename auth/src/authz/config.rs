@@ -176,15 +176,13 @@ impl Errors {
     }
 }
 
-/// Checks authorizers. `modes` are the types that there are; `name_faults` says what is wrong with a name, `file_fault` with
-/// a file.
+/// Checks authorizers. `modes` are the types that there are; `file_fault` says what is wrong with a file.
 ///
 /// # Errors
 /// All problems.
 pub fn validate(
     authorizers: &[AuthorizerSettings],
     modes: &[&str],
-    name_faults: impl Fn(&str) -> Vec<String>,
     file_fault: impl Fn(&str) -> Option<String>,
 ) -> Result<(), String> {
     let mut errors = Errors::default();
@@ -213,7 +211,7 @@ pub fn validate(
         } else if names.contains(&name) {
             errors.0.push(format!("{path}.name: Duplicate value: {}", quote(name)));
         } else {
-            let faults = name_faults(name);
+            let faults = ::names::subdomain(name);
             if !faults.is_empty() {
                 let why = format!("authorizer name is invalid: {}", faults.join(", "));
                 errors.invalid(&format!("{path}.name"), name, &why);
@@ -253,13 +251,13 @@ impl WebhookSettings {
         match self.timeout {
             0 => errors.required(&at("timeout")),
             1..=TIMEOUT_MAX => {}
-            nanos => errors.invalid(&at("timeout"), &go_duration(nanos), "must be > 0s and <= 30s"),
+            nanos => errors.invalid(&at("timeout"), &duration::to_text(nanos), "must be > 0s and <= 30s"),
         }
         for (name, ttl) in
             [("authorizedTTL", self.authorized_ttl), ("unauthorizedTTL", self.unauthorized_ttl)]
         {
             if let Some(nanos) = ttl.filter(|nanos| *nanos < 0) {
-                errors.invalid(&at(name), &go_duration(nanos), "must be > 0s");
+                errors.invalid(&at(name), &duration::to_text(nanos), "must be > 0s");
             }
         }
         errors.one_of(&at("subjectAccessReviewVersion"), &self.version, &["v1", "v1beta1"]);
@@ -333,30 +331,6 @@ fn shown_in_order(value: &Value) -> String {
     format!("{{\"Type\":{},\"KubeConfigFile\":{}}}", value["Type"], value["KubeConfigFile"])
 }
 
-/// A duration as Go prints it.
-fn go_duration(nanos: i64) -> String {
-    let sign = if nanos < 0 { "-" } else { "" };
-    let total = nanos.unsigned_abs();
-    for (unit, name) in [(1, "ns"), (1000, "µs"), (1_000_000, "ms")] {
-        if (1..unit * 1000).contains(&total) {
-            let fraction = format!("{:06}", total % unit * (1_000_000 / unit));
-            let fraction = fraction.trim_end_matches('0');
-            let point = if fraction.is_empty() { "" } else { "." };
-            return format!("{sign}{}{point}{fraction}{name}", total / unit);
-        }
-    }
-    let (seconds, rest) = (total / 1_000_000_000, total % 1_000_000_000);
-    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let fraction = format!("{rest:09}");
-    let fraction = fraction.trim_end_matches('0');
-    let seconds = if fraction.is_empty() { format!("{seconds}s") } else { format!("{seconds}.{fraction}s") };
-    match (hours, minutes) {
-        (0, 0) => format!("{sign}{seconds}"),
-        (0, minutes) => format!("{sign}{minutes}m{seconds}"),
-        (hours, minutes) => format!("{sign}{hours}h{minutes}m{seconds}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -366,11 +340,8 @@ mod tests {
     fn checked(authorizers: &Value) -> Result<Vec<AuthorizerSettings>, String> {
         let value = json!({"apiVersion": "config.example/v1", "kind": KIND, "authorizers": authorizers});
         let read = read(&Document::of("", &value), "config.example")?;
-        let faults = |name: &str| {
-            if name.chars().any(char::is_uppercase) { vec!["it has capitals".to_owned()] } else { Vec::new() }
-        };
         let gone = |path: &str| (path == "/gone").then(|| "error loading file: it is gone".to_owned());
-        validate(&read, &MODES, faults, gone).map(|()| read)
+        validate(&read, &MODES, gone).map(|()| read)
     }
 
     fn webhook(change: &[(&str, Value)]) -> Value {

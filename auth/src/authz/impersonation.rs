@@ -274,7 +274,7 @@ fn completed(mode: Mode, wanted: &User) -> User {
 
 /// The node whose agent has this user name; nodes are named like domains.
 fn node(user: &str) -> Option<&str> {
-    user.strip_prefix(NODE_PREFIX).filter(|name| forms::is_subdomain(name))
+    user.strip_prefix(NODE_PREFIX).filter(|name| names::subdomain(name).is_empty())
 }
 
 /// The node that a service account runs on, as its token says.
@@ -304,7 +304,7 @@ fn on_its_node(caller: &User) -> User {
 /// Namespace and name, where this is the user name of a service account.
 fn service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
-    let valid = forms::is_label(namespace) && forms::is_subdomain(name);
+    let valid = names::label(namespace).is_empty() && names::subdomain(name).is_empty();
     valid.then_some((namespace, name))
 }
 

@@ -17,9 +17,6 @@ const SINCE: Version = Version::new(1, 31);
 /// The pattern size that estimates assume for every format.
 const ESTIMATED_PATTERN_SIZE: f64 = 128.0;
 
-const LABEL_CHARS_MAX: usize = 63;
-const SUBDOMAIN_CHARS_MAX: usize = 253;
-
 /// A format that texts are validated against.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Format {
@@ -95,14 +92,14 @@ impl Format {
     fn validate(self, text: &str) -> Vec<String> {
         let unless = |valid: bool, message: &str| if valid { Vec::new() } else { vec![message.to_owned()] };
         match self {
-            Self::Dns1123Label => label(text),
-            Self::Dns1123Subdomain => subdomain(text),
-            Self::Dns1035Label => label_1035(text),
-            Self::QualifiedName => qualified_name(text),
-            Self::Dns1123LabelPrefix => label(&completed(text)),
-            Self::Dns1123SubdomainPrefix => subdomain(&completed(text)),
-            Self::Dns1035LabelPrefix => label_1035(&completed(text)),
-            Self::LabelValue => label_value(text),
+            Self::Dns1123Label => names::label(text),
+            Self::Dns1123Subdomain => names::subdomain(text),
+            Self::Dns1035Label => names::label_1035(text),
+            Self::QualifiedName => names::qualified(text),
+            Self::Dns1123LabelPrefix => names::label(&names::generated(text)),
+            Self::Dns1123SubdomainPrefix => names::subdomain(&names::generated(text)),
+            Self::Dns1035LabelPrefix => names::label_1035(&names::generated(text)),
+            Self::LabelValue => names::label_value(text),
             Self::Uri => Url::parse_request(text).err().into_iter().collect(),
             Self::Uuid => unless(is_uuid(text, None), "does not match the UUID format"),
             Self::Byte => unless(is_base64(text), "invalid base64"),
@@ -155,128 +152,6 @@ fn estimate(site: &dyn CallSite) -> Option<CallEstimate> {
 fn actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
     let format = args.first().and_then(opaque::get::<Format>);
     format.map_or(rules::CALL_COST, |format| rules::matching_actual(arg_size(args, 1), format.pattern_size()))
-}
-
-/// A generated name's prefix with the dash at its end replaced, as a suffix will follow it.
-fn completed(prefix: &str) -> String {
-    match prefix.strip_suffix('-') {
-        // The character before the dash is left out, too: it may be a dash itself.
-        Some(rest) if !rest.is_empty() => {
-            let mut chars = rest.chars();
-            chars.next_back();
-            format!("{}a", chars.as_str())
-        }
-        _ => prefix.to_owned(),
-    }
-}
-
-fn is_lower_or_digit(byte: u8) -> bool {
-    byte.is_ascii_lowercase() || byte.is_ascii_digit()
-}
-
-/// Whether a text has the form of a DNS label: lower-case letters, digits and dashes inside.
-fn is_label(text: &str, first: fn(u8) -> bool) -> bool {
-    let bytes = text.as_bytes();
-    bytes.first().is_some_and(|&byte| first(byte))
-        && bytes.last().is_some_and(|&byte| is_lower_or_digit(byte))
-        && bytes.iter().all(|&byte| is_lower_or_digit(byte) || byte == b'-')
-}
-
-fn is_subdomain(text: &str) -> bool {
-    text.split('.').all(|part| is_label(part, is_lower_or_digit))
-}
-
-/// Whether a text has the form of a label value or of the name part of a key.
-fn is_qualified(text: &str) -> bool {
-    let bytes = text.as_bytes();
-    bytes.first().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.last().is_some_and(u8::is_ascii_alphanumeric)
-        && bytes.iter().all(|&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
-}
-
-fn too_long(text: &str, max: usize, unit: &str) -> Option<String> {
-    (text.len() > max).then(|| format!("must be no more than {max} {unit}"))
-}
-
-fn label(text: &str) -> Vec<String> {
-    const MESSAGE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
-                           must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex \
-                           used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-    let mut messages: Vec<_> = too_long(text, LABEL_CHARS_MAX, "characters").into_iter().collect();
-    if !is_label(text, is_lower_or_digit) {
-        messages.push(if is_subdomain(text) { "must not contain dots" } else { MESSAGE }.to_owned());
-    }
-    messages
-}
-
-fn label_1035(text: &str) -> Vec<String> {
-    const MESSAGE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
-                           alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or \
-                           'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-    let mut messages: Vec<_> = too_long(text, LABEL_CHARS_MAX, "characters").into_iter().collect();
-    if !is_label(text, |byte| byte.is_ascii_lowercase()) {
-        messages.push(MESSAGE.to_owned());
-    }
-    messages
-}
-
-fn subdomain(text: &str) -> Vec<String> {
-    subdomain_within(text, "characters")
-}
-
-/// A DNS subdomain whose greatest length is told in `unit`.
-fn subdomain_within(text: &str, unit: &str) -> Vec<String> {
-    const MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
-                           '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
-                           for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-    let mut messages: Vec<_> = too_long(text, SUBDOMAIN_CHARS_MAX, unit).into_iter().collect();
-    if !is_subdomain(text) {
-        messages.push(MESSAGE.to_owned());
-    }
-    messages
-}
-
-fn qualified_name(text: &str) -> Vec<String> {
-    const MESSAGE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
-                           alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
-                           validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-    let (prefix, name) = match text.split_once('/') {
-        None => (None, text),
-        Some((_, rest)) if rest.contains('/') => {
-            return vec![format!(
-                "a valid label key {MESSAGE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-            )];
-        }
-        Some((prefix, name)) => (Some(prefix), name),
-    };
-    let mut messages = match prefix {
-        None => Vec::new(),
-        Some("") => vec!["prefix part must be non-empty".to_owned()],
-        Some(prefix) => {
-            let messages = subdomain_within(prefix, "bytes").into_iter();
-            messages.map(|message| format!("prefix part {message}")).collect()
-        }
-    };
-    if name.is_empty() {
-        messages.push("name part must be non-empty".to_owned());
-    }
-    messages.extend(too_long(name, LABEL_CHARS_MAX, "bytes").map(|message| format!("name part {message}")));
-    if !is_qualified(name) {
-        messages.push(format!("name part {MESSAGE}"));
-    }
-    messages
-}
-
-fn label_value(text: &str) -> Vec<String> {
-    const MESSAGE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
-                           '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
-                           'my_value',  or '12345', regex used for validation is \
-                           '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
-    let mut messages: Vec<_> = too_long(text, LABEL_CHARS_MAX, "bytes").into_iter().collect();
-    if !text.is_empty() && !is_qualified(text) {
-        messages.push(MESSAGE.to_owned());
-    }
-    messages
 }
 
 /// Thirty-two hexadecimal digits with or without dashes, of this version; versions 4 and 5 have a variant, too.

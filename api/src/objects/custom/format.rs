@@ -273,19 +273,12 @@ fn is_uri(text: &str) -> bool {
     Url::parse_request(text).is_ok()
 }
 
-/// A label as in RFC 1123.
 fn is_short_name(text: &str) -> bool {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    !text.is_empty()
-        && text.len() <= 63
-        && text.bytes().all(is_inner)
-        && !text.starts_with('-')
-        && !text.ends_with('-')
+    names::label(text).is_empty()
 }
 
-/// Labels separated by dots.
 fn is_long_name(text: &str) -> bool {
-    text.len() <= 253 && text.split('.').all(is_short_name)
+    names::subdomain(text).is_empty()
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@
 
 use std::fmt;
 
-use super::rules::{label_key_errors, label_value_errors};
 use crate::values::field::{FieldError, go_quote};
 use crate::values::json::Value;
 use crate::values::status::Status;
@@ -239,7 +238,7 @@ impl Requirement {
             }
         }
         for (at, value) in values.iter().enumerate() {
-            let texts = label_value_errors(value);
+            let texts = names::label_value(value);
             if !texts.is_empty() && errors.len() < ERRORS_MAX {
                 let path = format!("values[{at}][{key}]");
                 errors.push(FieldError::invalid(path, &value.as_str().into(), texts.join("; ")));
@@ -282,7 +281,7 @@ fn integer(value: Option<&str>) -> Option<i64> {
 }
 
 fn bad_key(path: &str, key: &str) -> Option<FieldError> {
-    let texts = label_key_errors(key);
+    let texts = names::qualified(key);
     (!texts.is_empty()).then(|| FieldError::invalid(path, &key.into(), texts.join("; ")))
 }
 

@@ -7,7 +7,6 @@
 pub mod field;
 pub mod label;
 pub mod requirements;
-pub mod rules;
 
 pub use field::{FieldSelector, FieldTerms};
 pub use label::LabelSelector;

@@ -90,7 +90,7 @@ impl Config {
                 number => {
                     let nanos = number.wrapping_mul(unit);
                     if nanos < least || nanos > most {
-                        let [least, most, got] = [least, most, nanos].map(go_duration);
+                        let [least, most, got] = [least, most, nanos].map(go::duration::to_text);
                         return Err(format!("valid value is between {least} and {most}, got {got}"));
                     }
                     nanos
@@ -122,36 +122,6 @@ fn not_of(name: &str, given: &Value, kind: &str) -> String {
     format!(
         "json: cannot unmarshal {found} into Go struct field imagePolicyWebhookConfig.imagePolicy.{name} of type {kind}"
     )
-}
-
-/// A time as Go prints it.
-fn go_duration(nanos: i64) -> String {
-    let sign = if nanos < 0 { "-" } else { "" };
-    format!("{sign}{}", go_length(nanos.unsigned_abs()))
-}
-
-fn go_length(nanos: u64) -> String {
-    let fraction = |value: u64, unit: u64| {
-        let rest = format!("{:09}", (value % unit) * (1_000_000_000 / unit));
-        match rest.trim_end_matches('0') {
-            "" => (value / unit).to_string(),
-            digits => format!("{}.{digits}", value / unit),
-        }
-    };
-    match nanos {
-        0 => return "0s".to_owned(),
-        1..1_000 => return format!("{nanos}ns"),
-        1_000..1_000_000 => return format!("{}µs", fraction(nanos, 1_000)),
-        1_000_000..1_000_000_000 => return format!("{}ms", fraction(nanos, 1_000_000)),
-        _ => {}
-    }
-    let minutes = nanos / 60_000_000_000;
-    let seconds = fraction(nanos % 60_000_000_000, 1_000_000_000);
-    match (minutes / 60, minutes % 60) {
-        (0, 0) => format!("{seconds}s"),
-        (0, minutes) => format!("{minutes}m{seconds}s"),
-        (hours, minutes) => format!("{hours}h{minutes}m{seconds}s"),
-    }
 }
 
 impl ImagePolicyWebhook {
@@ -329,21 +299,6 @@ mod tests {
             ),
         ] {
             assert_eq!(read(text).err().unwrap_or_default(), want, "{text}");
-        }
-    }
-
-    #[test]
-    fn times_are_printed_as_go_does() {
-        for (nanos, want) in [
-            (1, "1ns"),
-            (1_500, "1.5µs"),
-            (2_000_000, "2ms"),
-            (1_000_000_000, "1s"),
-            (90_500_000_000, "1m30.5s"),
-            (3_600_000_000_000, "1h0m0s"),
-            (-90_500_000_000, "-1m30.5s"),
-        ] {
-            assert_eq!(go_duration(nanos), want);
         }
     }
 }
