@@ -15,6 +15,7 @@ use auth::User;
 use dropped::{Dropped, drop_unused};
 
 use crate::objects::validation;
+use crate::types::schema::decode_form::reset;
 use crate::types::schema::registry::Resource;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
@@ -162,7 +163,7 @@ pub fn prepare_create(
         && !rules.kept_on_create
     {
         for path in rules.kept_by_main.iter().filter(|path| path.starts_with("status")) {
-            copy_path(object, &Object::new(), path);
+            reset(&resource.stored().message, object, path);
         }
     }
     if table.message.custom || !table.generation_on.is_empty() {

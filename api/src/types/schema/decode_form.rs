@@ -61,6 +61,26 @@ pub(crate) fn is_always_written(field: &Field) -> bool {
     !field.omit_empty || struct_by_value
 }
 
+/// Makes the member at a dotted path what it is when nothing was given for it.
+pub(crate) fn reset(message: &Message, object: &mut Object, path: &str) {
+    let (name, below) = path.split_once('.').unwrap_or((path, ""));
+    let Some(field) = message.field(name) else { return };
+    match &field.kind {
+        _ if below.is_empty() && is_always_written(field) => {
+            object.insert(field.name.clone(), zero_field(field));
+        }
+        _ if below.is_empty() => {
+            object.remove(name);
+        }
+        Kind::Message(message) => {
+            if let Some(part) = object.get_mut(name).and_then(Value::as_object_mut) {
+                reset(message, part, below);
+            }
+        }
+        _ => {}
+    }
+}
+
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Array(items) => items.is_empty(),
@@ -97,4 +117,32 @@ pub(crate) fn given(field: &Field, value: Option<Value>) -> Option<Value> {
         (Some(value), _) => value,
     };
     (!is_left_out(field, &value)).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+    use crate::types::schema::builtin;
+    use crate::values::naming::KUBERNETES;
+
+    #[test]
+    fn a_member_that_is_reset_is_as_if_nothing_was_given_for_it() {
+        let given =
+            r#"{"spec":{"type":"NodePort"},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}"#;
+        let empty = r#"{"spec":{"type":"NodePort"},"status":{"loadBalancer":{}}}"#;
+        let service = builtin::message(&KUBERNETES, "api.core.v1.Service").unwrap();
+        for (path, want) in [
+            ("status", empty),
+            ("status.loadBalancer", empty),
+            ("status.loadBalancer.ingress", empty),
+            ("spec.type", r#"{"spec":{},"status":{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}}"#),
+            ("spec.ports.name", given),
+            ("other", given),
+        ] {
+            let mut reset_one = object(given);
+            reset(service, &mut reset_one, path);
+            assert_eq!(reset_one, object(want), "{path}");
+        }
+    }
 }
