@@ -17,9 +17,9 @@ use crate::objects::apply;
 use crate::objects::expression::policy::environment::{Extent, Known, POLICY_COST_MAX, Variable};
 use crate::objects::expression::policy::form::{Form, OBJECT, environment};
 use crate::objects::expression::{Budget, Expression, evaluate, json};
-use crate::objects::patch;
+use crate::objects::patch::{self, restore::restore};
 use crate::types::schema::conform::conform;
-use crate::types::schema::decode::{DecodeError, Decoded};
+use crate::types::schema::decode::Decoded;
 use crate::types::schema::registry::Registry;
 use crate::types::schema::table::Message;
 use crate::values::field::go_quote;
@@ -171,23 +171,18 @@ fn merged(value: &Value<'_>, message: &Message, object: &Object) -> Result<Objec
         }
     }
     let merged = apply::merge_given(message, object, &config);
-    let merged = merged.map_err(|error| format!("error applying patch: {error}"))?;
-    Ok(conform(message, merged.into()).map_err(|error| unconvertible(&error, object))?.object)
+    let mut merged = trees::Value::from(merged.map_err(|error| format!("error applying patch: {error}"))?);
+    if !message.custom {
+        restore(message, &mut merged).map_err(|why| unconvertible(&why, object))?;
+    }
+    Ok(conform(message, merged).map_err(|error| unconvertible(&error.message, object))?.object)
 }
 
-/// Why a merged object is none of the type of `object`. A merge takes a number with a fraction for an integer.
-fn unconvertible(error: &DecodeError, object: &Object) -> String {
+/// Why a merged object is none of the type of `object`: a merge takes numbers with a fraction for integers.
+fn unconvertible(why: &str, object: &Object) -> String {
     let text = |name: &str| object.get(name).and_then(trees::Value::as_str).unwrap_or_default();
     let api_version = text("apiVersion");
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let number = error.message.strip_prefix("json: cannot unmarshal number ");
-    let number = number.and_then(|rest| rest.split_once(' ')).map_or("", |(number, _)| number);
-    let why = match error.message.rsplit_once(" of type ") {
-        Some((_, integer @ ("int32" | "int64"))) if number.contains('.') => {
-            format!("cannot convert float64 to {integer}")
-        }
-        _ => error.message.clone(),
-    };
     format!("unable to convert unstructured object to {group}/{version}, Kind={}: {why}", text("kind"))
 }
 

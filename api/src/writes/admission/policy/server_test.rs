@@ -146,6 +146,52 @@ async fn a_policy_sees_the_version_that_it_matched() {
 }
 
 #[tokio::test]
+async fn a_new_object_has_the_status_that_its_kind_always_has() {
+    let server = server().await;
+    let message = "!has(object.status) ? 'none' : has(object.status.replicas) ? 'some' : 'empty'";
+    refusing(&server, &rule("apps", "v1", r#""deployments""#), "", message).await;
+    let given = DEPLOYMENT.replacen("}}}}", r#"}}},"status":{"replicas":1}}"#, 1);
+    for body in [DEPLOYMENT, &given] {
+        let got = refused(&server, "POST /apis/apps/v1/namespaces/n/deployments", body).await;
+        assert_eq!(got, "empty", "{body}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_policy_changed_is_in_the_form_of_its_kind() {
+    let config = |text: &str| {
+        format!(r#""patchType":"ApplyConfiguration","applyConfiguration":{{"expression":"{text}"}}"#)
+    };
+    let operation = "[JSONPatch{op: 'add', path: '/stringData', value: {'a': 'b'}}]";
+    let patch = format!(r#""patchType":"JSONPatch","jsonPatch":{{"expression":"{operation}"}}"#);
+    for ((group, plural, path), body, mutation, at, want) in [
+        (
+            ("apps", "deployments", "/apis/apps/v1"),
+            DEPLOYMENT,
+            config("Object{spec: Object.spec{replicas: 3.0}}"),
+            ["spec", "replicas"],
+            Value::Int(3),
+        ),
+        (
+            ("", "secrets", "/api/v1"),
+            r#"{"metadata":{"name":"s"}}"#,
+            config("Object{stringData: {'a': 'b'}}"),
+            ["data", "a"],
+            "Yg==".into(),
+        ),
+        (("", "secrets", "/api/v1"), r#"{"metadata":{"name":"s"}}"#, patch, ["data", "a"], "Yg==".into()),
+    ] {
+        let server = server().await;
+        let rule = rule(group, "v1", &format!("\"{plural}\""));
+        let spec = format!(r#"{rule},"reinvocationPolicy":"Never","mutations":[{{{mutation}}}]"#);
+        bound(&server, "mutating", &spec, "").await;
+        let (code, _, made) = server.ask(&format!("POST {path}/namespaces/n/{plural}"), body).await;
+        assert_eq!((code, made.at(&at)), (201, Some(&want)), "{mutation}: {made:?}");
+        assert!(made.get("stringData").is_none(), "{mutation}: {made:?}");
+    }
+}
+
+#[tokio::test]
 async fn faults_of_mutating_policies_are_told_with_their_reasons() {
     let patch = |operation: &str| {
         format!(r#"{{"patchType":"JSONPatch","jsonPatch":{{"expression":"[JSONPatch{{{operation}}}]"}}}}"#)

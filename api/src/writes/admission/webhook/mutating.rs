@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::review::Verdict;
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::objects::patch::{Patch, PatchKind, apply_operations};
+use crate::objects::validation;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::{defaults, table::Message};
 use crate::values::field::go_quote;
@@ -149,6 +150,9 @@ impl MutatingWebhooks {
         } else {
             patched(operations, message_of(new, resource, record.subresource), new, lookup)?
         };
+        if is_whole(record.subresource) {
+            validation::prepare(&resource.table, new, None);
+        }
         Ok(())
     }
 }
