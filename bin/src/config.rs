@@ -509,7 +509,9 @@ mod tests {
             ("--admission-control-config-file=DIR/admission", Ok(())),
             (
                 "--admission-control-config-file=DIR/text",
-                Err("failed to apply admission: failed to read plugin config: Object 'Kind' is missing in 'no PEM'"
+                Err("failed to apply admission: failed to read plugin config: couldn't get version/kind; json parse \
+                     error: json: cannot unmarshal string into Go value of type struct { APIVersion string \
+                     \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }"
                     .to_owned()),
             ),
             (

@@ -15,6 +15,7 @@ use super::plugin::Plugin;
 use crate::values::field::go_quote;
 use crate::values::json::{Object, Value};
 use crate::values::naming::{self, Naming};
+use crate::wire::body::{untyped, untyped_text};
 use crate::wire::codec::yaml;
 use crate::wire::outgoing::{Identities, Networks};
 
@@ -222,7 +223,7 @@ fn configurations(
     files: &dyn Files,
     naming: &'static Naming,
 ) -> Result<Vec<(String, Value)>, String> {
-    let config = yaml::parse(text).map_err(|error| error.to_string())?.value;
+    let config = document(text)?;
     let version = match version_of(&config, text, naming) {
         Ok(version) => version,
         Err(_) if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) => {
@@ -247,8 +248,7 @@ fn configurations(
         let name = plugin.str_at(&["name"]);
         let own = plugin.get("configuration").filter(|own| !own.is_null());
         let config = match (own, plugin.str_at(&["path"])) {
-            (Some(own), "") => own.clone(),
-            (Some(_), _) => return Err(format!("{name}: both a path and a configuration")),
+            (Some(own), _) => own.clone(),
             (None, "") => continue,
             (None, path) => {
                 let text = files.read(path).map_err(|why| format!("{path}: {why}"))?;
@@ -260,6 +260,17 @@ fn configurations(
     Ok(found)
 }
 
+/// The document that a file is: one that begins like JSON is read as JSON alone.
+fn document(text: &[u8]) -> Result<Value, String> {
+    if text.trim_ascii_start().starts_with(b"{")
+        && let Some(why) = untyped_text(text)
+    {
+        return Err(why);
+    }
+    let config = yaml::parse(text).map_err(|error| error.to_string())?.value;
+    untyped(&config).map_or(Ok(config), Err)
+}
+
 /// The version of an AdmissionConfiguration.
 fn version_of(config: &Value, text: &[u8], naming: &'static Naming) -> Result<&'static str, String> {
     let (kind, api_version) = (config.str_at(&["kind"]), config.str_at(&["apiVersion"]));
@@ -267,7 +278,7 @@ fn version_of(config: &Value, text: &[u8], naming: &'static Naming) -> Result<&'
     let is_asked = |(stem, version): &(&str, &str)| {
         naming.understood().any(|naming| naming.api_version(stem, true, version) == api_version)
     };
-    let shown = || String::from_utf8_lossy(text).trim_end().to_owned();
+    let shown = || String::from_utf8_lossy(text);
     match (kind, known.into_iter().find(is_asked)) {
         ("", _) => Err(format!("Object 'Kind' is missing in '{}'", shown())),
         _ if api_version.is_empty() => Err(format!("Object 'apiVersion' is missing in '{}'", shown())),
@@ -381,7 +392,7 @@ mod tests {
             (plugins("{name: A, path: p}"), Ok("A={\"path\":\"p\"}")),
             (plugins("{name: A}"), Ok("")),
             (plugins("{name: A, path: none}"), Err("none: no such file")),
-            (plugins("{name: A, path: p, configuration: {}}"), Err("A: both a path and a configuration")),
+            (plugins("{name: A, path: none, configuration: {a: 1}}"), Ok("A={\"a\":1}")),
             (
                 plugins("{name: A, more: 1}") + "\nother: 1",
                 Err("strict decoding error: unknown field \"other\", unknown field \"plugins[0].more\""),
@@ -404,7 +415,22 @@ mod tests {
                 "imagePolicy: {}".to_owned(),
                 Ok("ImagePolicyWebhook={\"imagePolicy\":{}} PodNodeSelector={\"imagePolicy\":{}}"),
             ),
-            ("a: 1".to_owned(), Err("Object 'Kind' is missing in 'a: 1'")),
+            ("a: 1\n".to_owned(), Err("Object 'Kind' is missing in 'a: 1\n'")),
+            (
+                "{[".to_owned(),
+                Err(
+                    "couldn't get version/kind; json parse error: invalid character '[' looking for beginning of object \
+                     key string",
+                ),
+            ),
+            (
+                "a".to_owned(),
+                Err(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal string into Go value of type \
+                     struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                     \"json:\\\"kind,omitempty\\\"\" }",
+                ),
+            ),
             (
                 "kind: AdmissionConfiguration".to_owned(),
                 Err("Object 'apiVersion' is missing in 'kind: AdmissionConfiguration'"),
