@@ -61,24 +61,21 @@ pub(crate) fn is_always_written(field: &Field) -> bool {
     !field.omit_empty || struct_by_value
 }
 
-/// Makes the member at a dotted path what it is when nothing was given for it.
+/// Makes the member at a dotted path what it is when nothing was given for it. One that the type does not know is removed.
 pub(crate) fn reset(message: &Message, object: &mut Object, path: &str) {
     let (name, below) = path.split_once('.').unwrap_or((path, ""));
-    let Some(field) = message.field(name) else { return };
-    match &field.kind {
-        _ if below.is_empty() && is_always_written(field) => {
-            object.insert(field.name.clone(), zero_field(field));
+    let field = message.field(name);
+    if !below.is_empty() {
+        let part = object.get_mut(name).and_then(Value::as_object_mut);
+        if let (Some(Kind::Message(message)), Some(part)) = (field.map(|field| &field.kind), part) {
+            reset(message, part, below);
         }
-        _ if below.is_empty() => {
-            object.remove(name);
-        }
-        Kind::Message(message) => {
-            if let Some(part) = object.get_mut(name).and_then(Value::as_object_mut) {
-                reset(message, part, below);
-            }
-        }
-        _ => {}
+        return;
     }
+    match field.filter(|field| is_always_written(field)) {
+        Some(field) => object.insert(field.name.clone(), zero_field(field)),
+        None => object.remove(name),
+    };
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -144,5 +141,8 @@ mod tests {
             reset(service, &mut reset_one, path);
             assert_eq!(reset_one, object(want), "{path}");
         }
+        let mut unknown = object(r#"{"spec":{},"other":1}"#);
+        reset(service, &mut unknown, "other");
+        assert_eq!(unknown, object(r#"{"spec":{}}"#));
     }
 }
