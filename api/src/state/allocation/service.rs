@@ -25,9 +25,9 @@ use members::*;
 pub(super) enum Trouble {
     /// A requested item is invalid or unavailable.
     Invalid(Vec<FieldError>),
-    /// A range is exhausted.
+    /// A range is exhausted, or a health check port is unavailable.
     Internal(String),
-    /// The same for health check ports, with upstream's text unwrapped.
+    /// Ports of one protocol share a node port.
     Plain(String),
 }
 
@@ -308,12 +308,13 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
 }
 
 impl Reservation<'_> {
+    /// Reserves an item. A second request of the same service is refused like that of another one.
     fn take(&mut self, item: Item) -> Result<(), Refusal> {
-        // A service may use a port for several protocols.
-        if !self.items.contains(&item) {
-            self.pools.take(item)?;
-            self.items.insert(item);
+        if self.items.contains(&item) {
+            return Err(Refusal::Taken);
         }
+        self.pools.take(item)?;
+        self.items.insert(item);
         Ok(())
     }
 
@@ -366,7 +367,7 @@ fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(
             continue;
         }
         chosen.push(match (of_port.get(&port), wished.get(&port)) {
-            (Some(shared), _) if node_port == 0 => *shared,
+            (Some(shared), _) if node_port == 0 || node_port == *shared => *shared,
             (Some(_), _) => {
                 pools.take_node_port(position, node_port)?;
                 node_port
@@ -387,27 +388,33 @@ fn new_node_ports(pools: &mut Reservation<'_>, service: &mut Object) -> Result<(
     Ok(())
 }
 
-/// Node ports of an updated service: old ones are kept, new ones allocated.
+/// Node ports of an updated service: old ones are kept, new ones allocated. Ports share one only across protocols.
 fn changed_node_ports(
     pools: &mut Reservation<'_>,
     service: &mut Object,
     old: &Object,
 ) -> Result<(), Trouble> {
     let allocates = allocates_node_ports(service);
-    let had: HashSet<i64> = node_ports(old).into_iter().collect();
-    let asked: Vec<i64> = ports(service).iter().map(|port| number(port, "nodePort")).collect();
+    let mut had: HashSet<i64> = node_ports(old).into_iter().collect();
+    let asked: Vec<(String, i64)> =
+        ports(service).iter().map(|port| (protocol(port).to_owned(), number(port, "nodePort"))).collect();
+    let mut pairs = HashSet::new();
     let mut chosen = Vec::with_capacity(asked.len());
-    for (position, port) in asked.into_iter().enumerate() {
-        chosen.push(match port {
-            0 if !allocates => 0,
-            0 => pools.any_node_port()?,
-            port => {
-                if !had.contains(&port) {
-                    pools.take_node_port(position, port)?;
-                }
-                port
-            }
-        });
+    for (position, (protocol, asked)) in asked.into_iter().enumerate() {
+        if asked == 0 && !allocates {
+            chosen.push(0);
+            continue;
+        }
+        let port = if asked == 0 { pools.any_node_port()? } else { asked };
+        if asked != 0 && !had.contains(&asked) {
+            pools.take_node_port(position, asked)?;
+            had.insert(asked);
+        }
+        let text = format!("duplicate nodePort: {{{protocol} {port}}}");
+        if !pairs.insert((protocol, port)) {
+            return Err(Trouble::Plain(text));
+        }
+        chosen.push(port);
     }
     set_node_ports(service, &chosen);
     Ok(())
@@ -427,23 +434,19 @@ fn health_check_port(
     service: &mut Object,
     old: Option<&Object>,
 ) -> Result<(), Trouble> {
-    if !needs_health_check_port(service) {
+    if !needs_health_check_port(service) || old.is_some_and(needs_health_check_port) {
         return Ok(());
     }
     let asked = at(service, "spec.healthCheckNodePort").and_then(Value::as_i64).unwrap_or(0);
-    let had = old.and_then(|old| at(old, "spec.healthCheckNodePort")).and_then(Value::as_i64).unwrap_or(0);
-    if asked != 0 && asked == had {
-        return Ok(());
-    }
     let port = if asked == 0 {
         let port = pools.pools.take_port().map_err(|_| {
-            Trouble::Plain("failed to allocate a HealthCheck NodePort 0: range is full".to_owned())
+            Trouble::Internal("failed to allocate a HealthCheck NodePort 0: range is full".to_owned())
         })?;
         pools.items.insert(Item::Port(port));
         i64::from(port)
     } else {
         pools.take_port_number(asked).map_err(|why| {
-            Trouble::Plain(format!("failed to allocate requested HealthCheck NodePort {asked}: {why}"))
+            Trouble::Internal(format!("failed to allocate requested HealthCheck NodePort {asked}: {why}"))
         })?;
         asked
     };

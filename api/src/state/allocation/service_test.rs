@@ -172,7 +172,22 @@ async fn a_new_service_gets_its_missing_items() {
         ),
         (
             r#"{"type":"LoadBalancer","externalTrafficPolicy":"Local","healthCheckNodePort":30000}"#,
-            "failed to allocate requested HealthCheck NodePort 30000: provided port is already allocated".to_owned(),
+            "Internal error occurred: failed to allocate requested HealthCheck NodePort 30000: provided port is already allocated".to_owned(),
+        ),
+        // Only equal ports share a node port, and none is that of the health checks.
+        (
+            r#"{"type":"NodePort","ports":[{"port":1,"nodePort":30001},{"port":2,"protocol":"UDP","nodePort":30001}]}"#,
+            "spec.ports[1].nodePort: Invalid value: 30001: provided port is already allocated".to_owned(),
+        ),
+        (
+            r#"{"type":"NodePort","ports":[{"port":1,"nodePort":30001},{"port":1,"protocol":"UDP","nodePort":30001}]}"#,
+            format!(
+                r#"{{"type":"NodePort","ports":[{{"port":1,"nodePort":30001}},{{"port":1,"protocol":"UDP","nodePort":30001}}],{single},"clusterIP":"10.0.0.1","clusterIPs":["10.0.0.1"]}}"#
+            ),
+        ),
+        (
+            r#"{"type":"LoadBalancer","externalTrafficPolicy":"Local","healthCheckNodePort":30001,"ports":[{"port":1,"nodePort":30001}]}"#,
+            "Internal error occurred: failed to allocate requested HealthCheck NodePort 30001: provided port is already allocated".to_owned(),
         ),
     ] {
         // Nothing was committed, so each case leaves the pools unchanged.
@@ -289,6 +304,23 @@ fn an_update_keeps_omitted_items() {
             format!(r#"{{"type":"NodePort","ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#),
             format!(
                 r#"{{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,"ports":[{{"port":1,"nodePort":30001}}],{stored}}}"#
+            ),
+        ),
+        // Ports of different protocols may share a node port.
+        (
+            format!(
+                r#"{{"type":"NodePort","ports":[{{"port":1,"protocol":"TCP","nodePort":30002}},{{"port":2,"protocol":"TCP","nodePort":30002}}],{stored}}}"#
+            ),
+            format!(r#"{{"type":"NodePort","ports":[{{"port":1,"protocol":"TCP","nodePort":30001}}],{stored}}}"#),
+            "duplicate nodePort: {TCP 30002}".to_owned(),
+        ),
+        (
+            format!(
+                r#"{{"type":"NodePort","ports":[{{"port":1,"protocol":"TCP","nodePort":30002}},{{"port":2,"protocol":"UDP","nodePort":30002}}],{stored}}}"#
+            ),
+            format!(r#"{{"type":"NodePort","ports":[{{"port":1,"protocol":"TCP","nodePort":30001}}],{stored}}}"#),
+            format!(
+                r#"{{"type":"NodePort","ports":[{{"port":1,"protocol":"TCP","nodePort":30002}},{{"port":2,"protocol":"UDP","nodePort":30002}}],{stored}}}"#
             ),
         ),
         // The second family is dropped only if the policy changes.

@@ -72,6 +72,10 @@ pub(super) fn number(port: &Value, name: &str) -> i64 {
     port.get(name).and_then(Value::as_i64).unwrap_or(0)
 }
 
+pub(super) fn protocol(port: &Value) -> &str {
+    port.get("protocol").and_then(Value::as_str).unwrap_or_default()
+}
+
 pub(super) fn node_ports(service: &Object) -> Vec<i64> {
     ports(service).iter().map(|port| number(port, "nodePort")).filter(|port| *port != 0).collect()
 }
