@@ -170,7 +170,16 @@ async fn bind_pod(
     intent.leaves_out = BINDING;
     let mut source = Made::stored(|call: &mut Call<'_>, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
+        let revision = current.revision().to_string();
         let old = current.live(call.api, call.resource)?;
+        for (what, name, found) in
+            [("UID", "uid", meta(old, "uid")), ("ResourceVersion", "resourceVersion", &revision)]
+        {
+            let wanted = meta(binding, name);
+            if !wanted.is_empty() && wanted != found {
+                return Err(intent.unmet(what, wanted, found));
+            }
+        }
         let refuse = |why: &str| {
             Err(Status::conflict(
                 crate::values::status::Subject { group: "", kind: "pods/binding", name: &call.info.name },
@@ -188,10 +197,7 @@ async fn bind_pod(
             return refuse(&format!("pod {name} has non-empty .spec.schedulingGates"));
         }
         let mut pod = old.clone();
-        for precondition in ["uid", "resourceVersion"] {
-            let value = meta(binding, precondition);
-            set_meta(&mut pod, precondition, (!value.is_empty()).then(|| value.into()));
-        }
+        set_meta(&mut pod, "resourceVersion", None);
         for map in ["labels", "annotations"] {
             let Some(added) = at(binding, &format!("metadata.{map}")).and_then(Value::as_object) else {
                 continue;

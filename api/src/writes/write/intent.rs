@@ -86,8 +86,9 @@ pub const DELETION_UNASKED: &[Stage] = &[
 /// What a request leaves out whose source computes the managed fields itself: an apply, or a scale.
 pub const OWNED_BY_SOURCE: &[Stage] = &[Stage::Own];
 
-/// What a binding leaves out: the Binding was admitted before, and the change that it makes of the pod has no owner.
-pub const BINDING: &[Stage] = &[Stage::Default, Stage::Mutate, Stage::Own, Stage::Admit];
+/// What a binding leaves out: the Binding was admitted before, the change that it makes of the pod has no owner, and of
+/// what it brings only the target is checked.
+pub const BINDING: &[Stage] = &[Stage::Default, Stage::Mutate, Stage::Own, Stage::Validate, Stage::Admit];
 
 /// What must be in the store for a write to go on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -174,13 +175,18 @@ impl<'w> Intent<'w> {
         Subject { group, ..self.subject_by_kind(name) }
     }
 
-    /// The refusal of a write whose body names the uid `wanted`, while that of the stored object is `found`: empty if
-    /// there is none.
+    /// The refusal of a write whose body names another uid than the stored object has, empty if there is none.
     pub fn other_uid(&self, wanted: &str, found: &str) -> Status {
+        self.unmet("UID", wanted, found)
+    }
+
+    /// The refusal of a write with a precondition on `what` (`UID`, `ResourceVersion`) that the stored object does not
+    /// meet.
+    pub fn unmet(&self, what: &str, wanted: &str, found: &str) -> Status {
         let key = store::shown_key(self.resource, self.namespace, self.name);
         let cause = format!(
             "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-             failed: UID in precondition: {wanted}, UID in object meta: {found}"
+             failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
         );
         Status::conflict(self.subject(self.name), &cause)
     }

@@ -39,7 +39,7 @@ apply status               x      x       x      x       .   .        x       x 
 PUT scale                  x      .       x      x       .   .        x       x        x        x     x      x
 PATCH scale                x      .       x      x       .   .        x       x        x        x     x      x
 apply scale                x      .       x      x       .   .        x       x        x        x     x      x
-binding                    x      .       x      x       .   .        x       x        x        x     x      x
+binding                    x      .       x      x       .   .        x       .        x        x     x      x
 resize                     x      x       x      x       x   .        x       x        x        x     x      x
 ephemeralcontainers        x      x       x      x       x   .        x       x        x        x     x      x
 connect                    .      .       x      .       .   .        .       .        .        x     .      .
