@@ -102,6 +102,12 @@ async fn logs_are_what_the_agent_says() {
             "PodLogOptions \"p\" is invalid: stream: Forbidden: may not be specified".to_owned(),
         ),
         (
+            "p/log?sinceTime=2020-01-02T03:04:05Z&sinceSeconds=7",
+            422,
+            "PodLogOptions \"p\" is invalid: []: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+                .to_owned(),
+        ),
+        (
             "p/log?sinceTime=then",
             400,
             "parsing time \"then\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"then\" as \"2006\""

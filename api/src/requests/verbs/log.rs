@@ -139,7 +139,7 @@ impl Options {
         at_least("limitBytes", limit, 1, "must be greater than 0");
         if since_time.is_some() && since.is_some() {
             let why = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-            errors.push(FieldError::forbidden("", why));
+            errors.push(FieldError::forbidden(WHOLE, why));
         } else {
             at_least("sinceSeconds", since, 1, "must be greater than 0");
         }
@@ -153,7 +153,7 @@ impl Options {
                 }
                 if stream != STREAMS[0] && tail.is_some() {
                     let why = "`tailLines` and specific `stream` are mutually exclusive for now";
-                    errors.push(FieldError::forbidden("", why));
+                    errors.push(FieldError::forbidden(WHOLE, why));
                 }
             }
             None => {}
@@ -181,6 +181,9 @@ impl Options {
         Ok(Options { query: query_of_agent, is_verified })
     }
 }
+
+/// The path of a fault of the options as a whole.
+const WHOLE: &str = "[]";
 
 /// Streams of a container; the first one stands for both.
 const STREAMS: [&str; 3] = ["All", "Stderr", "Stdout"];
