@@ -128,7 +128,7 @@ pub(crate) fn environment_variable(name: &str) -> Faults {
 /// The name of a port that others refer to.
 pub(crate) fn port_name(name: &str) -> Faults {
     let mut faults = longer_than(name, 15, "characters");
-    if !name.bytes().all(|byte| is_lower_or_digit(byte) || byte == b'-') {
+    if name.is_empty() || !name.bytes().all(|byte| is_lower_or_digit(byte) || byte == b'-') {
         faults.push("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)".to_owned());
     }
     if !name.bytes().any(|byte| byte.is_ascii_lowercase()) {

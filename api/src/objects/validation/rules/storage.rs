@@ -41,6 +41,34 @@ fn access_modes(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
+/// Sources that take options of mounting from an annotation.
+const MOUNTED_WITH_OPTIONS: [&str; 13] = [
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "glusterfs",
+    "nfs",
+    "rbd",
+    "quobyte",
+    "iscsi",
+    "cinder",
+    "cephfs",
+    "azureFile",
+    "vsphereVolume",
+    "azureDisk",
+    "photonPersistentDisk",
+];
+
+/// Options of mounting in an annotation, as they were given before there was a field.
+pub(super) fn mounting(validator: &mut Validator, path: &Path, volume: View) {
+    let key = format!("volume.beta.{}/mount-options", validator.naming.domain);
+    let (metadata, spec) = (volume.child("metadata"), volume.child("spec"));
+    if metadata.child("annotations").has(&key) && !MOUNTED_WITH_OPTIONS.iter().any(|name| spec.has(name)) {
+        let place = path.child("metadata");
+        let annotations = place.child("annotations");
+        validator.forbidden(annotations.child(&key), "may not specify mount options for this volume type");
+    }
+}
+
 pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
     access_modes(validator, path, spec);
     if validator.kind == "VolumeAttachment" {
