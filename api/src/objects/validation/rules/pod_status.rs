@@ -6,6 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
 use super::common::Seen;
+use crate::values::field::FieldError;
 use crate::values::json::Value;
 
 const RUNS_AGAIN: &str = "may not be transitioned to non-terminated state";
@@ -244,6 +245,14 @@ fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
             .take(3)
             .map(|address| forms::address(address.text("ip")).map(|address| address.is_ipv4()))
             .collect();
+        let is_unreadable = |address: &View<'_>| forms::address(address.text("ip")).is_none();
+        if let Some((at, address)) =
+            status.structs(list).enumerate().find(|(_, address)| is_unreadable(address))
+        {
+            let why = format!("invalid IP[{at}]: {}", address.text("ip"));
+            let detail = format!("failed to check for dual stack with error:{why}");
+            validator.errors.push(FieldError::internal(path, detail));
+        }
         let is_pair = matches!(families[..], [Some(a), Some(b)] if a != b);
         if !is_pair {
             validator.invalid(path, Value::Array(all.to_vec()), ONE_OF_EACH);
