@@ -6,7 +6,7 @@ use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use crate::values::field::FieldError;
-use crate::values::json::Value;
+use crate::values::json::{self, Value};
 
 /// Longest list that is searched for repetitions without a set.
 const FEW: usize = 16;
@@ -134,4 +134,36 @@ pub(super) fn signer(validator: &mut Validator, path: &Path, name: &str) {
     if name.len() > SIGNER_DOMAIN_MAX + SIGNER_PATH_MAX + 1 {
         validator.errors.push(FieldError::too_long(path, SIGNER_DOMAIN_MAX + SIGNER_PATH_MAX + 1));
     }
+}
+
+/// The JSON value in an annotation, by its key and the type that the reference server reads it as. One that
+/// cannot be read is refused at `path`.
+pub(super) fn annotated(
+    validator: &mut Validator,
+    path: &Path,
+    annotations: View,
+    of: (&str, &str),
+) -> Option<Value> {
+    let (key, kind) = of;
+    let text = annotations.text(key);
+    if text.is_empty() {
+        return None;
+    }
+    let detail = if let Some(detail) = json::syntax_error(text.as_bytes()) {
+        detail
+    } else {
+        let value = json::parse(text.as_bytes()).ok()?;
+        let fits = match &value {
+            Value::Null => true,
+            Value::Array(_) => kind.starts_with("[]"),
+            Value::Object(_) => !kind.starts_with("[]"),
+            _ => false,
+        };
+        if fits {
+            return Some(value);
+        }
+        format!("json: cannot unmarshal {} into Go value of type {kind}", value.go_kind())
+    };
+    validator.invalid(path, key, detail);
+    None
 }

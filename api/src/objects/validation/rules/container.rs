@@ -152,6 +152,7 @@ fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, a
     let spec = around.spec;
     mounts(validator, &path.child("volumeMounts"), container, around);
     devices(validator, &path.child("volumeDevices"), container, around);
+    files(validator, &path.child("env"), container, around);
     let resources = container.child("resources");
     resources::requirements(validator, &path.child("resources"), resources, Owner::Container, &around.claims);
     if spec.text("restartPolicy") == "Never" {
@@ -209,6 +210,27 @@ fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, a
     }
     if container.child("lifecycle").has("stopSignal") {
         security::stop_signal(validator, &lifecycle.child("stopSignal"), container.child("lifecycle"), spec);
+    }
+}
+
+/// Files of variables are on volumes that begin and end with the pod.
+fn files(validator: &mut Validator, path: &Path, container: View, around: &Surroundings) {
+    for (at, variable) in container.structs("env").enumerate() {
+        let file = variable.child("valueFrom").child("fileKeyRef");
+        if !file.is_there() || validator.has_enough() {
+            continue;
+        }
+        let element = path.index(at);
+        let source = element.child("valueFrom");
+        let reference = source.child("fileKeyRef");
+        let (place, name) = (reference.child("volumeName"), file.text("volumeName"));
+        match around.volumes.get(name) {
+            None => validator.not_found(place, name),
+            Some(volume) if !volume.has("emptyDir") => {
+                validator.invalid(place, name, "referenced volume must be of type emptyDir");
+            }
+            Some(_) => {}
+        }
     }
 }
 

@@ -6,12 +6,13 @@ use hashbrown::{HashMap, HashSet};
 use super::super::metadata;
 use super::super::path::Path;
 use super::super::{Validator, names};
-use super::common::Seen;
+use super::common::{Seen, annotated};
 use super::container::{self, Surroundings};
 use super::resources::{self, Owner};
 use super::view::quantity;
 use super::{View, placement, pod_profiles, security};
 use crate::values::json::Value;
+use crate::values::naming::Naming;
 use quantity::Quantity;
 
 /// Most name servers, and most domains to search, that resolvers take.
@@ -123,7 +124,35 @@ fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: Vie
             validator.invalid(path.key(&cost_key), text, "must be a 32bit integer");
         }
     }
+    let tolerated = tolerations_key(validator.naming);
+    if let Some(value) = annotated(validator, path, annotations, (&tolerated, "[]core.Toleration")) {
+        tolerations(validator, &path.child(&tolerated), value.as_array().unwrap_or_default());
+    }
     pod_profiles::annotations(validator, path, annotations, spec);
+}
+
+/// The annotation that held the tolerations of a pod before there was a field.
+pub(super) fn tolerations_key(naming: &Naming) -> String {
+    format!("scheduler.alpha.{}/tolerations", naming.domain)
+}
+
+/// Tolerations that no schema was applied to.
+fn tolerations(validator: &mut Validator, path: &Path, list: &[Value]) {
+    const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+    for (at, toleration) in list.iter().enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let (place, toleration) = (path.index(at), View::from(Some(toleration)));
+        let (key, effect) = (toleration.text("key"), toleration.text("effect"));
+        if !key.is_empty() {
+            validator.refuse(&place.child("key"), key, names::qualified(key));
+        }
+        placement::toleration(validator, &place, toleration);
+        if !effect.is_empty() && !EFFECTS.contains(&effect) {
+            validator.not_supported(place.child("effect"), effect, &EFFECTS);
+        }
+    }
 }
 
 /// A template: its labels and annotations. Its `spec` is checked by the rule of pod specifications.

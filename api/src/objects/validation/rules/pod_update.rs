@@ -6,7 +6,8 @@ use hashbrown::{HashMap, HashSet};
 
 use super::super::path::Path;
 use super::super::{Validator, is_same_struct};
-use super::View;
+use super::{View, pod};
+use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 
 const DETAIL: &str = "pod updates may not change fields other than `spec.containers[*].image`,\
@@ -56,12 +57,13 @@ pub(super) fn pod(validator: &mut Validator, new_pod: View, old_pod: View) {
 fn annotations(validator: &mut Validator, new: View, old: View) {
     let metadata = Path::ROOT.child("metadata");
     let path = metadata.child("annotations");
-    let found: Vec<_> = validator
-        .errors
-        .iter()
-        .filter(|error| error.path.starts_with("metadata.annotations["))
-        .cloned()
-        .collect();
+    let tolerated = pod::tolerations_key(validator.naming);
+    let is_of_pods = |error: &&FieldError| match error.path.strip_prefix("metadata.annotations") {
+        Some("") => error.value.as_deref().is_some_and(|value| value.contains(&tolerated)),
+        Some(rest) => rest.starts_with(['[', '.']),
+        None => false,
+    };
+    let found: Vec<_> = validator.errors.iter().filter(is_of_pods).cloned().collect();
     validator.errors.extend(found); // they are looked at twice
     let mirror = validator.naming.label("config.mirror");
     let profiles = format!("container.apparmor.security.beta.{}/", validator.naming.domain);
@@ -140,19 +142,17 @@ fn node_selector(validator: &mut Validator, new: View, old: View) {
 fn node_affinity(validator: &mut Validator, new: View, old: View) {
     const PATH: &str =
         "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
-    let required = |spec: View<'_>| -> Vec<Value> {
-        let affinity = spec.child("affinity").child("nodeAffinity");
-        affinity.child("requiredDuringSchedulingIgnoredDuringExecution").items("nodeSelectorTerms").to_vec()
-    };
-    let (now, before) = (required(new), required(old));
-    if before.is_empty() {
+    let (now, before) = (required_nodes(new), required_nodes(old));
+    let (terms, former) = (now.items("nodeSelectorTerms"), before.items("nodeSelectorTerms"));
+    if former.is_empty() {
         return;
     }
-    if now.len() != before.len() {
+    if terms.len() != former.len() {
+        let value = now.get("nodeSelectorTerms").cloned().unwrap_or_default();
         let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return validator.invalid(PATH, Value::Array(now), detail);
+        return validator.invalid(PATH, value, detail);
     }
-    for (at, (now, before)) in now.iter().zip(&before).enumerate() {
+    for (at, (now, before)) in terms.iter().zip(former).enumerate() {
         let (term, former) = (View::from(Some(now)), View::from(Some(before)));
         let starts_with = |list: &str| term.items(list).starts_with(former.items(list));
         let was_empty = former.members().next().is_none() && term.members().next().is_some();
@@ -161,6 +161,11 @@ fn node_affinity(validator: &mut Validator, new: View, old: View) {
             validator.invalid(format!("{PATH}[{at}]"), now.clone(), detail);
         }
     }
+}
+
+fn required_nodes(spec: View) -> View {
+    let affinity = spec.child("affinity").child("nodeAffinity");
+    affinity.child("requiredDuringSchedulingIgnoredDuringExecution")
 }
 
 /// Undoes in `spec` every change that is allowed, or has been judged.

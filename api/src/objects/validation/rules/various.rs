@@ -4,10 +4,10 @@ use hashbrown::HashSet;
 
 use super::super::path::Path;
 use super::super::{Validator, forms, metadata, names};
-use super::common::Seen;
+use super::common::{Seen, annotated};
 use super::{View, pod, status};
 use crate::values::field::FieldError;
-use crate::values::json::{self, Value};
+use crate::values::json::Value;
 
 /// Highest priority that users may define.
 const USER_PRIORITY_MAX: i64 = 1_000_000_000;
@@ -97,33 +97,6 @@ fn node_annotations(validator: &mut Validator, path: &Path, node: View) {
             validator.invalid(controller.child("Controller"), false, "must point to a controller");
         }
     }
-}
-
-/// The JSON value in an annotation, by its key and the type that the reference server reads it as. One that
-/// cannot be read is refused at `path`.
-fn annotated(validator: &mut Validator, path: &Path, annotations: View, of: (&str, &str)) -> Option<Value> {
-    let (key, kind) = of;
-    let text = annotations.text(key);
-    if text.is_empty() {
-        return None;
-    }
-    let detail = if let Some(detail) = json::syntax_error(text.as_bytes()) {
-        detail
-    } else {
-        let value = json::parse(text.as_bytes()).ok()?;
-        let fits = match &value {
-            Value::Null => true,
-            Value::Array(_) => kind.starts_with("[]"),
-            Value::Object(_) => !kind.starts_with("[]"),
-            _ => false,
-        };
-        if fits {
-            return Some(value);
-        }
-        format!("json: cannot unmarshal {} into Go value of type {kind}", value.go_kind())
-    };
-    validator.invalid(path, key, detail);
-    None
 }
 
 /// The networks of a node's pods are one of each family.
