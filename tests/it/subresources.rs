@@ -323,7 +323,8 @@ async fn bindings_have_preconditions_and_bring_metadata() {
     fixture
         .check(&[
             ("subresources", path, r#"{"metadata":{"name":"p","uid":"other"},"target":{"name":"n"}}"#, "409 Conflict: …"),
-            ("subresources", path, r#"{"metadata":{"name":"p","resourceVersion":"1"},"target":{"name":"n"}}"#, "409 Conflict: …"),
+            ("subresources", path, r#"{"metadata":{"name":"p","resourceVersion":"1"},"target":{"name":"n"}}"#, "409 Conflict: Operation cannot be fulfilled on pods \"p\": StorageError: invalid object, Code: 4, …"),
+            ("subresources", "POST $core/pods/p/binding?dryRun=All", r#"{"metadata":{"name":"p","labels":{"a b":"c"}},"target":{"name":"A_"}}"#, "201 Success"),
             ("subresources", path, r#"{"metadata":{"name":"q"},"target":{"name":"n"}}"#, "400 BadRequest: name in URL does not match name in Binding object"),
             ("subresources", path, r#"{"target":{"name":"n"}}"#, "400 BadRequest: name in URL does not match name in Binding object"),
             ("subresources", path, r#"{"metadata":{"name":"p","namespace":"zz"},"target":{"name":"n"}}"#, "400 BadRequest: the namespace of the provided object does not match the namespace sent on the request"),

@@ -117,12 +117,14 @@ fn tolerations(validator: &mut Validator, new: View, old: View) {
     }
 }
 
-/// Gates can only be opened.
+/// Gates can only be opened. A new one is named once, where it is last.
 fn gates(validator: &mut Validator, new: View, old: View) {
     let former: HashSet<&str> = old.structs("schedulingGates").map(|gate| gate.text("name")).collect();
+    let last: HashMap<&str, usize> =
+        new.structs("schedulingGates").enumerate().map(|(at, gate)| (gate.text("name"), at)).collect();
     for (at, gate) in new.structs("schedulingGates").enumerate() {
         let name = gate.text("name");
-        if !former.contains(name) && !validator.has_enough() {
+        if !former.contains(name) && last.get(name) == Some(&at) && !validator.has_enough() {
             let detail = format!("only deletion is allowed, but found new scheduling gate '{name}'");
             validator.forbidden(format!("spec.schedulingGates[{at}].name"), detail);
         }
