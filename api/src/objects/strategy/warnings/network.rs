@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::{SPEC, Texts, Written};
-use crate::objects::validation::{Path, View};
+use crate::objects::validation::{self, Path, View};
 use crate::values::field::go_quote;
 
 /// Type of the services that only name a host: they have no addresses of their own.
@@ -94,27 +94,22 @@ fn addresses<'v>(texts: &mut Texts, list: &Path, addresses: impl Iterator<Item =
     }
 }
 
-/// An address that is valid, but written in another way than all programs agree on.
+/// An address that can be read, but is written in another way than all programs agree on.
 pub(super) fn address(texts: &mut Texts, path: impl Display, given: &str) {
-    let Ok(IpAddr::V6(parsed)) = given.parse() else { return };
-    match parsed.to_ipv4_mapped() {
-        Some(mapped) => {
-            let (given, better) = (go_quote(given), go_quote(&mapped.to_string()));
-            texts.at(
-                path,
-                &format!(
-                    "non-standard IP address {given} will be considered invalid in a future Kubernetes release: use \
-                     {better}"
-                ),
-            );
-        }
-        None if parsed.to_string() != given => {
-            let (given, better) = (go_quote(given), go_quote(&parsed.to_string()));
-            let why = format!("IPv6 address {given} should be in RFC 5952 canonical format ({better})");
-            texts.at(path, &why);
-        }
-        None => {}
+    let Some(parsed) = validation::address(given) else { return };
+    let canonical = parsed.to_string();
+    if canonical == given {
+        return;
     }
+    let (given, better) = (go_quote(given), go_quote(&canonical));
+    let why = match parsed {
+        // Zeros in front, or an address of the other family in disguise.
+        IpAddr::V4(_) => format!(
+            "non-standard IP address {given} will be considered invalid in a future Kubernetes release: use {better}"
+        ),
+        IpAddr::V6(_) => format!("IPv6 address {given} should be in RFC 5952 canonical format ({better})"),
+    };
+    texts.at(path, &why);
 }
 
 /// A range of addresses that is valid, but written in another way than all programs agree on.

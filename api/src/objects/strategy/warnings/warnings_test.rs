@@ -47,12 +47,13 @@ fn writers_of_pods_are_warned() {
             ],
         ),
         (
-            more(r#""imagePullSecrets":[{"name":"a"},{"name":"a"},{}],"hostAliases":[{"ip":"::FFFF:1.2.3.4"},{"ip":"::A"}]"#),
+            more(r#""imagePullSecrets":[{"name":"a"},{"name":"a"},{}],"hostAliases":[{"ip":"::FFFF:1.2.3.4"},{"ip":"::A"},{"ip":"01.2.3.4"}]"#),
             vec![
                 r#"spec.imagePullSecrets[1].name: duplicate name "a""#.to_owned(),
                 r#"spec.imagePullSecrets[2].name: invalid empty name """#.to_owned(),
                 r#"spec.hostAliases[0].ip: non-standard IP address "::FFFF:1.2.3.4" will be considered invalid in a future Kubernetes release: use "1.2.3.4""#.to_owned(),
                 r#"spec.hostAliases[1].ip: IPv6 address "::A" should be in RFC 5952 canonical format ("::a")"#.to_owned(),
+                r#"spec.hostAliases[2].ip: non-standard IP address "01.2.3.4" will be considered invalid in a future Kubernetes release: use "1.2.3.4""#.to_owned(),
             ],
         ),
         (
