@@ -461,6 +461,10 @@ pub fn chain(
         .with_certificates(clients.clone())
         .with_audiences(config.tokens.audiences.clone())
         .with_anonymous(config.anonymous.clone());
+    if config.client_ca.is_none() && config.proxy.is_none() {
+        // The server knows clients of its own authority, but it is not one that the operator chose.
+        chain = chain.ignoring_other_certificates();
+    }
     let mut proxies = None;
     if let Some(proxy) = &config.proxy {
         let bundle = CaBundle::from_pem(&proxy.client_ca.bytes).context("--requestheader-client-ca-file")?;

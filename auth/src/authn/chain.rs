@@ -81,7 +81,8 @@ pub enum AuthnError {
 pub struct Accepted {
     /// The user of the token.
     pub user: Arc<User>,
-    /// Which of the audiences asked for the token has; empty if this kind of token names none.
+    /// Which of the audiences asked for the token has, in the order of the question; empty if this kind of token names
+    /// none.
     pub audiences: Vec<String>,
 }
 
@@ -211,6 +212,7 @@ impl Anonymous {
 pub struct Authenticator {
     request_headers: Option<RequestHeaders>,
     certificates: Option<Arc<ClientCertificates>>,
+    ignores_other_certificates: bool,
     tokens: Vec<Arc<dyn TokenAuthenticator>>,
     remote: Vec<Arc<dyn RemoteTokenAuthenticator>>,
     remembered: Remembered,
@@ -235,6 +237,14 @@ impl Authenticator {
     #[must_use]
     pub fn with_certificates(mut self, certificates: Arc<ClientCertificates>) -> Authenticator {
         self.certificates = Some(certificates);
+        self
+    }
+
+    /// Takes a request with a certificate that does not verify for one without: clients were not asked for theirs
+    /// (docs/api/authentication.md#client-certificates).
+    #[must_use]
+    pub fn ignoring_other_certificates(mut self) -> Authenticator {
+        self.ignores_other_certificates = true;
         self
     }
 
@@ -352,6 +362,7 @@ impl Authenticator {
             match certificates.user(chain, now) {
                 Ok(Some(user)) => return Ok(user),
                 Ok(None) => {}
+                Err(_) if self.ignores_other_certificates => {}
                 Err(found) => causes.push(found.into()),
             }
         }
@@ -377,10 +388,11 @@ impl Authenticator {
         }
     }
 
-    /// Which of the audiences asked for are this server's own; `None` if none is, so that tokens without audiences do
-    /// not count.
+    /// Which of the audiences asked for are this server's own, as they are asked for; `None` if none is, so that tokens
+    /// without audiences do not count.
     fn own_audiences(&self, target: &[String]) -> Option<Vec<String>> {
-        let own: Vec<String> = self.audiences.iter().filter(|own| target.contains(own)).cloned().collect();
+        let own: Vec<String> =
+            target.iter().filter(|asked| self.audiences.contains(asked)).cloned().collect();
         (!own.is_empty() || self.audiences.is_empty()).then_some(own)
     }
 
@@ -502,6 +514,26 @@ mod tests {
                 Err(error) => error.to_string(),
             };
             assert_eq!(got, want, "{token:?}");
+        }
+    }
+
+    #[test]
+    fn a_token_has_its_audiences_as_they_are_asked_for() {
+        let chain = Authenticator::new()
+            .with_audiences(vec!["api".to_owned(), "other".to_owned()])
+            .with_tokens(StaticTokens::parse(b"secret,joe,1").unwrap());
+        for (target, want) in [
+            (&[][..], "[\"api\", \"other\"]"),
+            (&["other", "x", "api"], "[\"other\", \"api\"]"),
+            (&["api", "api"], "[\"api\", \"api\"]"),
+            (&["x"], "invalid bearer token"),
+        ] {
+            let target: Vec<String> = target.iter().map(|audience| (*audience).to_owned()).collect();
+            let got = match at_once(chain.review_token("secret", &target, SystemTime::UNIX_EPOCH)) {
+                Ok(accepted) => format!("{:?}", accepted.audiences),
+                Err(error) => error.to_string(),
+            };
+            assert_eq!(got, want, "{target:?}");
         }
     }
 }

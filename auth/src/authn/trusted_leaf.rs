@@ -60,7 +60,8 @@ impl TrustedLeaves {
     }
 }
 
-fn fit(leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Result<(), Unfit> {
+/// Whether a certificate that needs no further path is within its validity and for `usage`.
+pub(super) fn fit(leaf: &CertificateDer<'_>, usage: Usage, now: UnixTime) -> Result<(), Unfit> {
     let (_, leaf) = X509Certificate::from_der(leaf).map_err(|_| Unfit::Malformed)?;
     let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
     let (not_before, not_after) =

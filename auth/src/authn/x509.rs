@@ -5,7 +5,8 @@
 //!                   └─ no: path to the CA bundle, client usage, dates ─► subject ─┘
 //! ```
 //!
-//! A leaf that is in the bundle itself needs no path (`trusted_leaf.rs`).
+//! A leaf that is in the bundle itself needs no path (`trusted_leaf.rs`). A leaf that is an authority (`CA:TRUE`) counts
+//! as Go's verifier has it, if an authority of the bundle signed it: path building refuses it as the end of a path.
 //!
 //! The TLS handshake proves only that the peer holds the leaf's key. This authenticator verifies the chain against
 //! the current bundle: replacing the bundle needs no new connections and drops every cached result. A client with an
@@ -23,7 +24,8 @@ use webpki::{ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, Required
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::NameDomains;
-use super::trusted_leaf::{TrustedLeaves, Unfit, Usage};
+use super::der::{self, Element};
+use super::trusted_leaf::{self, TrustedLeaves, Unfit, Usage};
 use crate::identity::User;
 
 /// Most chains cached. A chain costs about 1 KiB here and a few hundred microseconds to verify again.
@@ -189,7 +191,30 @@ impl CaBundle {
             None,
             None,
         );
-        path.map(|_| ()).map_err(CertificateError::Unverified)
+        match path {
+            Ok(_) => Ok(()),
+            Err(webpki::Error::CaUsedAsEndEntity) if self.signed(leaf) => {
+                trusted_leaf::fit(leaf, Usage::Client, now).map_err(CertificateError::Unfit)
+            }
+            Err(error) => Err(CertificateError::Unverified(error)),
+        }
+    }
+
+    /// Whether an authority of the bundle signed a certificate itself.
+    fn signed(&self, certificate: &CertificateDer<'_>) -> bool {
+        let Ok([signed, algorithm, signature]) = Element::children(certificate) else { return false };
+        let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
+        let issuer = Element::first(parsed.issuer().as_raw()).map(|(name, _)| name.content);
+        let (Ok(issuer), Some(signature)) = (issuer, signature.bits()) else { return false };
+        self.anchors.iter().filter(|anchor| *anchor.subject == *issuer).any(|anchor| {
+            let Ok((key_algorithm, key)) = Element::first(&anchor.subject_public_key_info) else {
+                return false;
+            };
+            let key = Element::first(key).ok().and_then(|(key, _)| key.bits());
+            key.is_some_and(|key| {
+                der::is_signed((key_algorithm.content, key), signed.whole, (algorithm.content, signature))
+            })
+        })
     }
 }
 

@@ -101,10 +101,29 @@ fn required_and_optional_parts_of_a_certificate() {
             "verifying the client certificate: BadDer",
         ),
         ("an authority of the bundle as the client", vec![ca_der], "ca"),
+        ("an authority under one of the bundle as the client", vec![middle_der.clone()], "middle"),
         (
-            "an authority under one of the bundle as the client",
-            vec![middle_der.clone()],
+            "an authority under an unknown one as the client",
+            vec![authority("middle", Some(&stranger)).1],
             "verifying the client certificate: CaUsedAsEndEntity",
+        ),
+        (
+            "an authority for servers as the client",
+            vec![leaf(&ca, |params| {
+                named("jane")(params);
+                params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+                params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            })],
+            "verifying the client certificate: the certificate is for another usage",
+        ),
+        (
+            "an expired authority as the client",
+            vec![leaf(&ca, |params| {
+                named("jane")(params);
+                params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+                params.not_after = date_time_ymd(2025, 12, 31);
+            })],
+            "verifying the client certificate: CertExpired",
         ),
         (
             "meant for any usage",
@@ -264,6 +283,13 @@ fn a_bad_certificate_is_never_anonymous_but_a_token_still_counts() {
         let warned = credentials.warning().is_some();
         assert_eq!(warned, authorization == Some("Bearer  good"));
     }
+    let unasked = Authenticator::new()
+        .with_certificates(Arc::new(certificates(&pem)))
+        .ignoring_other_certificates()
+        .with_anonymous(Anonymous::Accepted);
+    let shown = Credentials { certificates: Some(&bad), ..Credentials::default() };
+    let found = unasked.authenticate_at(&shown, now());
+    assert!(matches!(found, Ok(Authenticated::Anonymous(_))), "clients were not asked: {found:?}");
     let closed = Authenticator::new();
     let none = closed.authenticate_at(&Credentials::default(), now());
     assert!(matches!(none, Err(AuthnError::NoCredential)));
