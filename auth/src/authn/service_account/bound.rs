@@ -2,9 +2,10 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::{AccountSource, Claims, Incarnation, Reference, TokenError};
+use super::claims::{Claims, date, members, reference, text};
+use super::{AccountSource, Incarnation, Reference, TokenError};
 use crate::authn::NameDomains;
 use crate::identity::{User, service_account_groups, service_account_user};
 
@@ -12,8 +13,7 @@ use crate::identity::{User, service_account_groups, service_account_user};
 const LEEWAY: Duration = Duration::from_secs(60);
 
 /// The claim under the server's own domain.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Private {
     pub(super) namespace: String,
     pub(super) serviceaccount: Reference,
@@ -27,6 +27,25 @@ pub(super) struct Private {
     pub(super) warnafter: Option<u64>,
 }
 
+impl Private {
+    fn read(claims: &Claims, domains: &NameDomains) -> Result<Private, TokenError> {
+        let Some(members) = members(claims.get(domains.claim()), "serviceaccount.kubernetes")? else {
+            return Ok(Private::default());
+        };
+        // An error in the time ends the reading, whatever else is wrong.
+        let warnafter = date(members.get("warnafter"))?.map(whole);
+        let named = |name: &str| reference(members.get(name));
+        Ok(Private {
+            namespace: text(members.get("namespace"))?,
+            serviceaccount: named("serviceaccount")?.unwrap_or_default(),
+            pod: named("pod")?,
+            secret: named("secret")?,
+            node: named("node")?,
+            warnafter,
+        })
+    }
+}
+
 /// The verified contents of a bound token; times in seconds since 1970.
 pub(super) struct Bound {
     expires: Option<u64>,
@@ -38,16 +57,13 @@ pub(super) struct Bound {
 
 impl Bound {
     /// Reads the claims of a token whose signature is verified.
-    pub(super) fn read(mut claims: Claims, domains: &NameDomains) -> Result<Bound, TokenError> {
-        let private = claims.other.remove(domains.claim());
-        let private = private.map(serde_json::from_value).transpose();
-        let private = private.map_err(|_| TokenError::Malformed("the account cannot be read"))?;
+    pub(super) fn read(claims: &Claims, domains: &NameDomains) -> Result<Bound, TokenError> {
         Ok(Bound {
             expires: claims.exp.map(whole),
             not_before: claims.nbf.map_or(0, whole),
             issued: claims.iat.map_or(0, whole),
-            id: claims.jti,
-            private: private.unwrap_or_default(),
+            id: claims.jti.clone(),
+            private: Private::read(claims, domains)?,
         })
     }
 
@@ -57,6 +73,9 @@ impl Bound {
         let Private { namespace, serviceaccount: account, pod, secret, node, .. } = &self.private;
         if account.name.is_empty() {
             return Err(TokenError::NoName);
+        }
+        if namespace.is_empty() {
+            return Err(TokenError::NoNamespace);
         }
         let found = accounts.service_account(namespace, &account.name);
         let found = found.ok_or_else(|| TokenError::NoAccount(account.name.clone()))?;

@@ -1,9 +1,9 @@
 //! Legacy tokens: without an end, kept in a secret, valid as long as the secret has them.
 
 use aws_lc_rs::constant_time;
-use serde_json::Value;
 
-use super::{AccountSource, Claims, TokenError};
+use super::claims::{Claims, text};
+use super::{AccountSource, TokenError};
 use crate::authn::NameDomains;
 use crate::identity::{User, service_account_groups, service_account_user};
 
@@ -13,25 +13,31 @@ pub(super) struct Legacy {
     secret: String,
     account: String,
     account_uid: String,
+    /// The label of a secret whose token counts no more.
+    label: String,
 }
 
 impl Legacy {
     /// Reads the claims of a token whose signature is verified.
     pub(super) fn read(claims: &Claims, domains: &NameDomains) -> Result<Legacy, TokenError> {
-        if claims.sub.is_empty() {
-            return Err(TokenError::MissingClaim("sub"));
-        }
-        let claim = |claim: &str, name: &'static str| {
-            let value = claims.other.get(&domains.legacy_claim(claim)).and_then(Value::as_str);
-            let value = value.filter(|value| !value.is_empty());
-            value.map(str::to_owned).ok_or(TokenError::MissingClaim(name))
-        };
+        let claim = |claim: &str| text(claims.get(&domains.legacy_claim(claim)));
         let legacy = Legacy {
-            namespace: claim("namespace", "namespace")?,
-            secret: claim("secret.name", "secretName")?,
-            account: claim("service-account.name", "serviceAccountName")?,
-            account_uid: claim("service-account.uid", "serviceAccountUID")?,
+            namespace: claim("namespace")?,
+            secret: claim("secret.name")?,
+            account: claim("service-account.name")?,
+            account_uid: claim("service-account.uid")?,
+            label: domains.legacy_invalid_since(),
         };
+        let missing = [
+            ("sub", &claims.sub),
+            ("namespace", &legacy.namespace),
+            ("secretName", &legacy.secret),
+            ("serviceAccountName", &legacy.account),
+            ("serviceAccountUID", &legacy.account_uid),
+        ];
+        if let Some((name, _)) = missing.into_iter().find(|(_, value)| value.is_empty()) {
+            return Err(TokenError::MissingClaim(name));
+        }
         match claims.sub == service_account_user(&legacy.namespace, &legacy.account) {
             true => Ok(legacy),
             false => Err(TokenError::OtherSubject),
@@ -54,7 +60,8 @@ impl Legacy {
             return Err(TokenError::OtherAccount { current: account.uid, claimed: self.account_uid.clone() });
         }
         if secret.is_marked_invalid {
-            return Err(TokenError::MarkedInvalid { namespace, secret: self.secret.clone() });
+            let (secret, label) = (self.secret.clone(), self.label.clone());
+            return Err(TokenError::MarkedInvalid { namespace, secret, account: name, label });
         }
         Ok(())
     }

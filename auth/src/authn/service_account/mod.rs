@@ -10,6 +10,7 @@
 //! together with that cache, so that no token outlives the key that it was checked with.
 
 mod bound;
+mod claims;
 mod elsewhere;
 mod issue;
 mod legacy;
@@ -19,13 +20,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::{Mutex, RwLock};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde::Serialize;
 
 use super::chain::Accepted;
 use super::jws::{self, Compact};
 use super::signing::{is_signed, is_signed_by_named};
 use super::{Cause, NameDomains, TokenAuthenticator, VerificationKey, sha256};
+use claims::Claims;
 pub use elsewhere::{AnswerError, assemble, key_id_of};
 use go::QuotedList;
 pub use issue::{Draft, Drafts, IssueError, Issued, TokenIssuer, TokenSpec};
@@ -73,9 +74,23 @@ pub enum TokenError {
     /// No known key verifies the signature.
     #[error("go-jose/go-jose: error in cryptographic primitive")]
     Signature,
-    /// The claims do not have the expected form.
-    #[error("service account token claims are malformed: {0}")]
-    Malformed(&'static str),
+    /// The claims are no JSON object.
+    #[error("service account token claims are malformed")]
+    Malformed,
+    /// A claim is of another JSON type.
+    #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
+    WrongType {
+        /// What it is.
+        found: &'static str,
+        /// What it should be.
+        wanted: &'static str,
+    },
+    /// A time is no number.
+    #[error("go-jose/go-jose/jwt: expected number value to unmarshal NumericDate")]
+    NoDate,
+    /// The audiences are no text and no list of texts.
+    #[error("go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience")]
+    NoAudience,
     /// Past `exp`.
     #[error("service account token has expired")]
     Expired,
@@ -96,6 +111,9 @@ pub enum TokenError {
     /// The token names no account.
     #[error("resource name may not be empty")]
     NoName,
+    /// The token names no namespace, and there is no such account outside of one.
+    #[error("the server could not find the requested resource")]
+    NoNamespace,
     /// The account does not exist.
     #[error("serviceaccounts \"{0}\" not found")]
     NoAccount(String),
@@ -151,55 +169,31 @@ pub enum TokenError {
         claimed: String,
     },
     /// A legacy token that was unused for long.
-    #[error("the token in secret {namespace}/{secret} has been marked invalid")]
+    #[error(
+        "the token in secret {namespace}/{secret} for service account {namespace}/{account} has been marked invalid. \
+         Use tokens from the TokenRequest API or manually created secret-based tokens, or remove the '{label}' label \
+         from the secret to temporarily allow use of this token"
+    )]
     MarkedInvalid {
-        /// Namespace of the secret.
+        /// Namespace of the secret and the account.
         namespace: String,
         /// The secret.
         secret: String,
+        /// The account.
+        account: String,
+        /// The label that marks it.
+        label: String,
     },
 }
 
 /// A named object and its uid.
-#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Reference {
     /// Name of the object.
-    #[serde(default)]
     pub name: String,
     /// Uid of the object; empty if it is unknown.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-}
-
-/// The claims of RFC 7519 that matter here; times in seconds since 1970.
-#[derive(Debug, Deserialize)]
-struct Claims {
-    #[serde(default)]
-    sub: String,
-    aud: Option<OneOrMany>,
-    exp: Option<f64>,
-    nbf: Option<f64>,
-    iat: Option<f64>,
-    #[serde(default)]
-    jti: String,
-    #[serde(flatten)]
-    other: HashMap<String, Value>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
-impl OneOrMany {
-    fn into_vec(self) -> Vec<String> {
-        match self {
-            OneOrMany::One(one) => vec![one],
-            OneOrMany::Many(many) => many,
-        }
-    }
 }
 
 /// The verified contents of a token.
@@ -305,8 +299,7 @@ impl ServiceAccountTokens {
     ) -> Result<Option<Accepted>, TokenError> {
         let Some(signed) = self.signed(token)? else { return Ok(None) };
         let named = if signed.audiences.is_empty() { &self.audiences } else { &signed.audiences };
-        let audiences: Vec<String> =
-            named.iter().filter(|audience| target.contains(audience)).cloned().collect();
+        let audiences: Vec<String> = target.iter().filter(|asked| named.contains(asked)).cloned().collect();
         if audiences.is_empty() {
             return Err(TokenError::Audience { token: named.clone(), target: target.to_vec() });
         }
@@ -340,14 +333,12 @@ impl ServiceAccountTokens {
         let is_signed = if self.names_keys { is_signed_by_named } else { is_signed };
         let token = Compact::parse(token).filter(|token| is_signed(token, &keys.keys));
         let token = token.ok_or(TokenError::Signature)?;
-        let unreadable = |_| TokenError::Malformed("they cannot be read");
-        let mut claims: Claims = serde_json::from_slice(&token.payload).map_err(unreadable)?;
-        let audiences = claims.aud.take().map(OneOrMany::into_vec).unwrap_or_default();
+        let claims = Claims::read(&token.payload)?;
         let kind = match is_legacy {
             true => Kind::Legacy(legacy::Legacy::read(&claims, &self.domains)?),
-            false => Kind::Bound(bound::Bound::read(claims, &self.domains)?),
+            false => Kind::Bound(bound::Bound::read(&claims, &self.domains)?),
         };
-        let signed = Arc::new(Signed { audiences, kind });
+        let signed = Arc::new(Signed { audiences: claims.audiences, kind });
         let mut remembered = keys.signed.lock();
         if remembered.len() >= REMEMBERED_MAX {
             remembered.clear();

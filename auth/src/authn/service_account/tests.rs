@@ -223,7 +223,10 @@ fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
     let unsigned =
         format!("{}.{}.", URL_SAFE_NO_PAD.encode(r#"{"alg":"none"}"#), URL_SAFE_NO_PAD.encode(&full));
     let signature = "go-jose/go-jose: error in cryptographic primitive";
-    let malformed = "service account token claims are malformed: ";
+    let no_date = "go-jose/go-jose/jwt: expected number value to unmarshal NumericDate";
+    let no_audience = "go-jose/go-jose/jwt: expected string or array value to unmarshal to Audience";
+    let no =
+        |found: &str, wanted: &str| format!("json: cannot unmarshal {found} into Go value of type {wanted}");
     for (case, token, want) in [
         ("nothing missing", forge(&key, es256, &full), ROBOT.to_owned()),
         ("unknown kid", forge(&key, r#"{"alg":"ES256","kid":"x"}"#, &full), ROBOT.to_owned()),
@@ -244,7 +247,45 @@ fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
         (
             "an account in another form",
             forge(&key, es256, &full.replace(r#"{"name":"robot","uid":"account-1"}"#, "5")),
-            format!("{malformed}the account cannot be read"),
+            no("number", "serviceaccount.ref"),
+        ),
+        (
+            "no private claims",
+            forge(&key, es256, &format!(r#"{{{head},"example.org":"x"}}"#)),
+            no("string", "serviceaccount.kubernetes"),
+        ),
+        (
+            "a namespace in another form",
+            forge(&key, es256, &full.replace(r#""namespace":"ns""#, r#""namespace":[]"#)),
+            no("array", "string"),
+        ),
+        (
+            "an age for a warning in another form",
+            forge(&key, es256, &full.replace(r#""namespace""#, r#""warnafter":"1","namespace""#)),
+            no_date.to_owned(),
+        ),
+        (
+            "an end that is text",
+            forge(&key, es256, &full.replace("1800003600", r#""x""#)),
+            no_date.to_owned(),
+        ),
+        ("no end in words", forge(&key, es256, &full.replace("1800003600", "null")), ROBOT.to_owned()),
+        ("a number as audience", forge(&key, es256, &full.replace(r#""api""#, "5")), no_audience.to_owned()),
+        (
+            "numbers as audiences",
+            forge(&key, es256, &full.replace(r#""api""#, "[5]")),
+            no_audience.to_owned(),
+        ),
+        ("null as audience", forge(&key, es256, &full.replace(r#""api""#, "null")), no_audience.to_owned()),
+        (
+            "a number as subject",
+            forge(&key, es256, &full.replace(&format!(r#""{ROBOT}""#), "5")),
+            no("number", "string"),
+        ),
+        (
+            "no namespace",
+            forge(&key, es256, &full.replace(r#""namespace":"ns","#, "")),
+            "the server could not find the requested resource".to_owned(),
         ),
         (
             "no uid",
@@ -265,6 +306,22 @@ fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
         ("too long", format!("{}.a.b", "a".repeat(1 << 20)), "not ours".to_owned()),
     ] {
         assert_eq!(outcome(&verifier(&[&by], LIVING), &token, now()), want, "{case}");
+    }
+}
+
+#[test]
+fn a_token_has_its_audiences_as_they_are_asked_for() {
+    let by = issuer(&KeyPair::generate().unwrap().serialize_pem());
+    let list = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    for (named, asked, want) in [
+        (&["a", "b"][..], &["b", "c", "a"][..], &["b", "a"][..]),
+        (&["a", "a"], &["a"], &["a"]),
+        (&["a"], &["a", "a"], &["a", "a"]),
+        (&[], &["api", "x"], &["api"]),
+    ] {
+        let issued = by.issue(&TokenSpec { audiences: list(named), ..spec() }).unwrap();
+        let accepted = verifier(&[&by], LIVING).verify(&issued.token, &list(asked), now()).unwrap().unwrap();
+        assert_eq!(accepted.audiences, list(want), "{named:?} of {asked:?}");
     }
 }
 
@@ -335,7 +392,15 @@ fn a_legacy_token_lives_in_its_secret() {
         ("another token in the secret", LIVING, claims("s"), false, copy),
         ("no secret", LIVING, claims("none"), true, gone),
         ("secret being deleted", LIVING, claims("deleted"), true, gone),
-        ("marked", LIVING, claims("unused"), true, "the token in secret ns/unused has been marked invalid"),
+        (
+            "marked",
+            LIVING,
+            claims("unused"),
+            true,
+            "the token in secret ns/unused for service account ns/robot has been marked invalid. Use tokens from the \
+             TokenRequest API or manually created secret-based tokens, or remove the \
+             'example.org/legacy-token-invalid-since' label from the secret to temporarily allow use of this token",
+        ),
         (
             "another account",
             renamed,
