@@ -118,6 +118,16 @@ async fn a_bound_token_ends_with_its_object() {
         (to("Pod", "absent"), 404, "pods \"absent\" not found".to_owned()),
         (to("Secret", ""), 400, "Name parameter required.".to_owned()),
         (to("Node", "a/b"), 400, "Name parameter invalid: \"a/b\": may not contain '/'".to_owned()),
+        (
+            json!({"kind": "ConfigMap", "apiVersion": "a/b/c", "name": "x"}),
+            400,
+            "cannot bind token to object of type /, Kind=ConfigMap".to_owned(),
+        ),
+        (
+            json!({"kind": "Pod", "apiVersion": "a/b/c", "name": "absent"}),
+            404,
+            "pods \"absent\" not found".to_owned(),
+        ),
         (to("ConfigMap", "x"), 400, "cannot bind token to object of type /v1, Kind=ConfigMap".to_owned()),
         (
             of_other_life,

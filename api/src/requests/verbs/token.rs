@@ -143,7 +143,12 @@ impl Bound {
         };
         let text = |name: &str| reference.str_at(&[name]);
         let (api_version, kind, name, uid) = (text("apiVersion"), text("kind"), text("name"), text("uid"));
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let (group, version) = match api_version.split_once('/') {
+            None => ("", api_version),
+            // One that is no group and version counts as none at all.
+            Some((_, version)) if version.contains('/') => ("", ""),
+            Some(both) => both,
+        };
         let resource = match (group, kind) {
             ("", "Pod") => "pods",
             ("", "Secret") => "secrets",

@@ -36,6 +36,8 @@ pub struct Nodes {
     registry: Registry,
     rules: Vec<Rule>,
     lease_namespace: String,
+    /// The annotation of mirror pods.
+    mirror: String,
 }
 
 impl Nodes {
@@ -45,7 +47,13 @@ impl Nodes {
         let roles = json::parse(roles.as_bytes()).unwrap_or_default();
         let role = roles.as_array().unwrap_or_default().iter().find(|role| role.str_at(&["name"]) == ROLE);
         let rules = role.map(|role| read_rules(role.get("rules"))).unwrap_or_default();
-        Nodes { engine, registry: Registry::new(naming), rules, lease_namespace: naming.system("node-lease") }
+        Nodes {
+            engine,
+            registry: Registry::new(naming),
+            rules,
+            lease_namespace: naming.system("node-lease"),
+            mirror: naming.label("config.mirror"),
+        }
     }
 
     fn resource(&self, group: &str, plural: &str) -> Option<&Resource> {
@@ -63,7 +71,8 @@ impl Nodes {
         store::read(entry).ok()?.object(resource).ok()
     }
 
-    /// The pods that are bound to a node and not over, of one namespace or of all; `found` ends the search.
+    /// The pods that are bound to a node and not over, of one namespace or of all; `found` ends the search. Mirror pods
+    /// are made by agents and give them nothing.
     fn any_pod(
         &self,
         snapshot: &Snapshot,
@@ -82,7 +91,11 @@ impl Nodes {
             let Ok(Some(stored)) = store::read_selected(pods, &selection, entry) else { return false };
             let Ok(pod) = stored.object(pods) else { return false };
             let phase = at(&pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
-            !matches!(phase, "Succeeded" | "Failed") && found(store::identity(pods, &key).0, &pod)
+            let is_mirror =
+                at(&pod, "metadata.annotations").is_some_and(|all| all.get(&self.mirror).is_some());
+            !matches!(phase, "Succeeded" | "Failed")
+                && !is_mirror
+                && found(store::identity(pods, &key).0, &pod)
         })
     }
 
@@ -91,9 +104,7 @@ impl Nodes {
         let snapshot = self.engine.snapshot();
         let (namespace, name) = (asked.namespace, asked.name);
         match asked.resource {
-            "pods" => self
-                .object(&snapshot, "", "pods", (namespace, name))
-                .is_some_and(|pod| at(&pod, "spec.nodeName").and_then(Value::as_str) == Some(node)),
+            "pods" => self.names_node(&snapshot, "", asked, node),
             "secrets" => {
                 self.any_pod(&snapshot, node, namespace, |_, pod| names(pod, "secret").any(|n| n == name))
                     || self.any_volume(&snapshot, node, |_, volume| {
@@ -110,11 +121,8 @@ impl Nodes {
                 self.any_pod(&snapshot, node, namespace, |_, pod| claims(pod).any(|claim| claim == name))
             }
             "persistentvolumes" => self.any_volume(&snapshot, node, |volume, _| volume == name),
-            "volumeattachments" => {
-                self.object(&snapshot, "storage", "volumeattachments", ("", name)).is_some_and(|attachment| {
-                    at(&attachment, "spec.nodeName").and_then(Value::as_str) == Some(node)
-                })
-            }
+            "volumeattachments" => self.names_node(&snapshot, "storage", asked, node),
+            "resourceslices" => self.names_node(&snapshot, "resource", asked, node),
             "resourceclaims" => self.any_pod(&snapshot, node, namespace, |_, pod| {
                 let list = |path: &str| at(pod, path).and_then(Value::as_array).unwrap_or_default().iter();
                 list("spec.resourceClaims")
@@ -123,6 +131,12 @@ impl Nodes {
             }),
             _ => false,
         }
+    }
+
+    /// Whether the object that is asked for says itself that it is of a node.
+    fn names_node(&self, snapshot: &Snapshot, group: &str, asked: &Attributes<'_>, node: &str) -> bool {
+        let object = self.object(snapshot, group, asked.resource, (asked.namespace, asked.name));
+        object.is_some_and(|object| at(&object, "spec.nodeName").and_then(Value::as_str) == Some(node))
     }
 
     /// The volumes that the claims of a node's pods are bound to.
@@ -145,108 +159,101 @@ impl Nodes {
     }
 
     fn decide_for(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        let is = |group: &str, resource: &str, subresource: &str| {
-            (stem(asked.group), asked.resource, asked.subresource) == (group, resource, subresource)
-        };
-        let reads = matches!(asked.verb, "get" | "list" | "watch");
-        if is("", "secrets", "") || is("", "configmaps", "") {
-            return self.read_namespaced(node, asked);
-        }
-        if is("resource", "resourceslices", "") {
-            return self.own_slice(node, asked);
-        }
-        if is("", "persistentvolumeclaims", "") || is("", "persistentvolumes", "") {
-            return self.get_only(node, asked);
-        }
-        if is("", "persistentvolumeclaims", "status") {
-            if !matches!(asked.verb, "update" | "patch") {
-                return Err("can only update or patch this type".to_owned());
+        match (stem(asked.group), asked.resource) {
+            ("", "secrets" | "configmaps") => self.read_namespaced(node, asked),
+            ("", "persistentvolumeclaims") if asked.subresource == "status" => {
+                if !matches!(asked.verb, "update" | "patch") {
+                    return refused("can only get/update/patch this type");
+                }
+                self.related(node, asked)
             }
-            return self.related(node, asked);
+            ("", "persistentvolumeclaims" | "persistentvolumes")
+            | ("storage", "volumeattachments")
+            | ("resource", "resourceclaims") => self.get_only(node, asked),
+            ("", "serviceaccounts") => self.account(node, asked),
+            ("", "nodes") => own_node(node, asked),
+            ("", "pods") => self.own_pod(node, asked),
+            ("coordination", "leases") => self.own_lease(node, asked),
+            ("storage", "csinodes") => own(node, asked, "CSINode"),
+            ("resource", "resourceslices") => self.own_slice(node, asked),
+            _ => self.by_role(asked),
         }
-        if is("storage", "volumeattachments", "") || is("resource", "resourceclaims", "") {
-            return self.get_only(node, asked);
-        }
-        if is("", "serviceaccounts", "token") {
-            if asked.verb != "create" || asked.name.is_empty() {
-                return Err("can only create tokens for individual service accounts".to_owned());
-            }
-            return self.related(node, asked);
-        }
-        if is("", "serviceaccounts", "") && asked.verb == "get" {
-            return self.related(node, asked);
-        }
-        if is("", "nodes", "") && reads {
-            return match asked.name {
-                name if name == node => Ok(()),
-                "" => Err(format!("node '{node}' cannot read all nodes, only its own Node object")),
-                _ => Err(format!("node '{node}' cannot read '{}', only its own Node object", asked.name)),
-            };
-        }
-        if is("", "pods", "") && asked.verb == "get" {
-            return self.related(node, asked);
-        }
-        if is("", "pods", "") && matches!(asked.verb, "list" | "watch") {
-            return match is_selected(node, asked) {
-                true => Ok(()),
-                false => Err("can only list/watch pods with spec.nodeName field selector".to_owned()),
-            };
-        }
-        if is("coordination", "leases", "") {
-            return self.own_lease(node, asked);
-        }
-        if is("storage", "csinodes", "") {
-            return own(node, asked, "CSINode");
-        }
-        self.by_role(asked)
     }
 
     fn by_role(&self, asked: &Attributes<'_>) -> Result<(), String> {
-        if auth::authz::rbac::permits(&self.rules, asked) { Ok(()) } else { Err(String::new()) }
+        if auth::authz::rbac::permits(&self.rules, asked) { Ok(()) } else { refused("") }
     }
 
     fn read_namespaced(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
         if !matches!(asked.verb, "get" | "list" | "watch") {
-            return Err("can only read resources of this type".to_owned());
+            return refused("can only read resources of this type");
+        }
+        if !asked.subresource.is_empty() {
+            return refused("cannot read subresource");
         }
         if asked.namespace.is_empty() {
-            return Err("can only read namespaced object of this type".to_owned());
+            return refused("can only read namespaced object of this type");
         }
         self.related(node, asked)
     }
 
+    /// The service accounts of a node's pods, and tokens for them.
+    fn account(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        if asked.verb == "get" && asked.subresource.is_empty() {
+            return self.related(node, asked);
+        }
+        if asked.verb != "create" || asked.name.is_empty() {
+            return refused("can only create tokens for individual service accounts");
+        }
+        if asked.subresource != "token" {
+            return refused("can only create token subresource of serviceaccount");
+        }
+        self.related(node, asked)
+    }
+
+    /// The pods of a node. Which ones it creates, ends and reports on is judged by admission.
+    fn own_pod(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        match (asked.subresource, asked.verb) {
+            ("", "get") => self.related(node, asked),
+            ("", "list" | "watch") if is_selected(node, asked) => Ok(()),
+            ("", "list" | "watch") if !asked.name.is_empty() => self.related(node, asked),
+            ("", "list" | "watch") => refused("can only list/watch pods with spec.nodeName field selector"),
+            _ => self.by_role(asked),
+        }
+    }
+
     /// The slices of devices of a node. Which node a new one names is judged by admission.
     fn own_slice(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+        if !asked.subresource.is_empty() {
+            return refused("cannot authorize ResourceSlice subresources");
+        }
         match asked.verb {
             "create" => Ok(()),
-            "get" | "update" | "patch" | "delete" => {
-                let snapshot = self.engine.snapshot();
-                let slice = self.object(&snapshot, "resource", "resourceslices", ("", asked.name));
-                let named =
-                    slice.as_ref().and_then(|slice| at(slice, "spec.nodeName")).and_then(Value::as_str);
-                if named == Some(node) {
-                    return Ok(());
-                }
-                Err(format!("no relationship found between node '{node}' and this object"))
-            }
+            "get" | "update" | "patch" | "delete" => self.related(node, asked),
             "list" | "watch" | "deletecollection" if is_selected(node, asked) => Ok(()),
-            _ => {
-                Err("can only list/watch/deletecollection resourceslices with nodeName field selector"
-                    .to_owned())
+            "list" | "watch" | "deletecollection" => {
+                refused("can only list/watch/deletecollection resourceslices with nodeName field selector")
             }
+            _ => refused(
+                "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, \
+                 delete, deletecollection",
+            ),
         }
     }
 
     fn get_only(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
         if asked.verb != "get" {
-            return Err("can only get individual resources of this type".to_owned());
+            return refused("can only get individual resources of this type");
+        }
+        if !asked.subresource.is_empty() {
+            return refused("cannot get subresource");
         }
         self.related(node, asked)
     }
 
     fn related(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
         if asked.name.is_empty() {
-            return Err("No Object name found".to_owned());
+            return refused("No Object name found");
         }
         if self.is_related(node, asked) {
             return Ok(());
@@ -256,7 +263,7 @@ impl Nodes {
 
     fn own_lease(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
         if !matches!(asked.verb, "get" | "create" | "update" | "patch" | "delete") {
-            return Err("can only get, create, update, patch, or delete a node lease".to_owned());
+            return refused("can only get, create, update, patch, or delete a node lease");
         }
         if asked.namespace != self.lease_namespace {
             return Err(format!(
@@ -266,9 +273,26 @@ impl Nodes {
         }
         // The name of a new lease is judged by admission.
         if asked.verb != "create" && asked.name != node {
-            return Err("can only access node lease with the same name as the requesting node".to_owned());
+            return refused("can only access node lease with the same name as the requesting node");
         }
         Ok(())
+    }
+}
+
+fn refused(why: &str) -> Result<(), String> {
+    Err(why.to_owned())
+}
+
+/// The node itself. Which one it creates and changes is judged by admission.
+fn own_node(node: &str, asked: &Attributes<'_>) -> Result<(), String> {
+    match (asked.subresource, asked.verb) {
+        ("", "create" | "update" | "patch") | ("status", "update" | "patch") => Ok(()),
+        ("", "get" | "list" | "watch") => match asked.name {
+            name if name == node => Ok(()),
+            "" => Err(format!("node '{node}' cannot read all nodes, only its own Node object")),
+            _ => Err(format!("node '{node}' cannot read '{}', only its own Node object", asked.name)),
+        },
+        _ => refused(""),
     }
 }
 

@@ -169,7 +169,10 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
             statuses.map(|s| (s.text("name").to_owned(), s.text("resourceClaimName").to_owned())).collect()
         };
         let why = format!("node {node:?} cannot update resource claim statues");
-        self.require(claims(new) == claims(old), why)
+        self.require(claims(new) == claims(old), why)?;
+        let extended = |pod: View<'_>| pod.child("status").child("extendedResourceClaimStatus").to_value();
+        let why = format!("node {node:?} cannot update extended resource claim status");
+        self.require(extended(new) == extended(old), why)
     }
 
     fn eviction(&self) -> Result<(), Status> {
@@ -312,9 +315,9 @@ fn is_token_of_agent<N>(record: &Record<'_, N>) -> bool {
         && node_of(record.user).is_some()
 }
 
-/// The node whose agent a user is: none for other users, empty for an agent without the name of one.
+/// The node whose agent a user is: none for other users, empty for an agent that does not say which.
 fn node_of(user: &User) -> Option<&str> {
-    user.in_group(NODES).then(|| user.name.strip_prefix(NODE_PREFIX).unwrap_or_default())
+    user.name.strip_prefix(NODE_PREFIX).filter(|_| user.in_group(NODES))
 }
 
 #[cfg(test)]
@@ -383,9 +386,12 @@ mod tests {
 
     #[test]
     fn agents_of_nodes_are_known_by_group_and_name() {
-        for (name, group, want) in
-            [("system:node:a", NODES, Some("a")), ("a", NODES, Some("")), ("system:node:a", "others", None)]
-        {
+        for (name, group, want) in [
+            ("system:node:a", NODES, Some("a")),
+            ("system:node:", NODES, Some("")),
+            ("a", NODES, None),
+            ("system:node:a", "others", None),
+        ] {
             assert_eq!(node_of(&User::new(name, [group])), want, "{name} {group}");
         }
     }

@@ -53,7 +53,7 @@ pub(super) fn refusal(pod: View<'_>, node: &str, uid: Option<&str>, naming: &Nam
 /// What a pod refers to in the API.
 fn referred(spec: View<'_>) -> Option<&'static str> {
     if !spec.text("serviceAccountName").is_empty() {
-        return Some("a service account");
+        return Some("serviceaccounts");
     }
     let containers = || {
         ["initContainers", "containers", "ephemeralContainers"]
@@ -95,10 +95,31 @@ fn referred(spec: View<'_>) -> Option<&'static str> {
     {
         return Some("configmaps");
     }
-    if projected("clusterTrustBundle") {
-        return Some("clustertrustbundles");
+    if !spec.items("resourceClaims").is_empty() {
+        return Some("resourceclaims");
     }
-    of_volumes("persistentVolumeClaim").then_some("persistentvolumeclaims")
+    volumes().find_map(referred_by_volume)
+}
+
+/// What a volume of a pod refers to in the API, besides secrets and config maps.
+fn referred_by_volume(volume: View<'_>) -> Option<&'static str> {
+    const DIRECT: [(&str, &str); 5] = [
+        ("csi", "csidrivers (via CSI volumes)"),
+        ("glusterfs", "endpoints (via glusterFS volumes)"),
+        ("persistentVolumeClaim", "persistentvolumeclaims"),
+        ("ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+        ("azureFile", "secrets (via azureFile volumes)"),
+    ];
+    const PROJECTED: [(&str, &str); 3] = [
+        ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
+        ("clusterTrustBundle", "clustertrustbundles"),
+        ("podCertificate", "podcertificates"),
+    ];
+    let first = |of: View<'_>, known: &[(&str, &'static str)]| {
+        known.iter().find(|(member, _)| of.has(member)).map(|(_, referred)| *referred)
+    };
+    let mut sources = volume.child("projected").structs("sources");
+    first(volume, &DIRECT).or_else(|| sources.find_map(|source| first(source, &PROJECTED)))
 }
 
 #[cfg(test)]
@@ -138,7 +159,7 @@ mod tests {
                 with_owner(&owner.replace("\"u\"", "\"v\"")),
                 "node n UID mismatch: expected v got u".to_owned(),
             ),
-            (good(r#","serviceAccountName":"s""#), refers("a service account")),
+            (good(r#","serviceAccountName":"s""#), refers("serviceaccounts")),
             (good(r#","imagePullSecrets":[{"name":"s"}]"#), refers("secrets")),
             (good(r#","volumes":[{"name":"v","secret":{}}]"#), refers("secrets")),
             (good(r#","volumes":[{"name":"v","cephfs":{"secretRef":{"name":"s"}}}]"#), refers("secrets")),
@@ -154,6 +175,27 @@ mod tests {
             (
                 good(r#","volumes":[{"name":"v","persistentVolumeClaim":{}}]"#),
                 refers("persistentvolumeclaims"),
+            ),
+            (
+                good(r#","volumes":[{"name":"v","ephemeral":{}}]"#),
+                refers("persistentvolumeclaims (via ephemeral volumes)"),
+            ),
+            (
+                good(r#","volumes":[{"name":"w","hostPath":{}},{"name":"v","csi":{"driver":"d"}}]"#),
+                refers("csidrivers (via CSI volumes)"),
+            ),
+            (good(r#","resourceClaims":[{"name":"c"}]"#), refers("resourceclaims")),
+            (
+                good(r#","volumes":[{"name":"v","projected":{"sources":[{"serviceAccountToken":{}}]}}]"#),
+                refers("serviceaccounts (via projected volumes)"),
+            ),
+            (
+                good(r#","volumes":[{"name":"v","projected":{"sources":[{"downwardAPI":{}},{"podCertificate":{}}]}}]"#),
+                refers("podcertificates"),
+            ),
+            (
+                good(r#","volumes":[{"name":"v","projected":{"sources":[{"downwardAPI":{}}]}}]"#),
+                String::new(),
             ),
         ] {
             let got = match refusal(View::of(&object(&pod)), "n", Some("u"), &KUBERNETES) {

@@ -7,9 +7,10 @@ use auth::Attributes;
 
 use super::{Agent, NodeRestriction, Operation, Record};
 use crate::objects::validation::View;
+use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
 use crate::values::object::meta;
-use crate::values::status::Status;
+use crate::values::status::{Status, qualified};
 
 /// Verb of the permission to ask for an audience, whose name is the resource.
 const VERB: &str = "request-serviceaccounts-token-audience";
@@ -48,8 +49,14 @@ impl NodeRestriction {
         let pod =
             self.lookup.get(&self.pods, record.namespace, wanted.child("boundObjectRef").text("name"))?;
         let Some(pod) = pod else { return Ok(()) };
-        if self.names_audience(&pod, audience)? {
+        let mut missing = Vec::new();
+        if self.names_audience(&pod, audience, &mut missing)? {
             return Ok(());
+        }
+        if !missing.is_empty() {
+            let audience = go::quote(audience);
+            let why = format!("error validating audience {audience}: {}", together(&missing));
+            return Err(record.forbidden(&why));
         }
         let asked = Attributes {
             resource_request: true,
@@ -69,8 +76,14 @@ impl NodeRestriction {
         )))
     }
 
-    /// Whether a volume of the pod needs tokens for an audience: by itself, or through its driver.
-    fn names_audience(&self, pod: &Object, audience: &str) -> Result<bool, Status> {
+    /// Whether a volume of the pod needs tokens for an audience: by itself, or through its driver. What is missing on the
+    /// way to a driver goes into `missing`.
+    fn names_audience(
+        &self,
+        pod: &Object,
+        audience: &str,
+        missing: &mut Vec<String>,
+    ) -> Result<bool, Status> {
         for volume in View::of(pod).child("spec").structs("volumes") {
             let mut sources = volume.child("projected").structs("sources");
             let is_named = sources.any(|source| {
@@ -80,8 +93,8 @@ impl NodeRestriction {
             if is_named {
                 return Ok(true);
             }
-            let Some(driver) = self.driver(pod, volume)? else { continue };
-            let driver = self.lookup.get(&self.drivers, "", &driver)?;
+            let Some(name) = self.driver(pod, volume, missing)? else { continue };
+            let driver = self.found(&self.drivers, "", &name, missing)?;
             let wants = |driver: &Object| {
                 let mut tokens = View::of(driver).child("spec").structs("tokenRequests");
                 tokens.any(|token| token.text("audience") == audience)
@@ -94,7 +107,12 @@ impl NodeRestriction {
     }
 
     /// The driver that mounts a volume: its own, or that of the volume its claim is bound to.
-    fn driver(&self, pod: &Object, volume: View<'_>) -> Result<Option<String>, Status> {
+    fn driver(
+        &self,
+        pod: &Object,
+        volume: View<'_>,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<String>, Status> {
         let own = volume.child("csi").text("driver");
         if !own.is_empty() {
             return Ok(Some(own.to_owned()));
@@ -105,12 +123,55 @@ impl NodeRestriction {
             "" => return Ok(None),
             name => name.to_owned(),
         };
-        let Some(claim) = self.lookup.get(&self.claims, meta(pod, "namespace"), &claim)? else {
+        let Some(claim) = self.found(&self.claims, meta(pod, "namespace"), &claim, missing)? else {
             return Ok(None);
         };
         let bound = View::of(&claim).child("spec").text("volumeName");
-        let Some(bound) = self.lookup.get(&self.volumes, "", bound)? else { return Ok(None) };
+        let Some(bound) = self.found(&self.volumes, "", bound, missing)? else { return Ok(None) };
         let driver = View::of(&bound).child("spec").child("csi").text("driver");
         Ok(Some(driver.to_owned()).filter(|driver| !driver.is_empty()))
+    }
+
+    /// A stored object; if there is none, `missing` gets the error in the words of kube-apiserver's informers.
+    fn found(
+        &self,
+        resource: &Resource,
+        namespace: &str,
+        name: &str,
+        missing: &mut Vec<String>,
+    ) -> Result<Option<Object>, Status> {
+        let object = if name.is_empty() { None } else { self.lookup.get(resource, namespace, name)? };
+        if object.is_none() {
+            let kind = qualified(&resource.table.singular, &resource.group);
+            missing.push(format!("{kind} \"{name}\" not found"));
+        }
+        Ok(object)
+    }
+}
+
+/// Several errors as one: each text once.
+fn together(errors: &[String]) -> String {
+    let mut texts: Vec<&str> = Vec::new();
+    for error in errors {
+        if !texts.contains(&error.as_str()) {
+            texts.push(error);
+        }
+    }
+    match *texts {
+        [only] => only.to_owned(),
+        _ => format!("[{}]", texts.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_errors_are_one_text() {
+        for (errors, want) in [(&["a"][..], "a"), (&["a", "b", "a"], "[a, b]"), (&["a", "a"], "a")] {
+            let errors: Vec<String> = errors.iter().map(|error| (*error).to_owned()).collect();
+            assert_eq!(together(&errors), want);
+        }
     }
 }
