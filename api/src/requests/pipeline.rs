@@ -529,15 +529,14 @@ impl Handler for Context {
     }
 }
 
-/// The headers of a request, for authenticators. Values that are not text are left out.
+/// The headers of a request, for authenticators. Bytes of values that are no UTF-8 become replacement characters, as which
+/// an answer would show them.
 struct Fields<'h>(&'h HeaderMap);
 
 impl HeaderFields for Fields<'_> {
     fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
         for (name, value) in self.0 {
-            if let Ok(value) = std::str::from_utf8(value.as_bytes()) {
-                visit(name.as_str(), value);
-            }
+            visit(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use auth::attributes::Attributes;
 use auth::authn::service_account::AccountSource;
-use auth::authz::{Authorizer, Module};
+use auth::authz::{Authorizer, Module, NodePolicy};
 use auth::{Decision, User};
 use engine::{Change, Durability, Expected, Options, Payload, Write};
 
@@ -183,6 +183,66 @@ async fn accounts_are_looked_up_by_their_uid_and_deletion() {
     let pod = accounts.pod("ns", "p").unwrap();
     let since_epoch = pod.deleted.unwrap().duration_since(std::time::UNIX_EPOCH).unwrap();
     assert_eq!((pod.uid.as_str(), since_epoch.as_secs()), ("u2", 1_767_225_600));
+}
+
+#[tokio::test]
+async fn agents_hear_why_they_may_not() {
+    // docs/api/authorization.md#node-authorizer.
+    const UNRELATED: &str = "no relationship found between node 'n' and this object";
+    const ONE_BY_ONE: &str = "can only get individual resources of this type";
+    let dir = TempDir::new("agents");
+    let nodes = Nodes::new(dir.engine(), &crate::values::naming::KUBERNETES);
+    let agent = User::new("system:node:n", ["system:nodes"]);
+    for (asked, want) in [
+        ("get - secrets status ns s", "cannot read subresource"),
+        ("patch - secrets - ns s", "can only read resources of this type"),
+        ("list - configmaps - - -", "can only read namespaced object of this type"),
+        ("list - configmaps - ns -", "No Object name found"),
+        ("get storage.k8s.io volumeattachments status - a", "cannot get subresource"),
+        ("patch storage.k8s.io volumeattachments status - a", ONE_BY_ONE),
+        ("get resource.k8s.io resourceclaims status ns c", "cannot get subresource"),
+        ("get - persistentvolumes status - v", "cannot get subresource"),
+        ("get - persistentvolumeclaims status ns c", "can only get/update/patch this type"),
+        ("patch - persistentvolumeclaims status ns c", UNRELATED),
+        ("list - persistentvolumeclaims - ns -", ONE_BY_ONE),
+        ("get - serviceaccounts - ns a", UNRELATED),
+        ("list - serviceaccounts - ns -", "can only create tokens for individual service accounts"),
+        ("delete - serviceaccounts - ns a", "can only create tokens for individual service accounts"),
+        ("create - serviceaccounts x ns a", "can only create token subresource of serviceaccount"),
+        ("create - serviceaccounts token ns a", UNRELATED),
+        ("list - pods - ns p", UNRELATED),
+        ("list - pods - ns -", "can only list/watch pods with spec.nodeName field selector"),
+        ("create - pods - ns -", "yes"),
+        ("create - pods eviction ns p", "yes"),
+        ("create - pods binding ns p", ""),
+        ("get - nodes - - n", "yes"),
+        ("get - nodes status - n", ""),
+        ("patch - nodes status - n", "yes"),
+        ("delete - nodes - - n", ""),
+        ("get storage.k8s.io csinodes status - n", "cannot authorize CSINode subresources"),
+        ("get resource.k8s.io resourceslices status - s", "cannot authorize ResourceSlice subresources"),
+        ("get resource.k8s.io resourceslices - - s", UNRELATED),
+        (
+            "list resource.k8s.io resourceslices - - -",
+            "can only list/watch/deletecollection resourceslices with nodeName field selector",
+        ),
+        (
+            "bind resource.k8s.io resourceslices - - -",
+            "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, \
+             deletecollection",
+        ),
+    ] {
+        let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
+        let [verb, group, resource, subresource, namespace, name] = words[..] else { panic!("{asked}") };
+        let nothing = Attributes::path(&agent, verb, "");
+        let attributes =
+            Attributes { resource_request: true, group, resource, subresource, namespace, name, ..nothing };
+        let got = match nodes.decide(&attributes) {
+            Decision::Allow { .. } => "yes".to_owned(),
+            decision => decision.reason().to_string(),
+        };
+        assert_eq!(got, want, "{asked}");
+    }
 }
 
 #[test]
