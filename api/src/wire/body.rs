@@ -10,6 +10,7 @@ use crate::types::schema::unreadable_annotation;
 use crate::values::field::FieldError;
 use crate::values::json::{self, Object, Value};
 use crate::values::memory::Memory;
+use crate::values::naming::Naming;
 use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
 use crate::wire::codec::protobuf::{self, envelope::Unknown};
@@ -239,6 +240,9 @@ impl Expected<'_> {
                 package(self.api_version),
                 self.kind
             )),
+            None if kind == self.kind && is_unserved(registry.naming(), kind, api_version) => {
+                self.other_version(api_version)
+            }
             None => Status::bad_request(format!(
                 "{kind} in version \"{version}\" cannot be handled as a {}: {}",
                 self.kind,
@@ -246,6 +250,15 @@ impl Expected<'_> {
             )),
         }
     }
+}
+
+/// Whether kube-apiserver knows a kind in a version that it serves no more: it reads such a body before it refuses it.
+fn is_unserved(naming: &Naming, kind: &str, api_version: &str) -> bool {
+    let known = naming.fill(include_str!("../../bootstrap/unserved_types.txt"));
+    known.lines().any(|line| {
+        let mut words = line.split(' ');
+        words.next() == Some(api_version) && words.any(|known| known == kind)
+    })
 }
 
 /// [`untyped`] for JSON text, which may be something else.
@@ -318,6 +331,22 @@ fn summary(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_known_in_versions_that_are_not_served() {
+        for (kind, api_version, want) in [
+            ("Deployment", "apps/v1beta1", true),
+            ("Deployment", "extensions/v1beta1", true),
+            ("CertificateSigningRequest", "certificates.k8s.io/v1beta1", true),
+            ("Deployment", "apps/v1beta3", false),
+            ("ConfigMap", "apps/v1beta1", false),
+            ("apps/v1beta1", "apps/v1beta1", false),
+            ("CertificateSigningRequest", "certificates.example.com/v1beta1", false),
+        ] {
+            let got = is_unserved(&crate::values::naming::KUBERNETES, kind, api_version);
+            assert_eq!(got, want, "{kind} {api_version}");
+        }
+    }
 
     #[test]
     fn a_body_says_of_which_type_it_is_or_nothing() {
