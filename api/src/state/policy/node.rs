@@ -127,6 +127,7 @@ impl Nodes {
                 let list = |path: &str| at(pod, path).and_then(Value::as_array).unwrap_or_default().iter();
                 list("spec.resourceClaims")
                     .chain(list("status.resourceClaimStatuses"))
+                    .chain(at(pod, "status.extendedResourceClaimStatus"))
                     .any(|claim| claim.str_at(&["resourceClaimName"]) == name)
             }),
             _ => false,

@@ -205,7 +205,7 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         self.require(
             same,
             format_args!(
-                "node {node:?} is not allowed to update fields other than status.capacity and status.conditions"
+                "node {node:?} is not allowed to update fields other than status.quantity and status.conditions"
             ),
         )
     }
