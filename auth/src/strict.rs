@@ -14,13 +14,19 @@ use crate::json_error;
 pub(crate) struct File<'f> {
     /// Its kind.
     pub(crate) kind: &'static str,
-    /// The versions that are read. All have the same members.
+    /// The versions that are read.
     pub(crate) versions: &'f [&'static str],
     /// The group of its versions.
     pub(crate) group: &'f str,
-    /// Its members.
-    pub(crate) form: &'static Object,
+    /// Its members in a version.
+    pub(crate) form: fn(&str) -> &'static Object,
 }
+
+/// The version in which kube-apiserver keeps what it has read; it can be read as well.
+pub(crate) const INTERNAL: &str = "__internal";
+
+/// The name of its types in Go.
+const INTERNAL_PACKAGE: &str = "apiserver";
 
 /// The kinds of configuration files in the same group.
 const KINDS: [&str; 5] = [
@@ -95,7 +101,8 @@ impl File<'_> {
         }
         let version = version.unwrap_or_default();
         let mut flaws = Vec::from_iter(duplicates.clone());
-        self.form.check(members, version, &mut flaws)?;
+        let package = if version == INTERNAL { INTERNAL_PACKAGE } else { version };
+        (self.form)(version).check(members, package, &mut flaws)?;
         if flaws.is_empty() { Ok(root) } else { Err(format!("strict decoding error: {}", flaws.join(", "))) }
     }
 }

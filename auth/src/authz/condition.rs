@@ -28,17 +28,15 @@ const SPEC: &str = "kubernetes.SubjectAccessReviewSpec";
 const RESOURCE: &str = "kubernetes.ResourceAttributes";
 const NON_RESOURCE: &str = "kubernetes.NonResourceAttributes";
 const FIELD_SELECTOR: &str = "kubernetes.FieldSelectorAttributes";
-const FIELD_REQUIREMENT: &str = "kubernetes.FieldSelectorRequirement";
 const LABEL_SELECTOR: &str = "kubernetes.LabelSelectorAttributes";
-const LABEL_REQUIREMENT: &str = "kubernetes.LabelSelectorRequirement";
+const REQUIREMENT: &str = "kubernetes.SelectorRequirement";
 
 /// The types that a condition sees.
 struct Types;
 
 impl TypeProvider for Types {
     fn has_type(&self, name: &str) -> bool {
-        [SPEC, RESOURCE, NON_RESOURCE, FIELD_SELECTOR, FIELD_REQUIREMENT, LABEL_SELECTOR, LABEL_REQUIREMENT]
-            .contains(&name)
+        [SPEC, RESOURCE, NON_RESOURCE, FIELD_SELECTOR, LABEL_SELECTOR, REQUIREMENT].contains(&name)
     }
 
     fn field_type(&self, name: &str, field: &str) -> Option<Type> {
@@ -56,10 +54,9 @@ impl TypeProvider for Types {
             (RESOURCE, "labelSelector") => Type::object(LABEL_SELECTOR),
             (NON_RESOURCE, "path" | "verb") => Type::String,
             (FIELD_SELECTOR | LABEL_SELECTOR, "rawSelector") => Type::String,
-            (FIELD_SELECTOR, "requirements") => Type::list(Type::object(FIELD_REQUIREMENT)),
-            (LABEL_SELECTOR, "requirements") => Type::list(Type::object(LABEL_REQUIREMENT)),
-            (FIELD_REQUIREMENT | LABEL_REQUIREMENT, "key" | "operator") => Type::String,
-            (FIELD_REQUIREMENT | LABEL_REQUIREMENT, "values") => texts(),
+            (FIELD_SELECTOR | LABEL_SELECTOR, "requirements") => Type::list(Type::object(REQUIREMENT)),
+            (REQUIREMENT, "key" | "operator") => Type::String,
+            (REQUIREMENT, "values") => texts(),
             _ => return None,
         })
     }
@@ -69,16 +66,29 @@ impl TypeProvider for Types {
 #[derive(Default)]
 pub struct Conditions(Vec<(String, Program)>);
 
+/// Why a text is no condition, in the words of kube-apiserver.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum Fault {
+    /// It does not compile, or not to a condition.
+    #[error("{0}")]
+    Text(String),
+    /// It compiles, but a constant part of it fails.
+    #[error("program instantiation failed: {0}")]
+    Program(String),
+}
+
 /// Compiles one condition.
 ///
 /// # Errors
-/// The text of kube-apiserver's error.
-pub(super) fn compile(text: &str) -> Result<Program, String> {
-    let checked = ENVIRONMENT.compile(text).map_err(|error| format!("compilation failed: {error}"))?;
-    if !matches!(checked.result_type(), Type::Bool) {
-        return Err(format!("must evaluate to bool but got {}", checked.result_type().declared()));
+/// It is none.
+pub(super) fn compile(text: &str) -> Result<Program, Fault> {
+    let failed = |error: &dyn std::fmt::Display| Fault::Text(format!("compilation failed: {error}"));
+    let checked = ENVIRONMENT.compile(text).map_err(|error| failed(&error))?;
+    let found = checked.result_type();
+    if !matches!(found, Type::Bool) {
+        return Err(Fault::Text(format!("must evaluate to bool but got {}", found.declared())));
     }
-    Program::new(&checked, &ENVIRONMENT).map_err(|error| format!("program instantiation failed: {error}"))
+    Program::new(&checked, &ENVIRONMENT).map_err(|error| Fault::Program(error.to_string()))
 }
 
 impl Conditions {
@@ -87,7 +97,10 @@ impl Conditions {
     /// # Errors
     /// The first that is none.
     pub fn new(texts: &[String]) -> Result<Conditions, String> {
-        let programs = texts.iter().map(|text| Ok((text.clone(), compile(text)?)));
+        let programs = texts.iter().map(|text| {
+            let program = compile(text).map_err(|fault| fault.to_string())?;
+            Ok((text.clone(), program))
+        });
         programs.collect::<Result<_, String>>().map(Conditions)
     }
 
@@ -232,8 +245,13 @@ mod tests {
             ("null", "must evaluate to bool but got null_type"),
             ("[true]", "must evaluate to bool but got list(bool)"),
             ("request.foo == 'x'", "compilation failed: ERROR: <input>:1:8: undefined field 'foo'"),
+            (
+                "request.resourceAttributes.fieldSelector.requirements",
+                "must evaluate to bool but got list(kubernetes.SelectorRequirement)",
+            ),
+            ("int('x') == 1", "program instantiation failed: type conversion error from 'string' to 'int'"),
         ] {
-            let error = compile(text).map(drop).unwrap_err();
+            let error = compile(text).map(drop).unwrap_err().to_string();
             assert!(error.starts_with(want), "{text}: {error}");
         }
     }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::condition;
+use super::condition::{self, Fault};
 use super::webhook::FailurePolicy;
 use crate::document::Document;
-use crate::strict::{File, Form, Object, items, text_of};
+use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
 use go::{duration, quote};
 
 const KIND: &str = "AuthorizationConfiguration";
-const VERSIONS: [&str; 3] = ["v1", "v1beta1", "v1alpha1"];
+const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", INTERNAL];
 
 /// Most conditions of one webhook.
 const CONDITIONS_MAX: usize = 64;
@@ -32,6 +32,16 @@ static AUTHORIZER: Object = Object {
     name: "AuthorizerConfiguration",
     members: &[("type", Form::Text), ("name", Form::Text), ("webhook", Form::Object(&WEBHOOK))],
 };
+/// In the internal version the members below the first level have other names, so that no authorizer can be written in it.
+static INTERNAL_ROOT: Object = Object {
+    name: KIND,
+    members: &[
+        ("apiVersion", Form::Text),
+        ("kind", Form::Text),
+        ("authorizers", Form::List(&Form::Object(&INTERNAL_AUTHORIZER))),
+    ],
+};
+static INTERNAL_AUTHORIZER: Object = Object { name: "AuthorizerConfiguration", members: &[] };
 static WEBHOOK: Object = Object {
     name: "WebhookConfiguration",
     members: &[
@@ -67,10 +77,10 @@ pub struct AuthorizerSettings {
 /// How a webhook is asked, with the defaults filled in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct WebhookSettings {
-    /// Nanoseconds that a permission is kept; `None`: not at all.
-    pub authorized_ttl: Option<i64>,
-    /// Nanoseconds that a refusal is kept; `None`: not at all.
-    pub unauthorized_ttl: Option<i64>,
+    /// How long a permission is kept.
+    pub authorized: Kept,
+    /// How long a refusal is kept.
+    pub unauthorized: Kept,
     /// Nanoseconds that one review may take.
     timeout: i64,
     /// `v1` or `v1beta1`.
@@ -81,6 +91,22 @@ pub struct WebhookSettings {
     file: Option<String>,
     /// Expressions.
     pub conditions: Vec<String>,
+}
+
+/// How long answers of one sort are kept.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Kept {
+    /// Nanoseconds; checked also where nothing is kept.
+    ttl: i64,
+    is_on: bool,
+}
+
+impl Kept {
+    /// The time; zero where nothing is kept.
+    pub fn time(self) -> Duration {
+        let nanos = if self.is_on { u64::try_from(self.ttl).unwrap_or(0) } else { 0 };
+        Duration::from_nanos(nanos)
+    }
 }
 
 impl WebhookSettings {
@@ -108,7 +134,8 @@ impl WebhookSettings {
 /// # Errors
 /// The text of kube-apiserver's error.
 pub fn read(document: &Document, group: &str) -> Result<Vec<AuthorizerSettings>, String> {
-    let file = File { kind: KIND, versions: &VERSIONS, group, form: &ROOT };
+    let form = |version: &str| if version == INTERNAL { &INTERNAL_ROOT } else { &ROOT };
+    let file = File { kind: KIND, versions: &VERSIONS, group, form };
     let root = file.read(document)?;
     let authorizers = items(root.get("authorizers")).map(|value| AuthorizerSettings {
         kind: text_of(value, "type"),
@@ -123,13 +150,13 @@ fn webhook(value: &Value) -> WebhookSettings {
     let nanos = |name: &str| duration::parse(value[name].as_str().unwrap_or("0")).unwrap_or(0);
     let kept = |name: &str, default: i64, flag: &str| {
         let ttl = Some(nanos(name)).filter(|ttl| *ttl != 0).unwrap_or(default);
-        (value[flag].as_bool() != Some(false)).then_some(ttl)
+        Kept { ttl, is_on: value[flag].as_bool() != Some(false) }
     };
     const SECOND: i64 = 1_000_000_000;
     let connection = &value["connectionInfo"];
     WebhookSettings {
-        authorized_ttl: kept("authorizedTTL", 300 * SECOND, "cacheAuthorizedRequests"),
-        unauthorized_ttl: kept("unauthorizedTTL", 30 * SECOND, "cacheUnauthorizedRequests"),
+        authorized: kept("authorizedTTL", 300 * SECOND, "cacheAuthorizedRequests"),
+        unauthorized: kept("unauthorizedTTL", 30 * SECOND, "cacheUnauthorizedRequests"),
         timeout: nanos("timeout"),
         version: text_of(value, "subjectAccessReviewVersion"),
         condition_version: text_of(value, "matchConditionSubjectAccessReviewVersion"),
@@ -253,11 +280,11 @@ impl WebhookSettings {
             1..=TIMEOUT_MAX => {}
             nanos => errors.invalid(&at("timeout"), &duration::to_text(nanos), "must be > 0s and <= 30s"),
         }
-        for (name, ttl) in
-            [("authorizedTTL", self.authorized_ttl), ("unauthorizedTTL", self.unauthorized_ttl)]
+        for (name, Kept { ttl, .. }) in
+            [("authorizedTTL", self.authorized), ("unauthorizedTTL", self.unauthorized)]
         {
-            if let Some(nanos) = ttl.filter(|nanos| *nanos < 0) {
-                errors.invalid(&at(name), &duration::to_text(nanos), "must be > 0s");
+            if ttl < 0 {
+                errors.invalid(&at(name), &duration::to_text(ttl), "must be > 0s");
             }
         }
         errors.one_of(&at("subjectAccessReviewVersion"), &self.version, &["v1", "v1beta1"]);
@@ -319,8 +346,12 @@ pub fn condition_errors(path: &str, conditions: &[String]) -> Vec<String> {
             errors.required(&place);
         } else if conditions[..at].contains(text) {
             errors.0.push(format!("{place}: Duplicate value: {}", quote(text)));
-        } else if let Err(why) = condition::compile(text) {
-            errors.invalid(&place, text, &why);
+        } else {
+            match condition::compile(text) {
+                Ok(_) => {}
+                Err(Fault::Text(why)) => errors.invalid(&place, text, &why),
+                Err(fault @ Fault::Program(_)) => errors.0.push(format!("{place}: Internal error: {fault}")),
+            }
         }
     }
     errors.0
@@ -385,6 +416,10 @@ mod tests {
                 webhook(&[("authorizedTTL", json!("-1m"))]),
                 "authorizers[0].authorizedTTL: Invalid value: \"-1m0s\": must be > 0s",
             ),
+            (
+                webhook(&[("unauthorizedTTL", json!("-1s")), ("cacheUnauthorizedRequests", json!(false))]),
+                "authorizers[0].unauthorizedTTL: Invalid value: \"-1s\": must be > 0s",
+            ),
             (webhook(&[("authorizedTTL", json!("5"))]), "time: missing unit in duration \"5\""),
             (
                 webhook(&[("timeout", json!(5))]),
@@ -424,6 +459,14 @@ mod tests {
                 ]),
                 "authorizers[0].matchConditions[0].expression: Invalid value: \"'a'\": must evaluate to bool but got string",
             ),
+            (
+                webhook(&[
+                    ("matchConditions", conditions("int('x') == 1")),
+                    ("matchConditionSubjectAccessReviewVersion", json!("v1")),
+                ]),
+                "authorizers[0].matchConditions[0].expression: Internal error: program instantiation failed: type conversion \
+                 error from 'string' to 'int'",
+            ),
         ] {
             let got = checked(&authorizers).map(drop).err().unwrap_or_default();
             assert_eq!(got, want, "{authorizers}");
@@ -434,9 +477,30 @@ mod tests {
     fn what_is_left_out_has_its_default() {
         let read = checked(&webhook(&[("cacheUnauthorizedRequests", json!(false))])).unwrap();
         let webhook = read[0].webhook.as_ref().unwrap();
-        assert_eq!(webhook.authorized_ttl, Some(300_000_000_000));
-        assert_eq!(webhook.unauthorized_ttl, None);
+        assert_eq!(webhook.authorized.time(), Duration::from_secs(300));
+        assert_eq!(webhook.unauthorized.time(), Duration::ZERO);
         assert_eq!(webhook.timeout(), Duration::from_secs(3));
         assert_eq!(webhook.failure_policy(), FailurePolicy::NoOpinion);
+    }
+
+    #[test]
+    fn the_internal_version_has_no_authorizers() {
+        for (authorizers, want) in [
+            (json!([]), ""),
+            (
+                json!([{"name": "rbac", "type": "RBAC"}]),
+                "strict decoding error: unknown field \"authorizers[0].name\", unknown field \"authorizers[0].type\"",
+            ),
+            (
+                json!("x"),
+                "json: cannot unmarshal string into Go struct field AuthorizationConfiguration.authorizers of type \
+                 []apiserver.AuthorizerConfiguration",
+            ),
+        ] {
+            let value =
+                json!({"apiVersion": "config.example/__internal", "kind": KIND, "authorizers": authorizers});
+            let got = read(&Document::of("", &value), "config.example").map(drop).err().unwrap_or_default();
+            assert_eq!(got, want, "{authorizers}");
+        }
     }
 }

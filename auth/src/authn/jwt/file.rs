@@ -5,13 +5,13 @@ use serde_json::Value;
 
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
 use crate::document::Document;
-use crate::strict::{File, Form, Object, items, text_of};
+use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
 
 /// The kind of the file's object.
 const KIND: &str = "AuthenticationConfiguration";
 
 /// Versions of the file. All have the same members.
-const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", "__internal"];
+const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", INTERNAL];
 
 /// What the file says about requests without credentials.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -99,7 +99,7 @@ static EXTRA: Object =
 /// # Errors
 /// The text of kube-apiserver's error.
 pub fn read(document: &Document, group: &str) -> Result<Contents, String> {
-    let file = File { kind: KIND, versions: &VERSIONS, group, form: &ROOT };
+    let file = File { kind: KIND, versions: &VERSIONS, group, form: |_| &ROOT };
     let root = file.read(document)?;
     let jwt = items(root.get("jwt")).map(jwt).collect();
     let anonymous = root.get("anonymous").filter(|value| !value.is_null()).map(|value| AnonymousSettings {
