@@ -38,6 +38,14 @@ impl Document {
         form.check(self.tree.typed_members()?, version, &mut Vec::new())
     }
 
+    /// The members; null has none.
+    ///
+    /// # Errors
+    /// The text of kube-apiserver's error: the document is no object, or its version or kind is no text.
+    pub(crate) fn typed(&self) -> Result<Map<String, Value>, String> {
+        self.tree.typed_members().map(object)
+    }
+
     /// A file with these contents, which is shown as `text`.
     #[cfg(test)]
     pub(crate) fn of(text: &str, value: &Value) -> Document {

@@ -17,7 +17,7 @@ use engine::Engine;
 use go::quote;
 
 use crate::documents;
-use crate::flags::{AuthorizationFlags, Profile};
+use crate::flags::{AuthorizationFlags, List, Profile};
 use crate::flaws::Flaws;
 use crate::issuers::opening;
 use crate::reload::{self, Watched};
@@ -204,7 +204,7 @@ pub fn check(flags: &AuthorizationFlags, flaws: &mut Flaws) {
         (policy, "--authorization-policy-file", "ABAC"),
         (webhook, "--authorization-webhook-config-file", "Webhook"),
     ] {
-        if file.is_some() && !names.contains(&mode) {
+        if file.is_some() && !names.iter().any(|name| name == mode) {
             flaws.push(format!("cannot specify {flag} without mode {mode}"));
         }
     }
@@ -215,9 +215,12 @@ pub fn check(flags: &AuthorizationFlags, flaws: &mut Flaws) {
 }
 
 /// The names of the authorizers.
-fn names(flags: &AuthorizationFlags) -> Vec<&str> {
-    let modes = flags.authorization_mode.as_deref().unwrap_or(DEFAULT);
-    if modes.is_empty() { vec!["AlwaysAllow"] } else { modes.split(',').collect() }
+fn names(flags: &AuthorizationFlags) -> Vec<String> {
+    if flags.authorization_mode.is_empty() {
+        return vec![DEFAULT.to_owned()];
+    }
+    let names = List::all(&flags.authorization_mode);
+    if names.is_empty() { vec![Mode::AlwaysAllow.to_string()] } else { names }
 }
 
 /// The authorizers that the flags name, once these were checked.
@@ -257,24 +260,21 @@ fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> any
             (Mode::AlwaysDeny | Mode::Abac | Mode::Webhook, ..) => Part::Whole(mode, Module::AlwaysDeny),
         })
     };
-    names(flags).into_iter().map(|name| part(name).map_err(failed)).collect()
+    names(flags).iter().map(|name| part(name).map_err(failed)).collect()
 }
 
-/// The policies of a file.
+/// The policies of a file, whose lines are JSON or YAML.
 fn policies(path: &Path) -> anyhow::Result<Policies> {
-    let bytes = std::fs::read(path).map_err(|error| opening(path, &error))?;
+    let shown = path.display();
+    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::IsADirectory => {
+            anyhow!("error reading policy file {shown}: {}", opening(path, &error))
+        }
+        _ => opening(path, &error),
+    })?;
     let text = String::from_utf8_lossy(&bytes);
-    let read = Policies::parse(&text, |line| value(line.as_bytes()));
-    read.map_err(|error| anyhow!("error reading policy file {}, {error}", path.display()))
-}
-
-/// A line of policies, which is JSON or YAML.
-fn value(bytes: &[u8]) -> Result<serde_json::Value, String> {
-    let broken = |_| "couldn't get version/kind; json parse error: unexpected end of JSON input".to_owned();
-    let document = api::wire::codec::yaml::parse(bytes).map_err(|_| broken(()))?;
-    let mut json = Vec::new();
-    api::values::json::write(&document.value, &mut json);
-    serde_json::from_slice(&json).map_err(|_| broken(()))
+    let read = Policies::parse(&text, |line| documents::parse(line.as_bytes()));
+    read.map_err(|error| anyhow!("error reading policy file {shown}{error}"))
 }
 
 /// Why a file that others name cannot be read.
@@ -310,14 +310,11 @@ fn of_file(
         let mode = Mode::of(kind).unwrap_or(Mode::AlwaysDeny);
         Ok(match (mode, webhook) {
             (Mode::Webhook, Some(webhook)) => {
-                let kept = |nanos: Option<i64>| {
-                    Duration::from_nanos(nanos.and_then(|nanos| u64::try_from(nanos).ok()).unwrap_or(0))
-                };
                 let settings = Settings {
                     group: naming.group("authorization", true),
                     version: webhook.version.clone(),
-                    authorized_ttl: kept(webhook.authorized_ttl),
-                    unauthorized_ttl: kept(webhook.unauthorized_ttl),
+                    authorized_ttl: webhook.authorized.time(),
+                    unauthorized_ttl: webhook.unauthorized.time(),
                     failure_policy: webhook.failure_policy(),
                     conditions: Conditions::new(&webhook.conditions).map_err(|why| anyhow!(why))?,
                 };
@@ -383,6 +380,33 @@ mod tests {
             (
                 vec!["--authorization-mode=RBAC,RBAC".to_owned()],
                 Err("authorization-mode [\"RBAC\" \"RBAC\"] has mode specified more than once".to_owned()),
+            ),
+            (
+                vec!["--authorization-mode=Node".to_owned(), "--authorization-mode=RBAC".to_owned()],
+                Ok("Node,RBAC".to_owned()),
+            ),
+            (vec!["--authorization-mode=".to_owned()], Ok("AlwaysAllow".to_owned())),
+            (
+                vec!["--authorization-mode=RBAC".to_owned(), "--authorization-mode=RBAC".to_owned()],
+                Err("authorization-mode [\"RBAC\" \"RBAC\"] has mode specified more than once".to_owned()),
+            ),
+            (
+                vec!["--authorization-mode=ABAC".to_owned(), format!("--authorization-policy-file={}", dir.display())],
+                Err(format!(
+                    "invalid authorization config: error reading policy file {0}: read {0}: is a directory",
+                    dir.display()
+                )),
+            ),
+            (
+                vec![
+                    "--authorization-mode=ABAC".to_owned(),
+                    format!("--authorization-policy-file={}", file("braces", "{user: a}\n")),
+                ],
+                Err(format!(
+                    "invalid authorization config: error reading policy file {}, line 1: {{user: a}}: couldn't get \
+                     version/kind; json parse error: invalid character 'u' looking for beginning of object key string",
+                    dir.join("braces").display()
+                )),
             ),
             (
                 vec!["--authorization-mode=ABAC,Webhook,Foo".to_owned()],

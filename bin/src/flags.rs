@@ -46,7 +46,7 @@ pub use edge::EdgeFlags;
 pub use etcd::{Direction, EtcdFlags};
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
-pub use forms::Port;
+pub use forms::{List, Port};
 pub use line::{Invocation, Stop, parse};
 pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;

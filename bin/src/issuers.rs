@@ -144,6 +144,7 @@ pub fn opening(path: &Path, error: &std::io::Error) -> anyhow::Error {
         std::io::ErrorKind::IsADirectory => return anyhow!("read {}: is a directory", path.display()),
         std::io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         std::io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        std::io::ErrorKind::NotADirectory => "not a directory".to_owned(),
         _ => error.to_string(),
     };
     anyhow!("open {}: {why}", path.display())

@@ -1,18 +1,50 @@
 //! Attribute-based access control: a file of policies, one a line, read at the start
 //! (docs/api/authorization.md#abac-policy-file).
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::policy::Rule;
 use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
+use crate::document::Document;
+use crate::identity::{AUTHENTICATED, User};
+use crate::strict::{Form, Object, text_of};
 use go::quote;
 
-use crate::identity::{AUTHENTICATED, User};
-use crate::json_error;
-
-/// Group and version of the lines.
+/// Group of the lines.
+const GROUP: &str = "abac.authorization.kubernetes.io";
+/// Group and version of lines.
 const API_VERSION: &str = "abac.authorization.kubernetes.io/v1beta1";
+/// The same of lines that have the members of `spec` at the top. A line without a version has this one.
+const OLD_API_VERSION: &str = "abac.authorization.kubernetes.io/v0";
+const KIND: &str = "Policy";
+
+/// Bytes at which a line, without its end, is too long.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+static POLICY: Object = Object { name: KIND, members: &[("spec", Form::Object(&SPEC))] };
+static SPEC: Object = Object {
+    name: "PolicySpec",
+    members: &[
+        ("user", Form::Text),
+        ("group", Form::Text),
+        ("readonly", Form::Flag),
+        ("apiGroup", Form::Text),
+        ("resource", Form::Text),
+        ("namespace", Form::Text),
+        ("nonResourcePath", Form::Text),
+    ],
+};
+static OLD_POLICY: Object = Object {
+    name: KIND,
+    members: &[
+        ("user", Form::Text),
+        ("group", Form::Text),
+        ("readonly", Form::Flag),
+        ("resource", Form::Text),
+        ("namespace", Form::Text),
+    ],
+};
 
 /// The policies of a file.
 #[derive(Clone, Debug, Default)]
@@ -30,30 +62,44 @@ struct Policy {
     path: String,
 }
 
-/// A line that is no policy.
+/// What is wrong with a file of policies. The text follows the name of the file.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("line {line}: {text}: {why}")]
-pub struct LineError {
-    /// Number of the line, from 1.
-    line: usize,
-    /// The line.
-    text: String,
-    why: String,
+pub enum PoliciesError {
+    /// A line is no policy.
+    #[error(", line {line}: {text}: {why}")]
+    Line {
+        /// Number of the line, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+        /// What a reader of policies says of it.
+        why: String,
+    },
+    /// A line has 64 KiB or more.
+    #[error(": bufio.Scanner: token too long")]
+    LineTooLong,
 }
 
 impl Policies {
-    /// Reads a file. `value` reads one line as JSON or YAML.
+    /// Reads a file. `document` reads one line as JSON or YAML.
     ///
     /// # Errors
     /// The first line that is no policy.
-    pub fn parse(text: &str, value: impl Fn(&str) -> Result<Value, String>) -> Result<Policies, LineError> {
+    pub fn parse(
+        text: &str,
+        document: impl Fn(&str) -> Result<Document, String>,
+    ) -> Result<Policies, PoliciesError> {
         let mut policies = Vec::new();
-        for (at, line) in text.lines().enumerate() {
+        for (at, line) in text.split('\n').enumerate() {
+            if line.len() >= LINE_BYTES_MAX {
+                return Err(PoliciesError::LineTooLong);
+            }
+            let line = line.strip_suffix('\r').unwrap_or(line);
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
                 continue;
             }
-            let policy = value(line).and_then(|value| Policy::read(&value));
-            let failed = |why| LineError { line: at + 1, text: line.to_owned(), why };
+            let policy = document(line).and_then(|document| Policy::read(&document));
+            let failed = |why| PoliciesError::Line { line: at + 1, text: line.to_owned(), why };
             policies.push(policy.map_err(failed)?);
         }
         Ok(Policies(policies))
@@ -88,53 +134,66 @@ impl Policies {
 }
 
 impl Policy {
-    fn read(value: &Value) -> Result<Policy, String> {
-        let empty = Map::new();
-        let members = match value {
-            Value::Object(members) => members,
-            Value::Null => &empty,
-            other => return Err(no_object(other)),
-        };
-        let member = |name: &str| members.get(name).and_then(Value::as_str).unwrap_or_default();
-        match (member("apiVersion"), member("kind")) {
-            (API_VERSION, "Policy") => {
-                let spec = members.get("spec").and_then(Value::as_object).unwrap_or(&empty);
-                let read = Reader { members: spec, within: "PolicySpec.spec" };
-                Ok(Policy {
-                    api_group: read.text("apiGroup")?,
-                    path: read.text("nonResourcePath")?,
-                    ..read.common()?
+    fn read(document: &Document) -> Result<Policy, String> {
+        let line = Value::Object(document.typed()?);
+        let given = text_of(&line, "kind");
+        let kind = if given.is_empty() { KIND } else { given.as_str() };
+        let api_version = api_version(&text_of(&line, "apiVersion"))?;
+        match (api_version.as_str(), kind) {
+            (API_VERSION, KIND) => {
+                document.check(&POLICY, "v1beta1")?;
+                if given.is_empty() {
+                    return Err("converting (v1beta1.Policy) to (v0.Policy): unknown conversion".to_owned());
                 }
-                .for_authenticated())
+                Ok(Policy::of_spec(&line["spec"]))
             }
-            (API_VERSION, "") => {
-                Err("converting (v1beta1.Policy) to (v0.Policy): unknown conversion".to_owned())
+            (OLD_API_VERSION, KIND) => {
+                document.check(&OLD_POLICY, "v0")?;
+                Ok(Policy::of_old(&line))
             }
-            (version, kind) if !version.is_empty() => Err(format!(
+            (api_version, kind) => Err(format!(
                 "no kind {} is registered for version {} in scheme \"pkg/apis/abac/register.go:30\"",
                 quote(kind),
-                quote(version)
+                quote(api_version)
             )),
-            // The lines of the first releases name no version. They leave out what may be anything.
-            _ => {
-                let mut policy = Reader { members, within: "Policy" }.common()?;
-                let (anywhere, anything) = (policy.namespace.is_empty(), policy.resource.is_empty());
-                if policy.user.is_empty() && policy.group.is_empty() {
-                    policy.group = AUTHENTICATED.to_owned();
-                }
-                let star = || "*".to_owned();
-                policy.api_group = star();
-                if anywhere {
-                    policy.namespace = star();
-                }
-                if anything {
-                    policy.resource = star();
-                }
-                if anywhere && anything {
-                    policy.path = star();
-                }
-                Ok(policy.for_authenticated())
-            }
+        }
+    }
+
+    fn of_spec(spec: &Value) -> Policy {
+        let path = text_of(spec, "nonResourcePath");
+        Policy { api_group: text_of(spec, "apiGroup"), path, ..Policy::common(spec) }.for_authenticated()
+    }
+
+    /// A policy of the first releases. What it leaves out may be anything.
+    fn of_old(line: &Value) -> Policy {
+        let mut policy = Policy::common(line);
+        let (anywhere, anything) = (policy.namespace.is_empty(), policy.resource.is_empty());
+        if policy.user.is_empty() && policy.group.is_empty() {
+            policy.group = AUTHENTICATED.to_owned();
+        }
+        let star = || "*".to_owned();
+        policy.api_group = star();
+        if anywhere {
+            policy.namespace = star();
+        }
+        if anything {
+            policy.resource = star();
+        }
+        if anywhere && anything {
+            policy.path = star();
+        }
+        policy.for_authenticated()
+    }
+
+    /// The members that policies of both versions have.
+    fn common(members: &Value) -> Policy {
+        Policy {
+            user: text_of(members, "user"),
+            group: text_of(members, "group"),
+            readonly: members["readonly"] == true,
+            resource: text_of(members, "resource"),
+            namespace: text_of(members, "namespace"),
+            ..Policy::default()
         }
     }
 
@@ -175,57 +234,26 @@ impl Policy {
     }
 }
 
-/// The members of a policy.
-struct Reader<'v> {
-    members: &'v Map<String, Value>,
-    /// For messages: the name of the object in Go, and the path to it.
-    within: &'static str,
-}
-
-impl Reader<'_> {
-    fn common(&self) -> Result<Policy, String> {
-        Ok(Policy {
-            user: self.text("user")?,
-            group: self.text("group")?,
-            readonly: match self.members.get("readonly") {
-                None | Some(Value::Null) => false,
-                Some(Value::Bool(flag)) => *flag,
-                Some(other) => return Err(self.mismatch(other, "readonly", "bool")),
-            },
-            resource: self.text("resource")?,
-            namespace: self.text("namespace")?,
-            ..Policy::default()
-        })
+/// The version of a line, where it may say none or only the group.
+///
+/// # Errors
+/// It is no version.
+fn api_version(text: &str) -> Result<String, String> {
+    match text.split('/').collect::<Vec<_>>()[..] {
+        [""] | ["", ""] | [GROUP, ""] => Ok(OLD_API_VERSION.to_owned()),
+        [_] | [_, _] => Ok(text.to_owned()),
+        _ => Err(format!("unexpected GroupVersion string: {text}")),
     }
-
-    fn text(&self, name: &str) -> Result<String, String> {
-        match self.members.get(name) {
-            None | Some(Value::Null) => Ok(String::new()),
-            Some(Value::String(text)) => Ok(text.clone()),
-            Some(other) => Err(self.mismatch(other, name, "string")),
-        }
-    }
-
-    fn mismatch(&self, found: &Value, name: &str, wanted: &str) -> String {
-        let (found, within) = (json_error::kind(found), self.within);
-        format!("json: cannot unmarshal {found} into Go struct field {within}.{name} of type {wanted}")
-    }
-}
-
-fn no_object(value: &Value) -> String {
-    format!(
-        "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion \
-         string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-        json_error::kind(value)
-    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Policies, LineError> {
-        Policies::parse(text, |line| serde_json::from_str(line).map_err(|error| error.to_string()))
+    fn parse(text: &str) -> Result<Policies, PoliciesError> {
+        Policies::parse(text, |line| {
+            Document::new(line.as_bytes(), line.as_bytes(), None).map_err(|error| error.to_string())
+        })
     }
 
     #[test]
@@ -295,6 +323,33 @@ mod tests {
                 r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","spec":{}}"#,
                 Err("converting (v1beta1.Policy) to (v0.Policy): unknown conversion"),
             ),
+            (r#"{"apiVersion":"abac.authorization.kubernetes.io/v0","kind":"Policy","user":"a"}"#, Ok(1)),
+            (
+                r#"{"kind":"Foo"}"#,
+                Err(
+                    r#"no kind "Foo" is registered for version "abac.authorization.kubernetes.io/v0" in scheme "pkg/apis/abac/register.go:30""#,
+                ),
+            ),
+            (
+                r#"{"apiVersion":"v1"}"#,
+                Err(
+                    r#"no kind "Policy" is registered for version "v1" in scheme "pkg/apis/abac/register.go:30""#,
+                ),
+            ),
+            (r#"{"apiVersion":"a/b/c"}"#, Err("unexpected GroupVersion string: a/b/c")),
+            (
+                r#"{"apiVersion":5}"#,
+                Err(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field \
+                     .apiVersion of type string",
+                ),
+            ),
+            (
+                r#"{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":"x"}"#,
+                Err(
+                    "json: cannot unmarshal string into Go struct field Policy.spec of type v1beta1.PolicySpec",
+                ),
+            ),
             (
                 r#"{"apiVersion":"v0","kind":"Policy"}"#,
                 Err(
@@ -313,7 +368,21 @@ mod tests {
             ),
         ] {
             let got = parse(text).map(|policies| policies.0.len()).map_err(|error| error.to_string());
-            assert_eq!(got, want.map_err(|why| format!("line 1: {text}: {why}")), "{text}");
+            assert_eq!(got, want.map_err(|why| format!(", line 1: {text}: {why}")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_64_kib_is_too_long() {
+        for (bytes, end, want) in [
+            (LINE_BYTES_MAX - 1, "", Ok(0)),
+            (LINE_BYTES_MAX - 1, "\n# b", Ok(0)),
+            (LINE_BYTES_MAX, "", Err(": bufio.Scanner: token too long")),
+            (LINE_BYTES_MAX, "\n# b", Err(": bufio.Scanner: token too long")),
+        ] {
+            let text = format!("#{}{end}", "a".repeat(bytes - 1));
+            let got = parse(&text).map(|policies| policies.0.len()).map_err(|error| error.to_string());
+            assert_eq!(got, want.map_err(str::to_owned), "{bytes} {end}");
         }
     }
 }

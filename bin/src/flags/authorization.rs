@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::forms::List;
 use crate::duration;
 
 /// What users may do.
@@ -13,7 +14,7 @@ pub struct AuthorizationFlags {
     /// Authorizers in order, separated by commas. Any of: ABAC, AlwaysAllow, AlwaysDeny, Node, RBAC, Webhook. Default:
     /// RBAC.
     #[arg(long, value_name = "MODES")]
-    pub authorization_mode: Option<String>,
+    pub authorization_mode: Vec<List>,
 
     /// Policies of the authorizer ABAC, a line each (JSON).
     #[arg(long, value_name = "FILE")]
@@ -43,7 +44,7 @@ pub struct AuthorizationFlags {
 impl AuthorizationFlags {
     /// Whether a flag says what the configuration file says.
     pub fn names_authorizers(&self) -> bool {
-        self.authorization_mode.is_some()
+        !self.authorization_mode.is_empty()
             || self.authorization_webhook_config_file.is_some()
             || self.authorization_webhook_version.is_some()
             || self.authorization_webhook_cache_authorized_ttl.is_some()
