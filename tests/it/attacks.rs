@@ -362,7 +362,7 @@ async fn no_user_gives_more_permissions_than_it_has() {
             "PATCH",
             format!("{bindings}/clerk"),
             json!({"roleRef": {"name": "cluster-admin"}}),
-            422,
+            403,
         ),
         (
             "the group of masters in a certificate",

@@ -11,6 +11,8 @@ pub enum Stage {
     Default,
     /// The mutating point of admission.
     Mutate,
+    /// A role or a binding grants nothing that its writer does not hold.
+    Escalate,
     /// The version and the identity that the writer saw are compared with the stored ones. Updates only.
     Compare,
     /// Changed fields are given to the writing manager. Left out, the object says who owns its fields.
@@ -21,8 +23,6 @@ pub enum Stage {
     Prepare,
     /// The rules of the kind.
     Validate,
-    /// A role or a binding grants nothing that its writer does not hold.
-    Escalate,
     /// The validating point of admission.
     Admit,
     /// The bytes to store; a write that changes nothing ends here. Never left out.

@@ -215,7 +215,7 @@ impl Authorizer {
                 Module::Rbac => {
                     let found = self.rbac.rules_for(user, namespace);
                     held.rules.extend(found.rules.iter().cloned());
-                    held.errors.extend(join_errors(&found.errors));
+                    held.errors.extend(join_errors(&self.rbac.texts(&found.errors)));
                 }
                 Module::Node(_) => held.cannot("node"),
                 Module::Webhook(_) => held.cannot("webhook"),

@@ -10,7 +10,7 @@ use std::fmt;
 
 use super::chain::Authorizer;
 use super::policy::{RoleRef, Rule};
-use super::rbac::{Held, resource_matches, url_matches};
+use super::rbac::{Held, join_errors, resource_matches, rules_of, url_matches};
 use crate::attributes::Attributes;
 use crate::identity::{MASTERS, User};
 use go::{Quoted, QuotedList};
@@ -26,16 +26,12 @@ const LISTED_MAX: usize = 1_000;
 /// A write would grant more than its writer holds.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Escalation {
-    /// The role that a binding refers to does not exist: 404.
-    #[error("{resource}.{group} {} not found", Quoted(.name))]
-    RoleNotFound {
-        /// `role` or `clusterrole`.
-        resource: &'static str,
-        /// API group of roles.
-        group: String,
-        /// Name of the role.
-        name: String,
-    },
+    /// The role of this name, to which a binding refers, does not exist: 404.
+    #[error("role {} not found", Quoted(.0))]
+    RoleNotFound(String),
+    /// A binding refers to an object of this kind, which is none of roles: 500.
+    #[error("unsupported role reference kind: {}", Quoted(.0))]
+    UnknownKind(String),
     /// Inner text of a 403 for the object that is written.
     #[error("{0}")]
     Forbidden(String),
@@ -67,7 +63,7 @@ impl Authorizer {
             return Ok(());
         }
         let held = self.rbac().rules_for(user, write.namespace);
-        if let Some(text) = missing_text(user, &held, write.rules) {
+        if let Some(text) = self.missing_text(user, write.resource, &held, write.rules) {
             return Err(Escalation::Forbidden(text));
         }
         if write.aggregates && !uncovered(&held.rules, &full_authority()).is_empty() {
@@ -91,27 +87,20 @@ impl Authorizer {
         if user.in_group(MASTERS) {
             return Ok(());
         }
-        let (resource, singular) = match role.kind.as_str() {
-            "ClusterRole" => ("clusterroles", "clusterrole"),
-            _ => ("roles", "role"),
+        let resource = match role.kind.as_str() {
+            "ClusterRole" => "clusterroles",
+            "Role" => "roles",
+            kind => return Err(Escalation::UnknownKind(kind.to_owned())),
         };
         if self.decide(&self.about(user, "bind", resource, namespace, &role.name)).await.decision.is_allowed()
         {
             return Ok(());
         }
         let mut rules = None;
-        self.rbac().source().read(&mut |policy| {
-            rules = match role.kind.as_str() {
-                "ClusterRole" => policy.cluster_role(&role.name).cloned(),
-                _ => policy.role(namespace, &role.name).cloned(),
-            }
-        });
-        let rules = rules.ok_or_else(|| Escalation::RoleNotFound {
-            resource: singular,
-            group: self.rbac().group().to_owned(),
-            name: role.name.clone(),
-        })?;
-        match missing_text(user, &self.rbac().rules_for(user, namespace), &rules) {
+        self.rbac().source().read(&mut |policy| rules = rules_of(policy, namespace, role).ok().cloned());
+        let rules = rules.ok_or_else(|| Escalation::RoleNotFound(role.name.clone()))?;
+        let binding = if namespace.is_empty() { "clusterrolebindings" } else { "rolebindings" };
+        match self.missing_text(user, binding, &self.rbac().rules_for(user, namespace), &rules) {
             Some(text) => Err(Escalation::Forbidden(text)),
             None => Ok(()),
         }
@@ -129,6 +118,32 @@ impl Authorizer {
         let nothing = Attributes::path(user, verb, "");
         Attributes { resource_request: true, group, version: "*", resource, namespace, name, ..nothing }
     }
+
+    /// The text of the refusal to write an object of `resource`; `None` if the writer holds everything in `wanted`.
+    fn missing_text(&self, user: &User, resource: &str, held: &Held, wanted: &[Rule]) -> Option<String> {
+        let missing = uncovered(&held.rules, wanted);
+        if missing.is_empty() {
+            return None;
+        }
+        let lines: BTreeSet<String> = compact(missing).iter().map(|rule| Brief(rule).to_string()).collect();
+        let listed: Vec<&str> = lines.iter().take(LISTED_MAX).map(String::as_str).collect();
+        let mut text = format!(
+            "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
+            Quoted(&user.name),
+            QuotedList(&user.groups),
+            listed.join("\n")
+        );
+        if lines.len() > listed.len() {
+            text.push_str(&format!("\n(and {} more)", lines.len() - listed.len()));
+        }
+        // The roles are looked up by the request, whose resource the errors name.
+        let group = self.rbac().group();
+        let errors: Vec<String> = held.errors.iter().map(|error| error.text_about(resource, group)).collect();
+        if let Some(errors) = join_errors(&errors) {
+            text.push_str(&format!("; resolution errors: [{errors}]"));
+        }
+        Some(text)
+    }
 }
 
 /// Rules that cover everything.
@@ -138,29 +153,6 @@ fn full_authority() -> [Rule; 2] {
         Rule { api_groups: any(), resources: any(), verbs: any(), ..Rule::default() },
         Rule { non_resource_urls: any(), verbs: any(), ..Rule::default() },
     ]
-}
-
-/// The text of the refusal; `None` if the writer holds everything in `wanted`.
-fn missing_text(user: &User, held: &Held, wanted: &[Rule]) -> Option<String> {
-    let missing = uncovered(&held.rules, wanted);
-    if missing.is_empty() {
-        return None;
-    }
-    let lines: BTreeSet<String> = compact(missing).iter().map(|rule| Brief(rule).to_string()).collect();
-    let listed: Vec<&str> = lines.iter().take(LISTED_MAX).map(String::as_str).collect();
-    let mut text = format!(
-        "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
-        Quoted(&user.name),
-        QuotedList(&user.groups),
-        listed.join("\n")
-    );
-    if lines.len() > listed.len() {
-        text.push_str(&format!("\n(and {} more)", lines.len() - listed.len()));
-    }
-    if !held.errors.is_empty() {
-        text.push_str(&format!("; resolution errors: [{}]", held.errors.join(" ")));
-    }
-    Some(text)
 }
 
 /// The permissions in `wanted` that no rule in `held` covers, each as a rule of one verb and one resource or path.
@@ -273,7 +265,8 @@ fn url_covered(held: &[String], wanted: &str) -> bool {
     held.iter().any(|entry| url_matches(entry, wanted))
 }
 
-/// Merges the verbs of single permissions for the same resource into one rule; other rules stay as they are.
+/// Merges the verbs of single permissions for the same resource into one rule, each as often as it is wanted; other rules
+/// stay as they are.
 pub fn compact(missing: Vec<Rule>) -> Vec<Rule> {
     let mut simple: BTreeMap<(String, String, Option<String>), Vec<String>> = BTreeMap::new();
     let mut rules = Vec::new();
@@ -289,11 +282,7 @@ pub fn compact(missing: Vec<Rule>) -> Vec<Rule> {
         let mut parts = rule.api_groups.into_iter().chain(rule.resources);
         let key = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
         let verbs = simple.entry((key.0, key.1, rule.resource_names.into_iter().next())).or_default();
-        for verb in rule.verbs {
-            if !verbs.contains(&verb) {
-                verbs.push(verb);
-            }
-        }
+        verbs.extend(rule.verbs);
     }
     rules.extend(simple.into_iter().map(|((group, resource, name), verbs)| Rule {
         api_groups: vec![group],

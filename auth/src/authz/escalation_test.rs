@@ -67,6 +67,13 @@ fn held_rules_cover_wanted_rules_permission_by_permission() {
             &["get - pods/log"],
             r#"{APIGroups:[""], Resources:["pods/log"], Verbs:["get"]}"#,
         ),
+        // A verb that is wanted twice is missing twice.
+        (&[], &["get,get - pods"], r#"{APIGroups:[""], Resources:["pods"], Verbs:["get" "get"]}"#),
+        (
+            &["list - pods"],
+            &["get - pods", "list,get - pods"],
+            r#"{APIGroups:[""], Resources:["pods"], Verbs:["get" "get"]}"#,
+        ),
         (&[], &[], ""),
     ] {
         let missing_rules = compact(uncovered(&rules(held), &rules(wanted)));
@@ -105,6 +112,8 @@ fn chain() -> Authorizer {
     for (namespace, role, user) in [
         ("", "reader", "jane"),
         ("", "gone", "jane"),
+        ("", "gone", "kim"),
+        ("", "lost", "kim"),
         ("ns", "writer", "jane"),
         ("", "escalator", "eve"),
         ("", "binder", "bob"),
@@ -132,7 +141,7 @@ fn a_role_grants_only_what_its_writer_holds() {
     let jane_may_not = "user \"jane\" (groups=[\"dev\" \"ops\"]) is attempting to grant RBAC permissions not \
                         currently held:\n{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"update\"]}\n\
                         {APIGroups:[\"\"], Resources:[\"services\"], Verbs:[\"get\" \"update\"]}; resolution \
-                        errors: [clusterrole.rbac \"gone\" not found]";
+                        errors: [clusterroles.rbac \"gone\" not found]";
     let eve_may_not = "user \"eve\" (groups=[\"dev\" \"ops\"]) is attempting to grant RBAC permissions not \
                        currently held:\n{APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"get\"]}";
     let aggregation = "must have cluster-admin privileges to use the aggregationRule";
@@ -174,11 +183,22 @@ fn a_binding_grants_only_what_its_writer_holds_or_may_bind() {
             "",
             "ClusterRole/writer",
             "user \"jane\" (groups=[]) is attempting to grant RBAC permissions not currently held:\n\
-             {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"update\"]}; resolution errors: [clusterrole.rbac \
-             \"gone\" not found]",
+             {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"update\"]}; resolution errors: \
+             [clusterrolebindings.rbac \"gone\" not found]",
         ),
-        ("jane", "", "ClusterRole/gone", "clusterrole.rbac \"gone\" not found"),
-        ("jane", "other", "Role/local", "role.rbac \"local\" not found"),
+        ("jane", "", "ClusterRole/gone", "role \"gone\" not found"),
+        ("jane", "other", "Role/local", "role \"local\" not found"),
+        ("jane", "", "Role/local", "role \"local\" not found"),
+        ("jane", "ns", "Foo/local", "unsupported role reference kind: \"Foo\""),
+        ("root", "ns", "Foo/local", "unsupported role reference kind: \"Foo\""),
+        (
+            "kim",
+            "",
+            "ClusterRole/writer",
+            "user \"kim\" (groups=[]) is attempting to grant RBAC permissions not currently held:\n\
+             {APIGroups:[\"\"], Resources:[\"pods\"], Verbs:[\"update\"]}; resolution errors: \
+             [[clusterrolebindings.rbac \"gone\" not found, clusterrolebindings.rbac \"lost\" not found]]",
+        ),
         ("bob", "", "ClusterRole/writer", ""),
         ("bob", "other", "Role/local", ""),
         (

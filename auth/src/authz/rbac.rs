@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::policy::{Binding, Policy, PolicySource, Rule, Rules};
+use super::policy::{Policy, PolicySource, RoleRef, Rule, Rules};
 use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
 use crate::identity::User;
@@ -26,8 +26,40 @@ pub struct Rbac {
 pub struct Held {
     /// Rules in the order of the grants; not de-duplicated.
     pub rules: Vec<Rule>,
-    /// Errors for roles that are bound but missing.
-    pub errors: Vec<String>,
+    /// Bindings whose rules are not known, each once.
+    pub errors: Vec<Unresolved>,
+}
+
+/// Why the rules that a binding grants are not known.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Unresolved {
+    /// There is no such role.
+    Missing {
+        /// `role` or `clusterrole`.
+        resource: &'static str,
+        /// Name of the role.
+        name: String,
+    },
+    /// The binding refers to an object of this kind, which is none of roles.
+    Kind(String),
+}
+
+impl Unresolved {
+    /// The text of the error, where roles live in `group`.
+    pub(super) fn text(&self, group: &str) -> String {
+        match self {
+            Unresolved::Missing { resource, .. } => self.text_about(resource, group),
+            Unresolved::Kind(_) => self.text_about("", group),
+        }
+    }
+
+    /// The same, which calls a missing role an object of `resource`.
+    pub(super) fn text_about(&self, resource: &str, group: &str) -> String {
+        match self {
+            Unresolved::Missing { name, .. } => format!("{resource}.{group} {} not found", Quoted(name)),
+            Unresolved::Kind(kind) => format!("unsupported role reference kind: {}", Quoted(kind)),
+        }
+    }
 }
 
 impl Rbac {
@@ -60,7 +92,7 @@ impl Rbac {
         let resource = combined.as_deref().unwrap_or(asked.resource);
         let mut errors = Vec::new();
         for grant in policy.grants(asked.user, asked.namespace) {
-            match self.rules_of(policy, grant.binding()) {
+            match rules_of(policy, &grant.binding().namespace, &grant.binding().role) {
                 Ok(rules) if rules.iter().any(|rule| allows(rule, asked, resource)) => {
                     return Decision::Allow { reason: Reason::Granted(grant.clone()) };
                 }
@@ -68,7 +100,7 @@ impl Rbac {
                 Err(error) => note(&mut errors, error),
             }
         }
-        match join_errors(&errors) {
+        match join_errors(&self.texts(&errors)) {
             None => Decision::NoOpinion { reason: Reason::None },
             Some(text) => Decision::NoOpinion { reason: format!("RBAC: {text}").into() },
         }
@@ -79,7 +111,7 @@ impl Rbac {
         let mut held = Held::default();
         self.policy.read(&mut |policy| {
             for grant in policy.grants(user, namespace) {
-                match self.rules_of(policy, grant.binding()) {
+                match rules_of(policy, &grant.binding().namespace, &grant.binding().role) {
                     Ok(rules) => held.rules.extend_from_slice(rules),
                     Err(error) => note(&mut held.errors, error),
                 }
@@ -88,22 +120,27 @@ impl Rbac {
         held
     }
 
-    /// The rules of the role that a binding refers to.
-    ///
-    /// # Errors
-    /// The text `role.<group> "name" not found`.
-    pub fn rules_of<'p>(&self, policy: &'p Policy, binding: &Binding) -> Result<&'p Rules, String> {
-        let name = &binding.role.name;
-        let (found, resource) = match binding.role.kind.as_str() {
-            "ClusterRole" => (policy.cluster_role(name), "clusterrole"),
-            "Role" => (policy.role(&binding.namespace, name), "role"),
-            kind => return Err(format!("unsupported role reference kind: {}", Quoted(kind))),
-        };
-        found.ok_or_else(|| format!("{resource}.{} {} not found", self.group, Quoted(name)))
+    /// The texts of errors.
+    pub(super) fn texts(&self, errors: &[Unresolved]) -> Vec<String> {
+        errors.iter().map(|error| error.text(&self.group)).collect()
     }
 }
 
-fn note(errors: &mut Vec<String>, error: String) {
+/// The rules of the role that a binding in `namespace` (empty: cluster-wide) refers to.
+pub(super) fn rules_of<'p>(
+    policy: &'p Policy,
+    namespace: &str,
+    role: &RoleRef,
+) -> Result<&'p Rules, Unresolved> {
+    let (found, resource) = match role.kind.as_str() {
+        "ClusterRole" => (policy.cluster_role(&role.name), "clusterrole"),
+        "Role" => (policy.role(namespace, &role.name), "role"),
+        kind => return Err(Unresolved::Kind(kind.to_owned())),
+    };
+    found.ok_or_else(|| Unresolved::Missing { resource, name: role.name.clone() })
+}
+
+fn note(errors: &mut Vec<Unresolved>, error: Unresolved) {
     if errors.len() < RESOLUTION_ERRORS_MAX && !errors.contains(&error) {
         errors.push(error);
     }

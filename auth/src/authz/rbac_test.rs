@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::*;
-use crate::authz::{Authorizer, Module, RoleRef, Subject};
+use crate::authz::{Authorizer, Binding, Module, Subject};
 
 /// `verbs groups resources[ =name,…]` or `verbs /path,…`; `-` is the core group.
 fn rule(text: &str) -> Rule {

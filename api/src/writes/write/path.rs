@@ -1,10 +1,10 @@
 //! The stages of a write, in order, and the one loop around them.
 //!
 //! ```text
-//! locate ─► decode ─► default ─► (own a new object) ─► mutating admission ─► convert ─► compare ─► own a change
-//!    ▲                                                                                                  │
-//!    │ conflict        commit ◄─ encode ◄─ validating admission ◄─ escalate ◄─ validate ◄─ prepare ◄─ allocate
-//!    └───────────────────┘
+//! locate ─► decode ─► default ─► (own a new object) ─► mutating admission ─► convert ─► escalate ─► compare ─► own a change
+//!    ▲                                                                                                               │
+//!    │ conflict                             commit ◄─ encode ◄─ validating admission ◄─ validate ◄─ prepare ◄─ allocate
+//!    └────────────────────────────────────────┘
 //! ```
 //!
 //! Why this order and no other:
@@ -12,6 +12,7 @@
 //!   manager.
 //! - A new object is owned as it was sent, in the version of the request, so that what a plugin adds to it belongs to
 //!   no manager either. Of an update the two stored states are compared, so its ownership comes after the conversion.
+//! - What a role grants is looked at before anything of the object is refused: its writer is told of what it lacks first.
 //! - The creation is registered before the definition of its type is looked at, and the namespace by mutating admission,
 //!   and until the commit is over: the controllers that empty either wait for the creations that may have seen it alive.
 //! - What was allocated is held until the commit is over, whatever becomes of it; what admission took for the write, such
@@ -176,6 +177,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     stages::same(intent, &object, current.as_mut())?;
     stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
     let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
+    stages::escalate(intent, &new, old.as_ref()).await?;
     let generated_from = match &current {
         None => stages::identify(&mut new)?,
         Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
@@ -187,7 +189,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     stages::prepare(caller, intent, &mut new, old.as_ref(), is_labelled);
     stages::validate(caller, intent, &new, old.as_ref())?;
     stages::warn(caller, intent, &new, old.as_ref());
-    stages::escalate(intent, &new, old.as_ref()).await?;
+    stages::reveal(intent, &new, old.as_ref()).await?;
     let charges = stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
     let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
     // A plugin may have given a new object another name.

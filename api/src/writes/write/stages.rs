@@ -369,15 +369,11 @@ pub(super) fn warn<C: Caller>(caller: &mut C, intent: &Intent<'_>, new: &Object,
     }
 }
 
-/// A role or a binding grants nothing that its writer does not hold: 403, or 404 when a binding's role is missing. What a
-/// policy shows its writer of other objects, it may read anyway: 422.
+/// A role or a binding grants nothing that its writer does not hold: 403, or 404 when a binding's role is missing. The
+/// object is looked at as it was sent: it may have no name yet, and be invalid.
 pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
-    let (lookup, authorizer) = (intent.api.lookup(), intent.api.authorizer());
+    let authorizer = intent.api.authorizer();
     let Some(asked) = intent.permission.filter(|_| intent.passes(Stage::Escalate)) else { return Ok(()) };
-    if intent.endpoint == Endpoint::Main {
-        let readable = confirm_readable((lookup, authorizer), intent.user, intent.resource, new, old).await;
-        readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))?;
-    }
     if asked.group != authorizer.rbac().group() {
         return Ok(());
     }
@@ -386,11 +382,23 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
     let confirmed = policy::confirm_no_escalation(authorizer, asked, old.as_ref(), &new).await;
     confirmed.map_err(|error| match error {
         // The error names the resource of the request, and the role that it lacks.
-        Escalation::RoleNotFound { name, .. } => Status::not_found(intent.subject(&name)),
+        Escalation::RoleNotFound(name) => Status::not_found(intent.subject(&name)),
+        Escalation::UnknownKind(_) => Status::new(Reason::Unknown, error.to_string()),
         Escalation::Forbidden(why) => {
             Status::forbidden(intent.subject(new.str_at(&["metadata", "name"])), &why)
         }
     })
+}
+
+/// What a policy shows its writer of other objects, the writer may read anyway: 422.
+pub(super) async fn reveal(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
+    let is_asked = intent.permission.is_some() && !intent.leaves_out.contains(&Stage::Escalate);
+    if !is_asked || intent.endpoint != Endpoint::Main {
+        return Ok(());
+    }
+    let source = (intent.api.lookup(), intent.api.authorizer());
+    let readable = confirm_readable(source, intent.user, intent.resource, new, old).await;
+    readable.map_err(|error| Status::invalid(intent.subject_of_rules(meta(new, "name")), &[error]))
 }
 
 /// The validating point of admission. The plugins see the object as it will be stored, in the version of the request.
