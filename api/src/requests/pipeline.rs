@@ -197,12 +197,7 @@ impl<'c> Exchange<'c> {
             RequestError::Escape => {
                 Box::new(respond_text(StatusCode::BAD_REQUEST, "400 Bad Request: invalid URL escape\n"))
             }
-            error => {
-                let path = escape_html(path);
-                let text =
-                    format!("Internal Server Error: \"{path}\": failed to create RequestInfo: {error}");
-                Box::new(respond_text(StatusCode::INTERNAL_SERVER_ERROR, text))
-            }
+            error => self.undecided(&format!("failed to create RequestInfo: {error}")),
         })?;
         Ok(self.info.insert(Arc::new(info)).clone())
     }
@@ -309,9 +304,7 @@ impl<'c> Exchange<'c> {
         let is_kept = trail.reach(audit::Stage::RequestReceived);
         if !is_kept && trail.is_strict() {
             self.context.metrics().audit.rejected.count(&[]);
-            let path = escape_html(self.head.uri.path());
-            let text = format!("Internal Server Error: \"{path}\": failed to store audit event\n");
-            return Err(Box::new(respond_text(StatusCode::INTERNAL_SERVER_ERROR, text)));
+            return Err(self.undecided("failed to store audit event"));
         }
         self.trail = Some(Arc::new(trail));
         Ok(())
@@ -492,10 +485,11 @@ impl<'c> Exchange<'c> {
         response
     }
 
-    /// The answer to a request of which an authorizer could not tell whether it may go on.
+    /// The answer to a request of which it is not known whether it may go on, as a text that no browser takes for HTML.
     fn undecided(&self, error: &str) -> Ended {
         let target = self.head.uri.path_and_query().map_or("/", |target| target.as_str());
         let text = format!("Internal Server Error: {}: {error}\n", crate::values::field::go_quote(target));
+        let text = escape_html(&text);
         let mut response = respond_text(StatusCode::INTERNAL_SERVER_ERROR, text);
         response
             .headers_mut()
