@@ -6,6 +6,7 @@ use serde_json::Value;
 use crate::document::{self, Tree};
 use crate::json_error;
 use crate::strict::Object;
+use go::quote;
 
 /// The review that a webhook was asked with.
 pub(crate) struct Review<'r> {
@@ -29,14 +30,16 @@ impl Review<'_> {
         let review = Value::from(document::object(members));
         let Review { group, version, form } = self;
         let text = |name: &str| review[name].as_str().unwrap_or_default();
-        let (api_version, kind) = (text("apiVersion"), text("kind"));
-        let is_version = api_version.is_empty() || api_version.rsplit_once('/') == Some((*group, *version));
-        if !is_version || !(kind.is_empty() || kind == form.name) {
-            let given = match api_version.rsplit('/').next() {
-                None | Some("") => version,
-                Some(given) => given,
-            };
-            let kind = if kind.is_empty() { form.name } else { kind };
+        let own = format!("{group}/{version}");
+        let (api_version, kind) = (or(text("apiVersion"), &own), or(text("kind"), form.name));
+        if (api_version, kind) != (&own, form.name) {
+            if !self.is_known(api_version, kind) {
+                let (kind, api_version) = (quote(kind), quote(api_version));
+                return Err(format!(
+                    "no kind {kind} is registered for version {api_version} in scheme \"pkg/runtime/scheme.go:110\""
+                ));
+            }
+            let given = api_version.rsplit('/').next().unwrap_or_default();
             return Err(format!(
                 "converting ({given}.{kind}) to ({version}.{}): unknown conversion",
                 form.name
@@ -45,4 +48,20 @@ impl Review<'_> {
         form.check(members, version, &mut Vec::new())?;
         Ok(review)
     }
+
+    /// Whether clients of kube-apiserver know a kind, as far as groups and versions tell: there are no lists of reviews, and
+    /// groups of other domains are not of Kubernetes.
+    fn is_known(&self, api_version: &str, kind: &str) -> bool {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if group == self.group {
+            return matches!(version, "v1" | "v1beta1") && !kind.ends_with("List");
+        }
+        let domain = self.group.split_once('.').map_or(self.group, |(_, domain)| domain);
+        !group.contains('.') || group.ends_with(domain)
+    }
+}
+
+/// A text, or another if it is empty.
+fn or<'t>(text: &'t str, default: &'t str) -> &'t str {
+    if text.is_empty() { default } else { text }
 }

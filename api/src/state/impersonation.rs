@@ -117,6 +117,13 @@ mod tests {
                 &[],
                 &[("acme%2", "v")],
             ),
+            (
+                &[("Impersonate-User", "d"), ("Impersonate-Extra-a%ff", "v")],
+                "d",
+                "",
+                &[],
+                &[("a\u{fffd}", "v")],
+            ),
         ] {
             let mut headers = headers(lines);
             let user = wanted(&headers).unwrap().unwrap();

@@ -90,7 +90,8 @@ fn strip_prefix<'n>(name: &'n str, prefix: &str) -> Option<&'n str> {
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// `acme.com%2fproject` → `acme.com/project`; text with a malformed escape, or bytes that are no UTF-8, stays as it is.
+/// `acme.com%2fproject` → `acme.com/project`; text with a malformed escape stays as it is, and bytes that are no
+/// UTF-8 become U+FFFD.
 pub fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -105,7 +106,7 @@ pub fn percent_decoded(text: &str) -> String {
         bytes.push((high * 16 + low) as u8);
         rest = &after[2..];
     }
-    String::from_utf8(bytes).unwrap_or_else(|_| text.to_owned())
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

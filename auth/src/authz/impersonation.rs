@@ -247,8 +247,17 @@ impl Authorizer {
         Ok(())
     }
 
+    /// An authorizer that fails refuses; its error is the reason, before that of others.
     async fn require(&self, asked: &Attributes<'_>) -> Result<(), Refused> {
-        self.authorize(asked).await.map(drop).map_err(|denied| Refused::new(asked, denied))
+        let denied = match self.authorize(asked).await {
+            Ok(_) => return Ok(()),
+            Err(denied) => denied,
+        };
+        Err(match (&denied.error, denied.reason.is_empty()) {
+            (None, _) => Refused::new(asked, denied),
+            (Some(error), true) => refuse(asked, error.clone()),
+            (Some(error), false) => refuse(asked, format!("{error}: {}", denied.reason)),
+        })
     }
 }
 

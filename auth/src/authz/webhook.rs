@@ -245,6 +245,7 @@ fn key(spec: &Map<String, Value>) -> [u8; 32] {
 mod tests {
     use super::*;
     use crate::authn::jwt::{FetchError, Fetched};
+    use crate::authz::{Authorizer, Module, Policy};
     use crate::identity::User;
 
     struct Says(Mutex<Vec<String>>, Result<&'static str, &'static str>);
@@ -272,7 +273,7 @@ mod tests {
     ) -> (Webhook, Arc<Says>) {
         let says = Arc::new(Says(Mutex::default(), answer));
         let settings = Settings {
-            group: "authorization.example.org".to_owned(),
+            group: "authorization.k8s.io".to_owned(),
             version: "v1".to_owned(),
             authorized_ttl: Duration::from_secs(60),
             unauthorized_ttl: Duration::ZERO,
@@ -313,6 +314,20 @@ mod tests {
     }
 
     #[test]
+    fn an_error_is_why_a_user_may_not_act_as_another() {
+        let alone = "User \"jane\" cannot impersonate-on:user-info:get path \"/x\": no answer";
+        let with_reason = format!("{alone}: Everything is forbidden.");
+        for (others, want) in [(vec![], alone), (vec![Module::AlwaysDeny], &with_reason)] {
+            let (webhook, _) = webhook(Err("no answer"), FailurePolicy::NoOpinion);
+            let modules = [Module::Webhook(Arc::new(webhook))].into_iter().chain(others).collect();
+            let authorizer = Authorizer::new(modules, Arc::new(Policy::default()), "rbac");
+            let (user, wanted) = (User::new("jane", ["dev"]), User::new("joe", [""; 0]));
+            let refused = at_once(authorizer.impersonate(&Attributes::path(&user, "get", "/x"), &wanted));
+            assert_eq!(refused.unwrap_err().message, want);
+        }
+    }
+
+    #[test]
     fn a_review_has_the_attributes_of_the_request() {
         let (webhook, says) = webhook(Ok("{}"), FailurePolicy::NoOpinion);
         let user = User::new("jane", ["dev"]);
@@ -335,7 +350,7 @@ mod tests {
                 "user": "jane", "groups": ["dev"],
             })
         );
-        assert_eq!(sent["apiVersion"], "authorization.example.org/v1");
+        assert_eq!(sent["apiVersion"], "authorization.k8s.io/v1");
     }
 
     #[test]
@@ -354,8 +369,20 @@ mod tests {
                 "converting (v1.Status) to (v1.SubjectAccessReview): unknown conversion",
             ),
             (
-                r#"{"apiVersion":"authorization.example.org/v1beta1","kind":"SubjectAccessReview"}"#,
+                r#"{"apiVersion":"authorization.k8s.io/v1beta1","kind":"SubjectAccessReview"}"#,
                 "converting (v1beta1.SubjectAccessReview) to (v1.SubjectAccessReview): unknown conversion",
+            ),
+            (
+                r#"{"apiVersion":"foo.example.com/v1","kind":"SubjectAccessReview"}"#,
+                "no kind \"SubjectAccessReview\" is registered for version \"foo.example.com/v1\" in scheme \"",
+            ),
+            (
+                r#"{"apiVersion":"authorization.k8s.io/v9","kind":"SubjectAccessReview"}"#,
+                "no kind \"SubjectAccessReview\" is registered for version \"authorization.k8s.io/v9\" in scheme \"",
+            ),
+            (
+                r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReviewList"}"#,
+                "no kind \"SubjectAccessReviewList\" is registered for version \"authorization.k8s.io/v1\" in scheme \"",
             ),
             (
                 r#"{"status":{"allowed":"yes"}}"#,
