@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 
 use super::abac::Policies;
 use super::impersonation::LastModes;
+use super::permitted::Permitted;
 use super::policy::{PolicySource, Rule};
 use super::rbac::{Rbac, join_errors};
 use super::webhook::Webhook;
@@ -118,6 +119,7 @@ pub struct Authorizer {
     modules: RwLock<Arc<[Module]>>,
     rbac: Rbac,
     pub(super) last_modes: LastModes,
+    pub(super) permitted: Permitted,
 }
 
 impl Authorizer {
@@ -134,6 +136,7 @@ impl Authorizer {
             modules: RwLock::new(modules.into()),
             rbac: Rbac::new(policy, rbac_group.into()),
             last_modes: LastModes::default(),
+            permitted: Permitted::default(),
         }
     }
 

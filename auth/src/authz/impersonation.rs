@@ -3,7 +3,8 @@
 //!
 //! Modes are tried in order, the one that last succeeded for the caller first; the first success decides, and when all
 //! fail the first refusal is the answer. The constrained modes ask for `impersonate:<mode>` on each part of the wanted
-//! identity and for `impersonate-on:<mode>:<verb>` on what is requested; the legacy mode asks for `impersonate` only.
+//! identity and for `impersonate-on:<mode>:<verb>` on what is requested, and keep what was permitted for a while; the
+//! legacy mode asks for `impersonate` only, each time.
 //! Knows no headers; that is the caller's part.
 
 use std::collections::HashMap;
@@ -11,6 +12,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::chain::Authorizer;
+use super::permitted::Subject;
 use crate::attributes::Attributes;
 use crate::decision::{Denied, Reason};
 use crate::forms;
@@ -166,17 +168,35 @@ impl Authorizer {
 
     async fn try_mode(&self, mode: Mode, request: &Attributes<'_>, wanted: &User) -> Result<(), Refused> {
         let (verb, on) = mode.verbs();
-        let on_node = (mode == Mode::AssociatedNode).then(|| on_its_node(request.user));
+        let Some(on) = on else { return self.require_identity(mode, request.user, wanted).await };
+        let is_own_node = mode == Mode::AssociatedNode;
+        let on_node = is_own_node.then(|| on_its_node(request.user));
         let request = &Attributes { user: on_node.as_ref().unwrap_or(request.user), ..*request };
-        if let Some(on) = on {
-            let verb = format!("{on}{}", request.verb);
-            self.require(&Attributes { verb: &verb, ..*request }).await?;
+        let any_node = is_own_node.then(|| User::new(format!("{NODE_PREFIX}*"), [""; 0]));
+        let target = any_node.as_ref().unwrap_or(wanted);
+        let (whole, identity) =
+            (Subject::request(verb, request, target), Subject::identity(verb, request.user, target));
+        if self.permitted.has(whole) {
+            return Ok(());
         }
+        let verb = format!("{on}{}", request.verb);
+        self.require(&Attributes { verb: &verb, ..*request }).await?;
+        if !self.permitted.has(identity) {
+            self.require_identity(mode, request.user, wanted).await?;
+            self.permitted.keep(identity);
+        }
+        self.permitted.keep(whole);
+        Ok(())
+    }
+
+    /// Whether the caller may have each part of the wanted identity.
+    async fn require_identity(&self, mode: Mode, caller: &User, wanted: &User) -> Result<(), Refused> {
+        let (verb, on) = mode.verbs();
         let authentication = Attributes {
             resource_request: true,
             group: AUTHENTICATION,
             version: "v1",
-            ..Attributes::path(request.user, verb, "")
+            ..Attributes::path(caller, verb, "")
         };
         let identity = Attributes { group: on.map_or("", |_| AUTHENTICATION), ..authentication };
         let name = match service_account(&wanted.name) {

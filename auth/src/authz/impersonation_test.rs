@@ -307,3 +307,17 @@ fn names_bring_their_groups() {
         assert_eq!(completed(Mode::Legacy, &user(wanted)).groups.join(" "), groups, "{wanted}");
     }
 }
+
+#[test]
+fn permissions_of_constrained_modes_are_kept_for_a_while() {
+    let constrained =
+        ["impersonate:user-info authentication.k8s.io users", "impersonate-on:user-info:list - pods"];
+    for (rules, is_kept) in [(&constrained[..], true), (&["impersonate - users"], false)] {
+        let chain = chain(rules);
+        assert!(attempt(&chain, "bob", "alice").is_ok(), "{rules:?}");
+        chain.replace(vec![Module::AlwaysDeny]);
+        assert_eq!(attempt(&chain, "bob", "alice").is_ok(), is_kept, "{rules:?}");
+        assert!(attempt(&chain, "bob", "carol").is_err(), "{rules:?}");
+        assert!(attempt(&chain, "eve", "alice").is_err(), "{rules:?}");
+    }
+}

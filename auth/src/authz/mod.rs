@@ -9,6 +9,7 @@ mod condition;
 pub mod config;
 pub mod escalation;
 mod impersonation;
+mod permitted;
 pub mod policy;
 pub mod rbac;
 pub mod webhook;
