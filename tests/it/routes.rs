@@ -89,6 +89,12 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "",
                 "500 text: Internal Server Error: \"/api/v1/watch\": failed to create RequestInfo: …",
             ),
+            (
+                "stages",
+                "GET /api/v1/watch?a=b&c=d",
+                "",
+                "500 text: Internal Server Error: \"/api/v1/watch?a=b&amp;c=d\": failed to create RequestInfo: …",
+            ),
             // A trailing slash makes no difference.
             ("discovery-documents", "GET $core/configmaps/", "", "200 ConfigMapList"),
             ("discovery-documents", "GET $core/configmaps/a/", "", "200 ConfigMap"),

@@ -318,6 +318,13 @@ impl<'c> Exchange<'c> {
         trail.annotate(format!("{group}/reason"), reason.to_string());
     }
 
+    /// Records that the authorizers failed.
+    fn annotate_undecided(&self) {
+        let Some(trail) = &self.trail else { return };
+        let group = self.context.naming().group("authorization", true);
+        trail.annotate(format!("{group}/reason"), "internal error".to_owned());
+    }
+
     /// Waits until the request may run. Streams other than watches are none of flow control's.
     async fn take_turn(
         &mut self,
@@ -392,6 +399,7 @@ impl<'c> Exchange<'c> {
         metrics.authorized(result, took);
         match &decided {
             Ok(proof) => self.annotate_decision("allow", proof.reason()),
+            Err(denied) if denied.error.is_some() => self.annotate_undecided(),
             Err(denied) => self.annotate_decision("forbid", &denied.reason),
         }
         decided.map_err(|denied| match &denied.error {
