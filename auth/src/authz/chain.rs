@@ -218,7 +218,7 @@ impl Authorizer {
                 Module::Rbac => {
                     let found = self.rbac.rules_for(user, namespace);
                     held.rules.extend(found.rules.iter().cloned());
-                    held.errors.extend(join_errors(&self.rbac.texts(&found.errors)));
+                    held.errors.extend(self.rbac.texts(&found.errors));
                 }
                 Module::Node(_) => held.cannot("node"),
                 Module::Webhook(_) => held.cannot("webhook"),
@@ -277,11 +277,7 @@ impl Chain {
     }
 
     fn end(self) -> Verdict {
-        let error = match self.errors.as_slice() {
-            [] => None,
-            [error] => Some(error.clone()),
-            errors => Some(format!("[{}]", errors.join(", "))),
-        };
+        let error = join_errors(&self.errors);
         Verdict { decision: Decision::NoOpinion { reason: self.reasons.join("\n").into() }, error }
     }
 }

@@ -11,6 +11,8 @@ use cel::value::map::OwnedMap;
 use cel::value::{Text, Value};
 use serde_json::{Map, Value as Json};
 
+use super::rbac::join_errors;
+
 /// The compatibility version: expressions may use what it has.
 const VERSION: Version = Version::new(1, 35);
 
@@ -126,11 +128,7 @@ impl Conditions {
                 }
             }
         }
-        match errors.as_slice() {
-            [] => Ok(true),
-            [error] => Err(error.clone()),
-            errors => Err(format!("[{}]", errors.join(", "))),
-        }
+        join_errors(&errors).map_or(Ok(true), Err)
     }
 }
 

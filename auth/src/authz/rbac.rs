@@ -146,12 +146,18 @@ fn note(errors: &mut Vec<Unresolved>, error: Unresolved) {
     }
 }
 
-/// One error as it is, several as `[a, b]`, none as `None`.
+/// Errors together, each text once: one as it is, several as `[a, b]`, none as `None`.
 pub fn join_errors(errors: &[String]) -> Option<String> {
-    match errors {
+    let mut distinct: Vec<&str> = Vec::new();
+    for error in errors {
+        if !distinct.contains(&error.as_str()) {
+            distinct.push(error);
+        }
+    }
+    match distinct.as_slice() {
         [] => None,
-        [only] => Some(only.clone()),
-        errors => Some(format!("[{}]", errors.join(", "))),
+        [only] => Some((*only).to_owned()),
+        several => Some(format!("[{}]", several.join(", "))),
     }
 }
 

@@ -314,6 +314,18 @@ mod tests {
     }
 
     #[test]
+    fn errors_of_several_servers_are_told_once_each() {
+        for (answers, want) in [(["a", "a"], "a"), (["a", "b"], "[a, b]")] {
+            let modules = answers
+                .map(|answer| Module::Webhook(Arc::new(webhook(Err(answer), FailurePolicy::NoOpinion).0)));
+            let authorizer = Authorizer::new(modules.into(), Arc::new(Policy::default()), "rbac");
+            let user = User::new("jane", ["dev"]);
+            let verdict = at_once(authorizer.decide(&Attributes::path(&user, "get", "/x")));
+            assert_eq!(verdict.error.as_deref(), Some(want), "{answers:?}");
+        }
+    }
+
+    #[test]
     fn an_error_is_why_a_user_may_not_act_as_another() {
         let alone = "User \"jane\" cannot impersonate-on:user-info:get path \"/x\": no answer";
         let with_reason = format!("{alone}: Everything is forbidden.");
