@@ -35,6 +35,7 @@ pub struct Environment {
     constants: HashMap<Name, Constant>,
     checks: Vec<(&'static str, CallCheck)>,
     provider: Option<Arc<dyn TypeProvider>>,
+    bindings: bool,
 }
 
 impl Environment {
@@ -49,6 +50,7 @@ impl Environment {
             constants: HashMap::new(),
             checks: Vec::new(),
             provider: None,
+            bindings: false,
         };
         libraries.iter().for_each(|library| environment.add(library));
         environment
@@ -77,6 +79,12 @@ impl Environment {
     /// Adds the functions and types of one more library, as far as the version has them.
     pub fn with_library(mut self, library: &Library) -> Self {
         self.add(library);
+        self
+    }
+
+    /// Adds the macro `cel.bind(name, value, result)`.
+    pub fn with_bindings(mut self) -> Self {
+        self.bindings = true;
         self
     }
 
@@ -119,6 +127,7 @@ impl Environment {
             optionals: self.has_version(Version::new(1, 28)),
             two_variables: self.has_version(Version::new(1, 32)),
             sort_by: self.has_version(Version::new(1, 34)),
+            bindings: self.bindings,
         }
     }
 

@@ -109,7 +109,7 @@ fn syntax_errors_have_the_texts_of_the_reference() {
 
 #[test]
 fn what_the_grammar_accepts_may_still_be_wrong() {
-    let core = Syntax { optionals: false, two_variables: false, sort_by: false };
+    let core = Syntax { optionals: false, two_variables: false, sort_by: false, bindings: false };
     for (text, expected) in [
         ("if", "1:1 reserved identifier: if"),
         ("if(a.`b`)", "1:1 reserved identifier: if"),
@@ -129,6 +129,11 @@ fn what_the_grammar_accepts_may_still_be_wrong() {
         assert_eq!(messages(text, core)[0], expected, "{text}");
     }
     assert_eq!(messages("l.all(e, e, true)", Syntax::ALL), ["1:10 duplicate variable name: e"]);
+    let bound = "1:10 cel.bind() variable names must be simple identifiers";
+    assert_eq!(messages("cel.bind(1, 2, 3)", Syntax::ALL), [bound]);
+    for text in ["cel.bind(1, 2, 3)", "a.bind(1, 2, 3)"] {
+        assert!(parse(&Source::new(text), core).is_ok(), "{text}");
+    }
 }
 
 #[test]

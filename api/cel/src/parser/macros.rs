@@ -7,6 +7,7 @@
 //! | the same and `transformList`, `transformMap`, `transformMapEntry` with two variables | a comprehension |
 //! | `sortBy` | a comprehension that binds the list, around a sort by the mapped keys |
 //! | `optMap`, `optFlatMap` | a conditional around a comprehension that binds one variable |
+//! | `cel.bind` | a comprehension that binds one variable |
 //!
 //! Every node a macro makes has the position of the call's parenthesis.
 
@@ -38,7 +39,7 @@ impl Builder {
         args: &[NodeId],
     ) -> Option<Result<NodeId, MacroError>> {
         let mut expansion = Expansion { builder: self, offset };
-        let Syntax { two_variables: two, optionals, sort_by } = expansion.builder.syntax;
+        let Syntax { two_variables: two, optionals, sort_by, bindings } = expansion.builder.syntax;
         Some(match (function, target, args.len()) {
             ("has", None, 1) => expansion.has(args[0]),
             ("all" | "exists" | "exists_one", Some(range), 2) => {
@@ -82,6 +83,15 @@ impl Builder {
                 expansion.bind_optional(function, target, args[0], args[1])
             }
             ("sortBy", Some(range), 2) if sort_by => expansion.sort_by(range, args[0], args[1]),
+            ("bind", Some(target), 3) if bindings && expansion.is_named(target, "cel") => {
+                match expansion.builder.kind(args[0]) {
+                    NodeKind::Ident(name) => {
+                        let name = name.clone();
+                        Ok(expansion.bind(name, args[1], args[2]))
+                    }
+                    _ => expansion.error(args[0], "cel.bind() variable names must be simple identifiers"),
+                }
+            }
             _ => return None,
         })
     }
@@ -141,6 +151,11 @@ impl Expansion<'_> {
             }
             _ => self.error(arg, "invalid argument to has() macro"),
         }
+    }
+
+    /// Whether a node is nothing but this name.
+    fn is_named(&self, node: NodeId, name: &str) -> bool {
+        matches!(self.builder.kind(node), NodeKind::Ident(other) if &**other == name)
     }
 
     /// The name of a variable that an argument introduces.

@@ -35,11 +35,13 @@ pub struct Syntax {
     pub two_variables: bool,
     /// The macro `sortBy`.
     pub sort_by: bool,
+    /// The macro `cel.bind`.
+    pub bindings: bool,
 }
 
 impl Syntax {
     /// Everything on.
-    pub const ALL: Self = Self { optionals: true, two_variables: true, sort_by: true };
+    pub const ALL: Self = Self { optionals: true, two_variables: true, sort_by: true, bindings: true };
 }
 
 /// Parses an expression and expands its macros.
