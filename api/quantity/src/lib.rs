@@ -154,6 +154,25 @@ impl Quantity {
         Self { mantissa, scale: MILLI, ..self }
     }
 
+    /// The whole number at or next to the value, away from zero, within 64 bits.
+    pub fn rounded_up(self) -> i64 {
+        if self.mantissa == 0 {
+            return 0;
+        }
+        let limit = if self.is_negative() { i128::MIN } else { i128::MAX };
+        let power = u32::try_from(self.scale.unsigned_abs()).ok().and_then(|steps| 10i128.checked_pow(steps));
+        let whole = match power {
+            Some(factor) if self.scale >= 0 => self.mantissa.checked_mul(factor).unwrap_or(limit),
+            Some(divisor) => {
+                let is_cut = self.mantissa % divisor != 0;
+                self.mantissa / divisor + if is_cut { self.mantissa.signum() } else { 0 }
+            }
+            None if self.scale >= 0 => limit,
+            None => self.mantissa.signum(),
+        };
+        whole.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+    }
+
     /// The same below nothing.
     #[must_use]
     pub fn negated(self) -> Self {
@@ -626,6 +645,24 @@ mod tests {
             ("1Gi", "1Gi"),
         ] {
             assert_eq!(parsed(text).rounded_up_to_milli().to_text(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_are_next_to_the_value() {
+        for (text, want) in [
+            ("0", 0),
+            ("0e300", 0),
+            ("1n", 1),
+            ("-1n", -1),
+            ("1500m", 2),
+            ("-1500m", -2),
+            ("2k", 2000),
+            ("1Gi", 1 << 30),
+            ("1e30", i64::MAX),
+            ("-1e300", i64::MIN),
+        ] {
+            assert_eq!(parsed(text).rounded_up(), want, "{text}");
         }
     }
 

@@ -6,9 +6,10 @@
 //!                                                            └─► evaluate(activation, budget) ─► value, cost
 //! ```
 //!
-//! [`json`] reads JSON of no known type as values, and makes JSON of values.
+//! [`device`] checks selectors of devices. [`json`] reads JSON of no known type as values, and makes JSON of values.
 
 mod compile;
+pub mod device;
 mod evaluate;
 pub mod json;
 pub mod policy;

@@ -123,6 +123,7 @@ pub(super) const RESOURCE_SLICE: Strategy = Strategy {
             &["devices[].nodeAllocatableResourceMappings"],
         ],
     }],
+    warnings: Some(warnings::resource_slice),
     ..NONE
 };
 

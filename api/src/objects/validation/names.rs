@@ -82,6 +82,19 @@ pub(crate) fn group_version_fault(text: &str) -> Option<String> {
     (text.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {text}"))
 }
 
+/// An identifier of the C language.
+pub(crate) fn identifier(name: &str) -> Faults {
+    let is_first = |byte: &u8| byte.is_ascii_alphabetic() || *byte == b'_';
+    let bytes = name.as_bytes();
+    if bytes.first().is_some_and(is_first) && bytes.iter().all(|byte| is_first(byte) || byte.is_ascii_digit())
+    {
+        return Vec::new();
+    }
+    let text = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
+                alphanumeric characters or '_'";
+    vec![sentence(text, "[A-Za-z_][A-Za-z0-9_]*", &["my_name", "MY_NAME", "MyName"])]
+}
+
 /// The reason of a condition.
 pub(crate) fn condition_reason(reason: &str) -> Faults {
     let bytes = reason.as_bytes();
@@ -155,11 +168,12 @@ mod tests {
     fn names_are_taken_or_refused_by_rule() {
         // Facts: validation, generic. (check, taken, refused)
         type Check = fn(&str) -> Faults;
-        let cases: [(Check, &str, &str); 4] = [
+        let cases: [(Check, &str, &str); 5] = [
             (subdomain_with_underscore, "a _a.b a_b", "a..b a_ A a.-b"),
             (wildcard_subdomain, "*.a *.a.b", "a * *. *.a..b *a.b"),
             (path_segment, "a:b system:x ...", ". .. a/b a%b"),
             (config_key, "a .a A_b-c", ". .. ..a ... a/b"),
+            (identifier, "a _ A_1", "1a a-b a.b ä"),
         ];
         for (check, taken, refused) in &cases {
             for name in taken.split(' ') {

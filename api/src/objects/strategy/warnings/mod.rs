@@ -3,6 +3,7 @@
 //!
 //! Texts and conditions are those of kube-apiserver. A kind names its warnings by its strategy.
 
+mod devices;
 mod network;
 mod pod;
 mod secret;
@@ -166,6 +167,7 @@ pub(super) const STORAGE_CLASS: Strategy = only(storage::storage_class);
 pub(super) const STORAGE_CAPACITY: Strategy = only(storage::storage_capacity);
 pub(super) const RUNTIME_CLASS: Strategy = only(runtime_class);
 
+pub(super) use devices::resource_slice;
 pub(super) use network::endpoint_slice;
 pub(super) use pod::{ARMOR, pod, pod_status};
 pub(super) use storage::{volume, volume_claim};

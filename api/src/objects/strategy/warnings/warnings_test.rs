@@ -178,6 +178,13 @@ fn slices_of_names_are_warned_of_when_they_are_created() {
 }
 
 #[test]
+fn writers_of_slices_are_warned_of_capitals_in_the_name_of_the_driver() {
+    let want = "spec.driver: driver names should be lowercase; \"DRA.a\" contains uppercase characters";
+    assert_eq!(texts(resource_slice, r#"{"spec":{"driver":"DRA.a"}}"#), [want]);
+    assert!(texts(resource_slice, r#"{"spec":{"driver":"dra.a"}}"#).is_empty());
+}
+
+#[test]
 fn writers_of_webhooks_and_policies_are_warned_of_reserved_names() {
     for (name, is_reserved) in [("a.static.k8s.io", true), ("static.k8s.io", false), ("a.k8s.io", false)] {
         let want = "metadata.name: names ending with \".static.k8s.io\" are reserved for static manifest-based \
