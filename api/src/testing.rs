@@ -51,10 +51,15 @@ pub(crate) fn text(value: &Value) -> String {
 
 /// The user jane may get pods everywhere, by the role `reader`, and that is all.
 pub(crate) fn jane_may_get_pods() -> Policy {
-    let mut policy = Policy::default();
     let list = |text: &str| vec![text.to_owned()];
     let read = Rule { verbs: list("get"), api_groups: list(""), resources: list("pods"), ..Rule::default() };
-    policy.set_cluster_role("reader", Some([read].into()));
+    jane_may(read)
+}
+
+/// The user jane may do everywhere what this rule says, by the role `reader`.
+pub(crate) fn jane_may(rule: Rule) -> Policy {
+    let mut policy = Policy::default();
+    policy.set_cluster_role("reader", Some([rule].into()));
     let [kind, role_kind] = ["User", "ClusterRole"].map(str::to_owned);
     let jane = Subject { kind, name: "jane".to_owned(), api_group: String::new(), namespace: String::new() };
     let role = RoleRef { kind: role_kind, name: "reader".to_owned(), api_group: String::new() };

@@ -71,6 +71,11 @@ pub fn same_at(a: &Object, b: &Object, path: &str) -> bool {
     a.shares(path, b) || same(at(a, path), at(b, path))
 }
 
+/// Whether two values are equal as in [`same_at`].
+pub fn same_values(a: &Value, b: &Value) -> bool {
+    same(Some(a), Some(b))
+}
+
 /// Whether two objects are equal as in [`same_at`], except for their managed fields and resourceVersion.
 pub fn same_but_for_managed_fields(a: &Object, b: &Object) -> bool {
     same_but_for_metadata(a, b, &["managedFields", "resourceVersion"])

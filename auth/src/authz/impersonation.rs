@@ -307,7 +307,7 @@ fn node(user: &str) -> Option<&str> {
 }
 
 /// The node that a service account runs on, as its token says.
-fn node_of(caller: &User) -> Option<&str> {
+pub fn node_of(caller: &User) -> Option<&str> {
     service_account(&caller.name)?;
     let (_, names) = caller.extra.iter().find(|(key, _)| domain_of_node_key(key).is_some())?;
     match names.as_slice() {

@@ -17,5 +17,5 @@ pub mod webhook;
 pub use chain::{Authorizer, Listed, Mode, Module, NodePolicy, Verdict};
 pub use condition::Conditions;
 pub use escalation::{Escalation, RoleWrite};
-pub use impersonation::Refused;
+pub use impersonation::{Refused, node_of};
 pub use policy::{Binding, Policy, PolicySource, RoleRef, Rule, Subject};

@@ -23,6 +23,7 @@ mod claim_resize;
 mod default_class;
 mod default_toleration_seconds;
 pub mod device_access;
+pub mod device_status;
 mod event_rate;
 mod extended_resource_toleration;
 mod external_ips;

@@ -187,7 +187,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     }
     let allocated = stages::allocate(intent, &mut new, old.as_ref())?;
     stages::prepare(caller, intent, &mut new, old.as_ref(), is_labelled);
-    stages::validate(caller, intent, &new, old.as_ref())?;
+    stages::validate(caller, intent, &new, old.as_ref()).await?;
     stages::warn(caller, intent, &new, old.as_ref());
     stages::reveal(intent, &new, old.as_ref()).await?;
     let charges = stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;

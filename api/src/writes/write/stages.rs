@@ -26,9 +26,8 @@ use crate::values::names;
 use crate::values::object::{meta, metadata_mut, set_meta};
 use crate::values::stage::Stage;
 use crate::values::status::{Reason, Status};
-use crate::writes::admission::device_access;
 use crate::writes::admission::policy::access::confirm_readable;
-use crate::writes::admission::{self, Charge, Operation, Record, Target};
+use crate::writes::admission::{self, Charge, Operation, Record, Target, device_access, device_status};
 
 /// What becomes of the object when the write is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -325,7 +324,7 @@ pub(super) fn prepare<C: Caller>(
 }
 
 /// The rules of the kind. An object without a name is not stored, though its writer skips them.
-pub(super) fn validate<C: Caller>(
+pub(super) async fn validate<C: Caller>(
     caller: &mut C,
     intent: &Intent<'_>,
     new: &Object,
@@ -342,6 +341,9 @@ pub(super) fn validate<C: Caller>(
     let about = (intent.resource, intent.endpoint.subresource());
     let refused = device_access::refused(intent.api.lookup(), about, intent.namespace, new, old)?;
     let mut errors: Vec<FieldError> = refused.into_iter().collect();
+    if let (Some(asked), Some(old)) = (intent.permission, old) {
+        errors.extend(device_status::refused(intent.api.authorizer(), asked, about, [new, old]).await);
+    }
     errors.extend(match old {
         None => validation::create_in(&intent.resource.group, table, naming, new),
         Some(old) => {

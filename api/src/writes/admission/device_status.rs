@@ -1,0 +1,226 @@
+//! Permissions for parts of a claim's status: who gives devices to whom, and who speaks for a driver
+//! (docs/api/writes.md#device-access).
+//!
+//! ```text
+//! allocation, users ─► <verb>                                      resourceclaims/binding in all namespaces
+//! devices ─► each driver ─► associated-node:<verb> on its node,
+//!                           or arbitrary-node:<verb>               resourceclaims/driver by its name
+//! ```
+//!
+//! Both are asked for in addition to the permission for the status, and a refusal is a field error among the others.
+
+use std::collections::BTreeSet;
+
+use auth::attributes::Attributes;
+use auth::authz::{Authorizer, node_of};
+use hashbrown::HashMap;
+
+use crate::types::schema::registry::Resource;
+use crate::values::field::{FieldError, go_quote};
+use crate::values::json::{Object, Value};
+use crate::values::object::{at, same_at, same_values};
+
+/// What the writer of a status may not change; objects of other resources have no such parts. The objects are in the
+/// stored form.
+pub async fn refused(
+    authorizer: &Authorizer,
+    asked: &Attributes<'_>,
+    (resource, subresource): (&Resource, &str),
+    [new, old]: [&Object; 2],
+) -> Vec<FieldError> {
+    if subresource != "status" || !resource.is_of("resource", "resourceclaims") {
+        return Vec::new();
+    }
+    let mut errors = Vec::new();
+    if ["status.allocation", "status.reservedFor"].into_iter().any(|path| !same_at(new, old, path)) {
+        let binding = Attributes { subresource: "binding", namespace: "", name: "", ..*asked };
+        if let Err(why) = require(authorizer, &binding).await {
+            let verb = asked.verb;
+            let detail = format!(
+                "changing status.allocation or status.reservedFor requires resource=\"resourceclaims/binding\", \
+                 verb=\"{verb}\" permission: {why}"
+            );
+            errors.push(FieldError::forbidden("status", detail));
+        }
+    }
+    let verbs = verbs(asked, new);
+    for driver in changed_drivers(new, old) {
+        if let Err(why) = require_one(authorizer, asked, &verbs, driver).await {
+            let verbs = verbs.join(" ");
+            let detail = format!(
+                "changing status.devices requires resource=\"resourceclaims/driver\", verb=\"[{verbs}]\" permission: {why}"
+            );
+            errors.push(FieldError::forbidden("status.devices", detail));
+        }
+    }
+    errors
+}
+
+/// The verbs of which one is needed to speak for a driver.
+fn verbs(asked: &Attributes<'_>, claim: &Object) -> Vec<String> {
+    let node = allocated_node(claim);
+    let is_there = node.is_some() && node == node_of(asked.user);
+    let places = is_there.then_some("associated-node").into_iter().chain(["arbitrary-node"]);
+    places.map(|place| format!("{place}:{}", asked.verb)).collect()
+}
+
+/// The first refusal, if no verb is allowed.
+async fn require_one(
+    authorizer: &Authorizer,
+    asked: &Attributes<'_>,
+    verbs: &[String],
+    driver: &str,
+) -> Result<(), String> {
+    let mut first = Ok(());
+    for verb in verbs {
+        let asked = Attributes { verb, subresource: "driver", name: driver, ..*asked };
+        match require(authorizer, &asked).await {
+            Ok(()) => return Ok(()),
+            refused => first = first.and(refused),
+        }
+    }
+    first
+}
+
+async fn require(authorizer: &Authorizer, asked: &Attributes<'_>) -> Result<(), String> {
+    let Err(denied) = authorizer.authorize(asked).await else { return Ok(()) };
+    let Attributes { group, resource, name, .. } = *asked;
+    let name = if name.is_empty() { String::new() } else { format!(" {}", go_quote(name)) };
+    Err(format!("{resource}.{group}{name} is forbidden: {}", denied.message))
+}
+
+/// The node that a claim is allocated to, if it is one and named.
+fn allocated_node(claim: &Object) -> Option<&str> {
+    let one =
+        |value: Option<&'_ Value>| value.and_then(Value::as_array).filter(|list| list.len() == 1).is_some();
+    let terms = at(claim, "status.allocation.nodeSelector.nodeSelectorTerms");
+    let term = terms.filter(|_| one(terms))?.as_array()?.first()?;
+    let expressions = term.get("matchExpressions").and_then(Value::as_array).unwrap_or_default();
+    let fields = term.get("matchFields");
+    let field = fields.filter(|_| expressions.is_empty() && one(fields))?.as_array()?.first()?;
+    let is_name = field.str_at(&["key"]) == "metadata.name" && field.str_at(&["operator"]) == "In";
+    let values = field.get("values");
+    values.filter(|_| is_name && one(values))?.as_array()?.first()?.as_str()
+}
+
+/// The drivers that another thing is said for than before.
+fn changed_drivers<'c>(new: &'c Object, old: &'c Object) -> BTreeSet<&'c str> {
+    let mut before: HashMap<_, &Value> = devices(old).map(|device| (identity(device), device)).collect();
+    let mut changed = BTreeSet::new();
+    for device in devices(new) {
+        let known = before.remove(&identity(device));
+        if !known.is_some_and(|known| same_values(known, device)) {
+            changed.insert(device.str_at(&["driver"]));
+        }
+    }
+    changed.extend(before.into_values().map(|device| device.str_at(&["driver"])));
+    changed
+}
+
+fn devices(claim: &Object) -> impl Iterator<Item = &Value> {
+    at(claim, "status.devices").and_then(Value::as_array).unwrap_or_default().iter()
+}
+
+fn identity(device: &Value) -> [&str; 4] {
+    ["driver", "pool", "device", "shareID"].map(|name| device.str_at(&[name]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use auth::User;
+    use auth::authz::{Module, Rule};
+
+    use super::*;
+    use crate::testing::{jane_may, object};
+    use crate::types::schema::registry::Registry;
+    use crate::values::naming::KUBERNETES;
+
+    #[tokio::test]
+    async fn parts_of_a_status_need_permissions_of_their_own() {
+        let allocation = |nodes: &str| {
+            format!(
+                r#""allocation":{{"nodeSelector":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":[{nodes}]}}]}}]}}}}"#
+            )
+        };
+        let here = allocation(r#""here""#);
+        let said = |of: &str| format!(r#""devices":[{{"driver":"{of}","pool":"p","device":"d"}}]"#);
+        let bind = "status: Forbidden: changing status.allocation or status.reservedFor requires \
+                    resource=\"resourceclaims/binding\", verb=\"patch\" permission: resourceclaims.resource.k8s.io is \
+                    forbidden: User \"jane\" cannot patch resource \"resourceclaims/binding\" in API group \
+                    \"resource.k8s.io\" at the cluster scope";
+        let speak = |driver: &str| {
+            format!(
+                "status.devices: Forbidden: changing status.devices requires resource=\"resourceclaims/driver\", \
+                 verb=\"[arbitrary-node:patch]\" permission: resourceclaims.resource.k8s.io \"{driver}\" is forbidden: \
+                 User \"jane\" cannot arbitrary-node:patch resource \"resourceclaims/driver\" in API group \
+                 \"resource.k8s.io\" in the namespace \"n\""
+            )
+        };
+        let none = ("get", "status");
+        let registry = Registry::new(&KUBERNETES);
+        let resource = registry.resource("resource.k8s.io", "v1", "resourceclaims").unwrap();
+        for (allowed, old, new, want) in [
+            (none, String::new(), String::new(), vec![]),
+            (none, String::new(), here.clone(), vec![bind.to_owned()]),
+            (none, here.clone(), r#""reservedFor":[]"#.to_owned(), vec![bind.to_owned()]),
+            (("patch", "binding"), String::new(), here.clone(), vec![]),
+            (("update", "binding"), String::new(), here.clone(), vec![bind.to_owned()]),
+            (none, said("a.b"), said("a.b"), vec![]),
+            (none, said("a.b"), said("c.d"), vec![speak("a.b"), speak("c.d")]),
+            (("arbitrary-node:patch", "driver"), said("a.b"), said("c.d"), vec![]),
+            (("associated-node:patch", "driver"), said("a.b"), String::new(), vec![speak("a.b")]),
+        ] {
+            let list = |text: &str| vec![text.to_owned()];
+            let resources = list(&format!("resourceclaims/{}", allowed.1));
+            let rule = Rule {
+                verbs: list(allowed.0),
+                api_groups: list("resource.k8s.io"),
+                resources,
+                ..Rule::default()
+            };
+            let authorizer = Authorizer::new(vec![Module::Rbac], Arc::new(jane_may(rule)), "rbac");
+            let jane = User::new("jane", [""; 0]);
+            let asked = Attributes {
+                resource_request: true,
+                group: "resource.k8s.io",
+                version: "v1",
+                resource: "resourceclaims",
+                subresource: "status",
+                namespace: "n",
+                name: "x",
+                ..Attributes::path(&jane, "patch", "")
+            };
+            let claim = |status: &str| object(&format!(r#"{{"status":{{{status}}}}}"#));
+            let [new, old] = [&new, &old].map(|status| claim(status));
+            let got = refused(&authorizer, &asked, (resource, "status"), [&new, &old]).await;
+            let got: Vec<String> = got.iter().map(ToString::to_string).collect();
+            assert_eq!(got, want, "{allowed:?}");
+            assert!(refused(&authorizer, &asked, (resource, ""), [&new, &old]).await.is_empty());
+        }
+    }
+
+    #[test]
+    fn accounts_speak_for_drivers_on_their_node() {
+        let mut account = User::new("system:serviceaccount:n:a", [""; 0]);
+        account.extra.insert("authentication.kubernetes.io/node-name".to_owned(), vec!["here".to_owned()]);
+        let claim = |values: &str, more: &str| {
+            object(&format!(
+                r#"{{"status":{{"allocation":{{"nodeSelector":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":[{values}]}}]{more}}}]}}}}}}}}"#
+            ))
+        };
+        let asked = Attributes::path(&account, "update", "");
+        let expressions = r#","matchExpressions":[{"key":"a","operator":"Exists"}]"#;
+        for (claim, is_there) in [
+            (claim(r#""here""#, ""), true),
+            (claim(r#""there""#, ""), false),
+            (claim(r#""here","there""#, ""), false),
+            (claim(r#""here""#, expressions), false),
+            (object("{}"), false),
+        ] {
+            let associated = verbs(&asked, &claim).contains(&"associated-node:update".to_owned());
+            assert_eq!(associated, is_there);
+        }
+    }
+}
