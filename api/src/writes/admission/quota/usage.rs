@@ -40,9 +40,17 @@ pub struct Usage {
 #[derive(Clone, Debug)]
 enum Kind {
     Pod(Pod),
-    Claim { attributes_class: String },
+    Claim {
+        attributes_class: String,
+    },
+    /// Of devices; with the suffix of names that count them by class.
+    Devices {
+        by_class: String,
+    },
     Service,
-    Other { plain_name: Option<String> },
+    Other {
+        plain_name: Option<String>,
+    },
 }
 
 /// What scopes and constraints look at.
@@ -80,6 +88,10 @@ impl Usage {
             claim_amounts(naming, &by_class, object, &mut amounts);
             let attributes_class = pod::text(object, "volumeAttributesClassName").to_owned();
             Kind::Claim { attributes_class }
+        } else if resource.is_of("resource", "resourceclaims") {
+            let by_class = by_device_class(naming);
+            device_amounts(&by_class, object, &mut amounts);
+            Kind::Devices { by_class }
         } else {
             let plain_name = COUNTED.iter().find(|plural| is(plural)).map(|plural| (*plural).to_owned());
             if let Some(name) = &plain_name {
@@ -99,6 +111,7 @@ impl Usage {
             Kind::Pod(_) => is_of_pods(self.domain, name),
             Kind::Service => matches!(name, "services" | "services.nodeports" | "services.loadbalancers"),
             Kind::Claim { .. } => is_of_claims(&self.by_class, name),
+            Kind::Devices { by_class } => name.ends_with(by_class),
             Kind::Other { plain_name } => plain_name.as_deref() == Some(name),
         }
     }
@@ -335,6 +348,37 @@ fn is_of_claims(by_class: &str, name: &str) -> bool {
     NAMES.contains(&name) || name.split_once(by_class).is_some_and(|(_, name)| NAMES.contains(&name))
 }
 
+/// Suffix of names that count devices by their class.
+fn by_device_class(naming: &Naming) -> String {
+    format!(".deviceclass.{}/devices", naming.group("resource", true))
+}
+
+/// Most devices that a claim gets of a request for all that match.
+const DEVICES_MAX: i64 = 32;
+
+/// Devices by class, as many as a claim can get: of the alternatives of a request, the most of each class.
+fn device_amounts(by_class: &str, claim: &Object, amounts: &mut Amounts) {
+    let requests = at(claim, "spec.devices.requests").and_then(Value::as_array).unwrap_or_default();
+    for request in requests {
+        let alternatives = request.get("firstAvailable").and_then(Value::as_array).unwrap_or_default();
+        let exactly = request.get("exactly").filter(|_| alternatives.is_empty());
+        let mut most: BTreeMap<String, i64> = BTreeMap::new();
+        for one in alternatives.iter().chain(exactly) {
+            let count = match one.str_at(&["allocationMode"]) {
+                "ExactCount" => one.get("count").and_then(Value::as_i64).unwrap_or(0),
+                "All" => DEVICES_MAX,
+                _ => 0,
+            };
+            let class = most.entry(format!("{}{by_class}", one.str_at(&["deviceClassName"]))).or_default();
+            *class = count.max(*class);
+        }
+        for (name, count) in most {
+            let amount = amounts.entry(name).or_insert(Quantity::ZERO);
+            *amount = amount.plus(Quantity::whole(count));
+        }
+    }
+}
+
 /// The resource whose objects use a resource of a quota: group and plural; of the group the full name.
 pub fn counted_by<'n>(naming: &Naming, name: &'n str) -> (&'n str, &'n str) {
     if let Some(counted) = name.strip_prefix("count/") {
@@ -345,6 +389,10 @@ pub fn counted_by<'n>(naming: &Naming, name: &'n str) -> (&'n str, &'n str) {
     match name {
         "services" | "services.nodeports" | "services.loadbalancers" => ("", "services"),
         name if is_of_claims(&by_class, name) => ("", "persistentvolumeclaims"),
+        name if name.ends_with(&by_device_class(naming)) => {
+            let group = name.rsplit_once(".deviceclass.").map_or("", |(_, rest)| rest);
+            (group.strip_suffix("/devices").unwrap_or(group), "resourceclaims")
+        }
         name if COUNTED.contains(&name) => ("", name),
         _ => ("", "pods"),
     }
@@ -390,6 +438,18 @@ mod tests {
                     .to_owned(),
                 "count/persistentvolumeclaims=1 fast.storageclass.storage.k8s.io/persistentvolumeclaims=1 \
                  fast.storageclass.storage.k8s.io/requests.storage=1Gi persistentvolumeclaims=1 requests.storage=1Gi",
+            ),
+            (
+                "resource.k8s.io",
+                "resourceclaims",
+                r#"{"spec":{"devices":{"requests":[
+                    {"exactly":{"deviceClassName":"gold","allocationMode":"ExactCount","count":2}},
+                    {"exactly":{"deviceClassName":"tin","allocationMode":"All"}},
+                    {"firstAvailable":[{"deviceClassName":"gold","allocationMode":"ExactCount","count":1},
+                        {"deviceClassName":"gold","allocationMode":"ExactCount","count":3}]}]}}}"#
+                    .to_owned(),
+                "count/resourceclaims.resource.k8s.io=1 gold.deviceclass.resource.k8s.io/devices=5 \
+                 tin.deviceclass.resource.k8s.io/devices=32",
             ),
         ] {
             let resource = registry.resource(group, "v1", plural).unwrap();
