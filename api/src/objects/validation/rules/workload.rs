@@ -298,9 +298,14 @@ pub(super) fn replication_controller(validator: &mut Validator, path: &Path, spe
     runs_forever(validator, &place, template, "ReplicationController");
 }
 
-/// A snapshot of a workload holds something.
+/// A snapshot of a workload holds an object, which no update changes.
 pub(super) fn controller_revision(validator: &mut Validator, path: &Path, revision: View) {
-    if !revision.has("data") {
-        validator.required(path.child("data"), "data is mandatory");
+    if !validator.is_create() {
+        return;
+    }
+    match revision.get("data") {
+        Some(Value::Object(_)) => {}
+        None => validator.required(path.child("data"), "data is mandatory"),
+        Some(_) => validator.required(path.child("data"), "data must be a valid JSON object"),
     }
 }
