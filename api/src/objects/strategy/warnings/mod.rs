@@ -183,11 +183,13 @@ pub(super) fn template(texts: &mut Texts, written: Written) {
 fn stateful_set(texts: &mut Texts, written: Written) {
     template(texts, written);
     let spec = written.view().child("spec");
-    if written.is_specified_anew() {
-        let list = SPEC.child("volumeClaimTemplates");
-        for (at, claim) in spec.structs("volumeClaimTemplates").enumerate() {
-            storage::claim(texts, &list.index(at).child("Spec"), claim.child("spec"));
-        }
+    let list = SPEC.child("volumeClaimTemplates");
+    for (at, claim) in spec.structs("volumeClaimTemplates").enumerate() {
+        let element = list.index(at);
+        let member = element.child("Spec");
+        // Only warnings about an update name the member.
+        let place = if written.old.is_some() { &member } else { &element };
+        storage::claim(texts, place, claim.child("spec"));
     }
     if spec.int("revisionHistoryLimit").is_some_and(|limit| limit < 0) {
         texts.at(

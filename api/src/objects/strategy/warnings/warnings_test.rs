@@ -169,6 +169,20 @@ fn a_template_that_stays_is_warned_of_once() {
 }
 
 #[test]
+fn claims_of_stateful_sets_are_warned_of_at_each_write() {
+    let set = testing::object(
+        r#"{"spec":{"volumeClaimTemplates":[{"spec":{"resources":{"requests":{"storage":"1500m"}}}}]}}"#,
+    );
+    for (old, place) in [(None, ""), (Some(&set), ".Spec")] {
+        let written = Written { new: &set, old, naming: &KUBERNETES };
+        let want = format!(
+            "spec.volumeClaimTemplates[0]{place}.resources.requests[storage]: fractional byte value \"1500m\" is invalid, must be an integer"
+        );
+        assert_eq!(Texts::of(stateful_set, written), [want]);
+    }
+}
+
+#[test]
 fn slices_of_names_are_warned_of_when_they_are_created() {
     let slice = testing::object(r#"{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}"#);
     for (old, count) in [(None, 1), (Some(&slice), 0)] {
