@@ -244,6 +244,17 @@ pub(super) fn member(message: &Message, object: View, name: &str) -> Value {
     message.field(name).map_or(Value::Null, |field| of_kind(&field.kind, object.get(name), field.pointer))
 }
 
+/// What a struct holds at a dotted path where nothing was given.
+pub(super) fn absent(message: &Message, path: &str) -> Value {
+    match path.split_once('.') {
+        Some((step, rest)) => {
+            let inner = message.field(step).and_then(|field| field.kind.message());
+            inner.map_or(Value::Null, |inner| absent(inner, rest))
+        }
+        None => message.field(path).map_or(Value::Null, |field| of_kind(&field.kind, None, field.pointer)),
+    }
+}
+
 /// The kind of the value at a path; a path that starts inside the specification is found there, and so are members of it
 /// that errors place below the metadata.
 fn kind_at(message: &Message, path: &str) -> Option<Kind> {

@@ -321,7 +321,11 @@ fn immutable(validator: &mut Validator, resource: &ResourceTable, new: &Object, 
         match refusal.map(|(_, detail)| *detail) {
             Some("") => {} // the update rule of the kind does it
             Some(detail) => validator.forbidden(*path, detail),
-            None => validator.invalid(*path, new_value.cloned().unwrap_or_default(), "field is immutable"),
+            None => {
+                let new_value =
+                    new_value.cloned().unwrap_or_else(|| internal::absent(&resource.message, path));
+                validator.invalid(*path, new_value, "field is immutable");
+            }
         }
     }
 }
