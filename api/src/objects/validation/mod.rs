@@ -33,7 +33,7 @@ use crate::objects::custom;
 use crate::objects::custom::definition::Definition;
 use crate::objects::custom::definition::conditions::Findings;
 use crate::objects::custom::validate::Judgement;
-use crate::types::schema::table::{Message, ResourceTable};
+use crate::types::schema::table::{Message, NameRule, ResourceTable, Scope};
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
@@ -208,6 +208,19 @@ pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object:
     );
     metadata::validate_finalizer_names(naming, metadata_of(object), &mut validator.errors);
     validator.errors
+}
+
+/// The failures of the metadata of a view, through which an object in a namespace is written: those of a new object.
+pub fn metadata_of_view(naming: &Naming, view: &Object) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    metadata::validate_metadata_create(
+        NameRule::Subdomain,
+        Scope::Namespaced,
+        metadata_of(view),
+        &mut errors,
+    );
+    metadata::validate_finalizer_names(naming, metadata_of(view), &mut errors);
+    errors
 }
 
 fn validator<'v>(

@@ -16,6 +16,7 @@ use crate::objects::patch::PatchKind;
 use crate::objects::representation::{Renderer, refuse_list_transform};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
+use crate::objects::validation;
 use crate::types::schema::table::{Message, ScalePaths, SubresourceTable};
 use crate::types::selector::label::LabelSelector;
 use crate::values::field::{FieldError, go_quote};
@@ -274,6 +275,26 @@ where
     view.respond(call, &view.of(&object, revision)?)
 }
 
+/// Refuses a scale that is not valid, or that is not the scale of the object that it is written to.
+fn judge(intent: &Intent<'_>, scale: &Object, replicas: i64, stored: &str) -> Result<(), Status> {
+    let mut errors = validation::metadata_of_view(intent.api.naming(), scale);
+    if replicas < 0 {
+        let detail = "must be greater than or equal to 0";
+        errors.push(FieldError::invalid("spec.replicas", &Value::Int(replicas), detail));
+    }
+    if !errors.is_empty() {
+        let subject = Subject { group: "autoscaling", kind: "Scale", name: intent.name };
+        return Err(Status::invalid(subject, &errors));
+    }
+    let wanted = meta(scale, "uid");
+    if wanted.is_empty() || wanted == stored {
+        return Ok(());
+    }
+    let cause = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {stored}");
+    let kind = format!("{}/{SUBRESOURCE}", intent.resource.table.plural);
+    Err(Status::conflict(Subject { kind: &kind, ..intent.subject(intent.name) }, &cause))
+}
+
 /// A scale as a source: plugins see the scale, the store gets the parent.
 struct Scaled<'v, 't, F> {
     view: &'v View<'t>,
@@ -299,8 +320,7 @@ where
         (self.make)(call, live).map(Wanted::Object)
     }
 
-    /// The parent with the version, the identity and the replica count of the scale; those not given are not
-    /// conditions.
+    /// The parent with the version and the replica count of the scale; a version that is not given is no condition.
     fn to_stored(
         &mut self,
         intent: &Intent<'_>,
@@ -315,25 +335,17 @@ where
             let path = go_quote(&paths.spec);
             return Err(Status::bad_request(format!("the spec replicas field {path} cannot be empty")));
         }
-        // That of a custom object is judged by the rules of its kind.
-        if replicas < 0 && self.view.paths.is_none() {
-            let error = FieldError::invalid(
-                "spec.replicas",
-                &Value::Int(replicas),
-                "must be greater than or equal to 0",
-            );
-            let subject = Subject { group: "autoscaling", kind: "Scale", name: intent.name };
-            return Err(Status::invalid(subject, &[error]));
-        }
         let versions = Versions::of(intent.types.registry(), intent.resource);
         let old = current.live(intent.api, intent.resource)?;
+        // That of a custom object is judged by the rules of its kind.
+        if self.view.paths.is_none() {
+            judge(intent, &scale, replicas, meta(old, "uid"))?;
+        }
         let mut parent = old.clone();
-        for name in ["resourceVersion", "uid"] {
-            let value = meta(&scale, name);
-            // Those of a custom object stay, which cannot be written without them.
-            if !value.is_empty() || self.view.paths.is_none() {
-                set_meta(&mut parent, name, (!value.is_empty()).then(|| value.into()));
-            }
+        let version = meta(&scale, "resourceVersion");
+        // That of a custom object stays, which cannot be written without it.
+        if !version.is_empty() || self.view.paths.is_none() {
+            set_meta(&mut parent, "resourceVersion", (!version.is_empty()).then(|| version.into()));
         }
         take_managed_fields(&mut parent);
         put_managed_fields(&mut parent, to_parent(old, &versions, &scale, &self.view.replicas()));
@@ -357,3 +369,7 @@ where
         Ok(Cow::Owned(self.view.shown(object, revision, parts)))
     }
 }
+
+#[cfg(test)]
+#[path = "scale_test.rs"]
+mod tests;
