@@ -158,10 +158,11 @@ pub(super) const POD_TEMPLATE: Strategy = dropping(
     dropped::BARE_TEMPLATE,
 );
 pub(super) const SERVICE: Strategy =
-    Strategy { status_warnings: Some(network::service_status), ..only(network::service) };
+    Strategy { status_warnings: Some(network::balancer_status), ..only(network::service) };
 pub(super) const ENDPOINTS: Strategy = only(network::endpoints);
 pub(super) const SECRET: Strategy = only(secret::secret);
-pub(super) const INGRESS: Strategy = only(network::ingress);
+pub(super) const INGRESS: Strategy =
+    Strategy { status_warnings: Some(network::balancer_status), ..only(network::ingress) };
 pub(super) const NETWORK_POLICY: Strategy = only(network::network_policy);
 pub(super) const STORAGE_CLASS: Strategy = only(storage::storage_class);
 pub(super) const STORAGE_CAPACITY: Strategy = only(storage::storage_capacity);
@@ -218,7 +219,8 @@ fn job_spec(texts: &mut Texts, path: &Path, spec: View, naming: &Naming) {
         && is_over("completions", COMPLETIONS_MAX)
         && is_over("parallelism", PARALLELISM_MAX)
     {
-        texts.add(
+        texts.at(
+            path,
             "In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, \
              Kubernetes might not be able to track completedIndexes when a big number of indexes fail",
         );

@@ -58,8 +58,8 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
     }
 }
 
-/// Addresses of load balancers. The place that is told is that of the whole entry.
-pub(super) fn service_status(texts: &mut Texts, written: Written) {
+/// Addresses of load balancers, of services as of ingresses. The place that is told is that of the whole entry.
+pub(super) fn balancer_status(texts: &mut Texts, written: Written) {
     let status = Path::ROOT.child("status");
     let balancer = status.child("loadBalancer");
     let list = balancer.child("ingress");

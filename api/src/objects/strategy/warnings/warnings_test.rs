@@ -135,6 +135,21 @@ fn writers_of_other_kinds_are_warned() {
             r#"annotation "kubernetes.io/ingress.class" is deprecated, please use 'spec.ingressClassName' instead"#,
         ),
         (
+            network::balancer_status,
+            r#"{"status":{"loadBalancer":{"ingress":[{"ip":"2001:DB8::1"}]}}}"#,
+            r#"status.loadBalancer.ingress[0]: IPv6 address "2001:DB8::1" should be in RFC 5952 canonical format ("2001:db8::1")"#,
+        ),
+        (
+            job,
+            r#"{"metadata":{"name":"j"},"spec":{"completionMode":"Indexed","completions":100001,"parallelism":10001}}"#,
+            "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail",
+        ),
+        (
+            cron_job,
+            r#"{"metadata":{"name":"j"},"spec":{"jobTemplate":{"spec":{"completionMode":"Indexed","completions":100001,"parallelism":10001}}}}"#,
+            "spec.jobTemplate.spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes might not be able to track completedIndexes when a big number of indexes fail",
+        ),
+        (
             network::endpoint_slice,
             r#"{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}"#,
             "spec.addressType: FQDN endpoints are deprecated",
