@@ -17,6 +17,9 @@ const PRECEDENCE_MAX: i64 = 10_000;
 /// The level and the schema of requests that are not limited.
 const EXEMPT: &str = "exempt";
 
+/// An annotation that an older version had instead of a number of shares that may be absent.
+const PRESERVES_ZERO: &str = "v1beta3-preserve-zero-concurrency-shares";
+
 /// The bundled objects that stay as they are.
 static SCHEMAS: LazyLock<Vec<Value>> =
     LazyLock::new(|| mandatory(include_str!("../../../../bootstrap/flow_schemas.json")));
@@ -186,6 +189,11 @@ fn wildcard_alone(validator: &mut Validator, path: &Path, rule: View, list: &str
 
 /// The spec of a priority level.
 pub(super) fn level(validator: &mut Validator, path: &Path, spec: View) {
+    let metadata = validator.object.child("metadata");
+    let annotation = format!("{}/{PRESERVES_ZERO}", validator.naming.group("flowcontrol", true));
+    if metadata.child("annotations").has(&annotation) {
+        validator.forbidden("metadata.annotations", format!("annotation '{annotation}' is forbidden"));
+    }
     let (limited, exempt) = (path.child("limited"), path.child("exempt"));
     match spec.text("type") {
         "Exempt" => {
