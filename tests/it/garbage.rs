@@ -332,4 +332,10 @@ async fn jobs_orphan_their_pods_by_default_with_a_warning() {
         }
         client.delete(&format!("{MAPS}/child")).await;
     }
+    // So do collections, even those without an object.
+    for (query, warned) in [("", true), ("?propagationPolicy=Background", false)] {
+        let deleted = client.delete(&format!("{jobs}{query}")).await;
+        assert_eq!(deleted.status, 200, "{query}: {}", deleted.text());
+        assert_eq!(deleted.header_all("warning") == [warning], warned, "{query}");
+    }
 }

@@ -48,10 +48,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     if !behavior.undeletable_detail.is_empty() && behavior.undeletable.contains(&name.as_str()) {
         return Err(Status::forbidden(call.subject(&name), behavior.undeletable_detail));
     }
-    let warning = behavior.delete_warning;
-    if !warning.is_empty() && options.choose_no_propagation() {
-        call.warnings.push(warning.to_owned());
-    }
+    warn(call, &options);
     if call.resource.table.behavior.spec_finalizers && options.uid.is_none() {
         // Whatever admission says of this namespace is not said of another of its name.
         let stored = call.store().get(&store::key(call.resource, "", &name))?;
@@ -85,6 +82,14 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     }
 }
 
+/// What the kind warns of where options leave open what becomes of dependents.
+fn warn(call: &mut Call<'_>, options: &DeleteOptions) {
+    let warning = call.resource.table.behavior.delete_warning;
+    if !warning.is_empty() && options.choose_no_propagation() {
+        call.warnings.push(warning.to_owned());
+    }
+}
+
 /// The Status of a success; deletions carry no code, bindings and evictions do.
 pub fn success(details: &Details, code: Option<StatusCode>) -> Object {
     let mut status = Object::new();
@@ -113,6 +118,7 @@ pub async fn delete_collection(call: &mut Call<'_>, body: &[u8]) -> Result<Respo
         return Err(invalid_options("DeleteOptions", &meta_group, &[error]));
     }
     let list_options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+    warn(call, &options);
     let page = Page::find(call, list_options).await?;
     let renderer = call.renderer()?;
     crate::objects::representation::refuse_object_transform(&call.output, call.resource)?;
