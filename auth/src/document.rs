@@ -46,6 +46,14 @@ impl Document {
         self.tree.typed_members().map(object)
     }
 
+    /// Checks the types of members, of which `form` has all.
+    ///
+    /// # Errors
+    /// The text of Go's error, also about members that are not known.
+    pub fn check_strictly(&self, form: &Object, version: &str) -> Result<(), String> {
+        form.check_strictly(self.tree.typed_members()?, version, self.duplicates.as_ref())
+    }
+
     /// A file with these contents, which is shown as `text`.
     #[cfg(test)]
     pub(crate) fn of(text: &str, value: &Value) -> Document {

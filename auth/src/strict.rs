@@ -47,6 +47,8 @@ pub enum Form {
     Text,
     /// `true` or `false`.
     Flag,
+    /// A whole number of this type of Go.
+    Number(&'static str),
     /// Bytes as a text in base64.
     Bytes,
     /// A text such as `1h30m`.
@@ -100,10 +102,9 @@ impl File<'_> {
             }
         }
         let version = version.unwrap_or_default();
-        let mut flaws = Vec::from_iter(duplicates.clone());
         let package = if version == INTERNAL { INTERNAL_PACKAGE } else { version };
-        (self.form)(version).check(members, package, &mut flaws)?;
-        if flaws.is_empty() { Ok(root) } else { Err(format!("strict decoding error: {}", flaws.join(", "))) }
+        (self.form)(version).check_strictly(members, package, duplicates.as_ref())?;
+        Ok(root)
     }
 }
 
@@ -119,6 +120,21 @@ impl Object {
         flaws: &mut Vec<String>,
     ) -> Result<(), String> {
         check_members(members, self, &Place { path: "", fields: "", version }, flaws)
+    }
+
+    /// The same, with all that strict decoding refuses; `before` is what it has found already.
+    ///
+    /// # Errors
+    /// The text of Go's error.
+    pub(crate) fn check_strictly(
+        &self,
+        members: &[(String, Tree)],
+        version: &str,
+        before: Option<&String>,
+    ) -> Result<(), String> {
+        let mut flaws = Vec::from_iter(before.cloned());
+        self.check(members, version, &mut flaws)?;
+        if flaws.is_empty() { Ok(()) } else { Err(format!("strict decoding error: {}", flaws.join(", "))) }
     }
 }
 
@@ -175,6 +191,7 @@ fn check(
         (Tree::Scalar(Value::Null), _)
         | (Tree::Scalar(Value::String(_)), Form::Text)
         | (Tree::Scalar(Value::Bool(_)), Form::Flag) => Ok(()),
+        (Tree::Scalar(Value::Number(number)), Form::Number(_)) if number.is_i64() => Ok(()),
         (Tree::Scalar(Value::String(text)), Form::Duration) => {
             duration::parse(text).map(drop).map_err(|error| error.to_string())
         }
@@ -225,6 +242,7 @@ fn go_type(form: &Form, version: &str) -> String {
     match form {
         Form::Text | Form::Duration => "string".to_owned(),
         Form::Flag => "bool".to_owned(),
+        Form::Number(name) => (*name).to_owned(),
         Form::Bytes => "[]uint8".to_owned(),
         Form::Extra => format!("map[string]{version}.ExtraValue"),
         Form::List(form) => format!("[]{}", go_type(form, version)),

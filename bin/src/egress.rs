@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
-use api::wire::codec::yaml;
+use api::wire::codec::typed;
 use api::wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transport, Tunnel};
+use auth::strict::{Form, Object};
 
 use crate::authorities::system_authorities;
 use crate::issuers::opening;
@@ -25,6 +26,39 @@ const GRPC: &str = "GRPC";
 
 /// Versions of the file; what is said in them is the same.
 const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
+
+/// The members of the file.
+const FORM: Object = Object {
+    name: "EgressSelectorConfiguration",
+    members: &[
+        ("apiVersion", Form::Text),
+        ("kind", Form::Text),
+        ("egressSelections", Form::List(&Form::Object(&SELECTION))),
+    ],
+};
+
+const SELECTION: Object = Object {
+    name: "EgressSelection",
+    members: &[("name", Form::Text), ("connection", Form::Object(&CONNECTION))],
+};
+
+const CONNECTION: Object = Object {
+    name: "Connection",
+    members: &[("proxyProtocol", Form::Text), ("transport", Form::Object(&TRANSPORT))],
+};
+
+const TRANSPORT: Object =
+    Object { name: "Transport", members: &[("tcp", Form::Object(&TCP)), ("uds", Form::Object(&SOCKET))] };
+
+const TCP: Object =
+    Object { name: "TCPTransport", members: &[("url", Form::Text), ("tlsConfig", Form::Object(&TLS))] };
+
+const SOCKET: Object = Object { name: "UDSTransport", members: &[("udsName", Form::Text)] };
+
+const TLS: Object = Object {
+    name: "TLSConfig",
+    members: &[("caBundle", Form::Text), ("clientKey", Form::Text), ("clientCert", Form::Text)],
+};
 
 /// Reads the file, and the certificates that it names.
 ///
@@ -43,11 +77,11 @@ pub fn read(path: &Path, naming: &Naming) -> anyhow::Result<Networks> {
 
 fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<Networks> {
     let unreadable = |why: String| anyhow!("failed to read egress selector config: {why}");
-    let document = yaml::parse(bytes).map_err(|error| unreadable(error.to_string()))?.value;
+    let document = typed::parse_named(bytes).map_err(unreadable)?;
     let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
     let group = naming.group("apiserver", true);
     let is_known = VERSIONS.iter().any(|known| version == format!("{group}/{known}"));
-    if kind != "EgressSelectorConfiguration" || !is_known {
+    if kind != FORM.name || !is_known {
         return Err(unreadable(format!(
             "no kind {} is registered for version {} in scheme {:?}",
             go::quote(kind),
@@ -55,6 +89,8 @@ fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<Networks> {
             naming.own("apiserver/pkg/server/egressselector/config.go:33"),
         )));
     }
+    let version = version.rsplit('/').next().unwrap_or_default();
+    typed::check(&document, &FORM, version).map_err(unreadable)?;
     let selections = document.get("egressSelections").and_then(Value::as_array).unwrap_or_default();
     let wrong = flaws(selections);
     if !wrong.is_empty() {
@@ -134,8 +170,7 @@ fn flaws_of_transport(way: &str, transport: &Value, wrong: &mut Vec<String>) {
             match (url.split_once("://"), tls) {
                 (Some(("http", _)), None) => {}
                 (Some(("http", _)), Some(_)) => wrong.push(
-                    "service.connection.tlsConfig: Invalid value: \"nil\": TLSConfig config should not be present when \
-                     using HTTP"
+                    "service.connection.tlsConfig: Invalid value: \"nil\": config must not be present when using HTTP"
                         .to_owned(),
                 ),
                 (Some(("https", _)), None) => wrong.push(
@@ -151,7 +186,7 @@ fn flaws_of_transport(way: &str, transport: &Value, wrong: &mut Vec<String>) {
             }
         }
         (_, _, Some(uds)) if uds.str_at(&["udsName"]).is_empty() => wrong.push(
-            "service.connection.udsName: Invalid value: \"nil\": UDSName should be present for UDS connections"
+            "service.connection.udsName: Invalid value: \"nil\": must be present for UDS connections"
                 .to_owned(),
         ),
         _ => {}
@@ -284,7 +319,7 @@ mod tests {
             (
                 "[{name: cluster, connection: {proxyProtocol: HTTPConnect, transport: {uds: {}}}}]".to_owned(),
                 flaw(
-                    "service.connection.udsName: Invalid value: \"nil\": UDSName should be present for UDS connections",
+                    "service.connection.udsName: Invalid value: \"nil\": must be present for UDS connections",
                 ),
             ),
             (
@@ -301,8 +336,7 @@ mod tests {
             (
                 tcp("cluster", "{url: 'http://a', tlsConfig: {caBundle: /a}}"),
                 flaw(
-                    "service.connection.tlsConfig: Invalid value: \"nil\": TLSConfig config should not be present when \
-                     using HTTP",
+                    "service.connection.tlsConfig: Invalid value: \"nil\": config must not be present when using HTTP",
                 ),
             ),
             (
@@ -322,6 +356,31 @@ mod tests {
         ] {
             let parsed = parse(format!("{head}{text}").as_bytes(), &api::values::naming::KUBERNETES);
             assert_eq!(parsed.err().map(|error| error.to_string()).unwrap_or_default(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_says_what_it_is_and_nothing_else() {
+        let head = "apiVersion: apiserver.k8s.io/v1beta1\nkind: EgressSelectorConfiguration\n";
+        for (text, want) in [
+            ("a: b", "Object 'Kind' is missing in 'a: b'"),
+            (
+                "kind: A\napiVersion: v1",
+                "no kind \"A\" is registered for version \"v1\" in scheme \
+                 \"k8s.io/apiserver/pkg/server/egressselector/config.go:33\"",
+            ),
+            (
+                &format!("{head}egressSelections: [{{name: etcd, protocol: a}}]"),
+                "strict decoding error: unknown field \"egressSelections[0].protocol\"",
+            ),
+            (
+                &format!("{head}egressSelections: a"),
+                "json: cannot unmarshal string into Go struct field EgressSelectorConfiguration.egressSelections of type \
+                 []v1beta1.EgressSelection",
+            ),
+        ] {
+            let wrong = parse(text.as_bytes(), &api::values::naming::KUBERNETES).unwrap_err();
+            assert_eq!(wrong.to_string(), format!("failed to read egress selector config: {want}"), "{text}");
         }
     }
 }

@@ -5,13 +5,26 @@ use std::path::Path;
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
-use api::wire::codec::yaml;
+use api::wire::codec::typed;
+use auth::strict::{Form, Object};
 
 use crate::flaws::Flaws;
 use crate::issuers::opening;
 
 /// Where traces go unless the file says it: a collector on the same machine.
 const ENDPOINT: &str = "localhost:4317";
+
+/// The members of the file.
+const FORM: Object = Object {
+    name: FORM_NAME,
+    members: &[
+        ("apiVersion", Form::Text),
+        ("kind", Form::Text),
+        ("endpoint", Form::Text),
+        ("samplingRatePerMillion", Form::Number("int32")),
+    ],
+};
+const FORM_NAME: &str = "TracingConfiguration";
 
 /// All of the chances.
 const MILLION: i64 = 1_000_000;
@@ -45,12 +58,13 @@ impl TracingConfig {
         let undecodable = |why: String| {
             anyhow!("failed to read tracing config: unable to decode tracing configuration data: {why}")
         };
-        let document = yaml::parse(bytes).map_err(|error| undecodable(error.to_string()))?.value;
+        let document = typed::parse(bytes).map_err(undecodable)?;
         let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
         let group = naming.group("apiserver.config", true);
         let is_known =
             ["v1", "v1beta1", "v1alpha1"].iter().any(|known| version == format!("{group}/{known}"));
-        if kind != "TracingConfiguration" || !is_known {
+        // A file that does not say what it is, is taken for what is wanted.
+        if !matches!(kind, "" | FORM_NAME) || !is_known && !version.is_empty() {
             let scheme = naming.own("apiserver/pkg/server/options/tracing.go:49");
             return Err(undecodable(format!(
                 "no kind {} is registered for version {} in scheme {scheme:?}",
@@ -58,11 +72,7 @@ impl TracingConfig {
                 go::quote(version)
             )));
         }
-        for (name, _) in document.as_object().into_iter().flat_map(|members| members.iter()) {
-            if !["kind", "apiVersion", "endpoint", "samplingRatePerMillion"].contains(&name) {
-                return Err(undecodable(format!("strict decoding error: unknown field {}", go::quote(name))));
-            }
-        }
+        typed::check(&document, &FORM, "v1").map_err(undecodable)?;
         let mut flaws = Flaws::default();
         let per_million = document.get("samplingRatePerMillion").and_then(Value::as_i64).unwrap_or(0);
         flaws.take(check_chance(per_million));
@@ -141,7 +151,16 @@ mod tests {
             ("HEAD endpoint: dns:///a:1", Ok("a:1 0")),
             ("HEAD endpoint: unix://a", Err("must be a host and a port")),
             ("HEAD endpoint: a", Err("must be a host and a port")),
-            ("HEAD sampling: 1", Err("unknown field \"sampling\"")),
+            ("HEAD sampling: 1", Err("strict decoding error: unknown field \"sampling\"")),
+            (
+                "HEAD samplingRatePerMillion: x",
+                Err(
+                    "json: cannot unmarshal string into Go struct field TracingConfiguration.samplingRatePerMillion",
+                ),
+            ),
+            ("", Ok("localhost:4317 0")),
+            ("a: b", Err("strict decoding error: unknown field \"a\"")),
+            ("- a", Err("couldn't get version/kind; json parse error: json: cannot unmarshal array into")),
             (
                 "kind: ConfigMap\napiVersion: v1",
                 Err("no kind \"ConfigMap\" is registered for version \"v1\""),

@@ -264,12 +264,17 @@ fn is_unserved(naming: &Naming, kind: &str, api_version: &str) -> bool {
 /// [`untyped`] for JSON text, which may be something else.
 pub fn untyped_text(body: &[u8]) -> Option<String> {
     if let Some(syntax) = json::syntax_error(body) {
-        return Some(format!("{NO_VERSION_KIND}{syntax}"));
+        return Some(unreadable_type(&syntax));
     }
     if let Some(found) = not_an_object(body) {
         return Some(not_type_meta(found));
     }
     json::parse(body).ok().as_ref().and_then(untyped)
+}
+
+/// Why a text does not say of which type it is.
+pub fn unreadable_type(why: &str) -> String {
+    format!("{NO_VERSION_KIND}{why}")
 }
 
 fn not_type_meta(found: &str) -> String {

@@ -7,9 +7,9 @@ use auth::User;
 
 use crate::objects::validation::names;
 use crate::values::field::{FieldError, child, index};
-use crate::values::json::{self, Object, Value};
+use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
-use crate::wire::codec::yaml;
+use crate::wire::codec::typed;
 use crate::wire::request::RequestInfo;
 
 /// How much of a request is recorded; each level includes those before it.
@@ -129,17 +129,9 @@ impl Policy {
     /// # Errors
     /// What is wrong with it: with its form, or all that is wrong with its rules.
     pub fn parse(text: &[u8], naming: &Naming) -> Result<Policy, String> {
-        let value = tree(text).map_err(|why| format!("failed decoding: {why}"))?;
-        // An empty file is an object without members.
-        let value = if value.is_null() { Value::from(Object::new()) } else { value };
-        let Some(members) = value.as_object() else {
-            let what = value.go_kind();
-            return Err(format!(
-                "failed decoding: couldn't get version/kind; json parse error: json: cannot unmarshal {what} into Go \
-                 value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-                 \"json:\\\"kind,omitempty\\\"\" }}"
-            ));
-        };
+        let value = typed::parse(text).map_err(|why| format!("failed decoding: {why}"))?;
+        let none = Object::new();
+        let members = value.as_object().unwrap_or(&none);
         let (kind, api_version) = (value.str_at(&["kind"]), value.str_at(&["apiVersion"]));
         let group = naming.group("audit", true);
         let scheme = naming.own("apiserver/pkg/audit/scheme.go:31");
@@ -415,15 +407,6 @@ impl<'v> Reader<'v> {
     }
 }
 
-/// The tree of a text, which is JSON where it begins with a brace.
-fn tree(text: &[u8]) -> Result<Value, String> {
-    if text.trim_ascii_start().starts_with(b"{") {
-        let why = |error| format!("couldn't get version/kind; json parse error: {error}");
-        return json::parse(text).map_err(why);
-    }
-    yaml::parse(text).map(|document| document.value).map_err(|error| error.to_string())
-}
-
 fn mismatch(value: &Value, kind: &str, field: &str, wanted: &str) -> String {
     let what = value.go_kind();
     format!(
@@ -523,6 +506,12 @@ mod tests {
             (
                 r#"{"apiVersion":"audit.k8s.io/v1","kind":"#,
                 "failed decoding: couldn't get version/kind; json parse error: unexpected end of JSON input",
+            ),
+            (r#"{"apiVersion":"a/b/c"}"#, "failed decoding: unexpected GroupVersion string: a/b/c"),
+            (
+                r#"{"apiVersion":1}"#,
+                "failed decoding: couldn't get version/kind; json parse error: json: cannot unmarshal number into Go \
+                 struct field .apiVersion of type string",
             ),
         ] {
             let got = Policy::parse(text.as_bytes(), &KUBERNETES);

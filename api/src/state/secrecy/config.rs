@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use auth::strict::{Form, Object as Members};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -14,9 +15,51 @@ use super::provider::{Key, Method};
 use super::{Provider, Rule};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
-use crate::wire::codec::yaml;
+use crate::wire::codec::typed;
 
 const KIND: &str = "EncryptionConfiguration";
+
+/// The members of a file.
+const FORM: Members = Members {
+    name: KIND,
+    members: &[
+        ("apiVersion", Form::Text),
+        ("kind", Form::Text),
+        ("resources", Form::List(&Form::Object(&RULE))),
+    ],
+};
+
+const RULE: Members = Members {
+    name: "ResourceConfiguration",
+    members: &[("resources", Form::List(&Form::Text)), ("providers", Form::List(&Form::Object(&PROVIDER)))],
+};
+
+const PROVIDER: Members = Members {
+    name: "ProviderConfiguration",
+    members: &[
+        ("aesgcm", Form::Object(&AES)),
+        ("aescbc", Form::Object(&AES)),
+        ("secretbox", Form::Object(&SECRETBOX)),
+        (IDENTITY, Form::Object(&Members { name: "IdentityConfiguration", members: &[] })),
+        (KMS, Form::Object(&SERVICE)),
+    ],
+};
+
+const AES: Members = Members { name: "AESConfiguration", members: KEYS };
+const SECRETBOX: Members = Members { name: "SecretboxConfiguration", members: KEYS };
+const KEYS: &[(&str, Form)] = &[("keys", Form::List(&Form::Object(&KEY)))];
+const KEY: Members = Members { name: "Key", members: &[("name", Form::Text), ("secret", Form::Text)] };
+
+const SERVICE: Members = Members {
+    name: "KMSConfiguration",
+    members: &[
+        ("apiVersion", Form::Text),
+        ("name", Form::Text),
+        ("cachesize", Form::Number("int32")),
+        ("endpoint", Form::Text),
+        ("timeout", Form::Duration),
+    ],
+};
 
 /// How a provider without keys, and one that is asked over a socket, are named.
 const IDENTITY: &str = "identity";
@@ -51,7 +94,7 @@ struct Reading<'r> {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn read(bytes: &[u8], naming: &Naming, connect: &Connect<'_>) -> Result<Vec<Rule>, Wrong> {
-    let document = yaml::parse(bytes).map_err(|error| Wrong::Form(error.to_string()))?.value;
+    let document = typed::parse_named(bytes).map_err(Wrong::Form)?;
     let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
     let group = naming.group("apiserver.config", true);
     if kind != KIND || version != format!("{group}/v1") {
@@ -62,6 +105,7 @@ pub fn read(bytes: &[u8], naming: &Naming, connect: &Connect<'_>) -> Result<Vec<
             naming.own("apiserver/pkg/server/options/encryptionconfig/config.go:79"),
         )));
     }
+    typed::check(&document, &FORM, "v1").map_err(Wrong::Form)?;
     let mut reading = Reading { mark: mark(naming), connect, services: Vec::new(), wrong: Vec::new() };
     let rules = list(&document, "resources");
     if rules.is_empty() {
@@ -419,7 +463,20 @@ mod tests {
             let wrong = read(text.as_bytes(), &KUBERNETES, NONE).unwrap_err();
             assert_eq!(wrong, Wrong::Content(want.to_owned()), "{text}");
         }
-        let other = b"apiVersion: v1\nkind: ConfigMap";
-        assert!(matches!(read(other, &KUBERNETES, NONE), Err(Wrong::Form(_))));
+        for (text, want) in [
+            (
+                "apiVersion: v1\nkind: ConfigMap",
+                "no kind \"ConfigMap\" is registered for version \"v1\" in scheme ",
+            ),
+            ("a: b", "Object 'Kind' is missing in 'a: b'"),
+            (&format!("{head} []\na: b"), "strict decoding error: unknown field \"a\""),
+            (
+                &format!("{head} [{{providers: [{{other: {{}}}}]}}]"),
+                "strict decoding error: unknown field \"resources[0].providers[0].other\"",
+            ),
+        ] {
+            let wrong = read(text.as_bytes(), &KUBERNETES, NONE).unwrap_err();
+            assert!(matches!(&wrong, Wrong::Form(why) if why.starts_with(want)), "{text}: {wrong:?}");
+        }
     }
 }

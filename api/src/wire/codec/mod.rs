@@ -2,6 +2,7 @@
 
 pub mod cbor;
 pub mod protobuf;
+pub mod typed;
 pub mod yaml;
 
 #[cfg(test)]

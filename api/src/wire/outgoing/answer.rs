@@ -1,6 +1,7 @@
 //! Reads the answer of a webhook as the review that it should be, in the words of the reference server.
 
 use crate::values::json::{self, Object, Value};
+use crate::wire::body;
 use crate::wire::codec::yaml;
 
 /// Where the reference server says that it looked a kind up.
@@ -23,8 +24,7 @@ impl Review<'_> {
     /// # Errors
     /// It is no document, or of another kind or version.
     pub fn read(&self, text: &[u8]) -> Result<Value, String> {
-        let unreadable =
-            |why: &dyn std::fmt::Display| format!("couldn't get version/kind; json parse error: {why}");
+        let unreadable = |why: &dyn std::fmt::Display| body::unreadable_type(&why.to_string());
         // What does not look like JSON may be YAML.
         let answer = if text.trim_ascii_start().starts_with(b"{") {
             json::parse(text).map_err(|why| unreadable(&why))?
@@ -33,27 +33,10 @@ impl Review<'_> {
         };
         // Nothing at all says nothing wrong.
         let answer = if answer.is_null() { Value::Object(Object::new()) } else { answer };
-        if answer.as_object().is_none() {
-            return Err(unreadable(&format!(
-                "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
-                 \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-                answer.go_kind()
-            )));
-        }
-        for member in ["apiVersion", "kind"] {
-            if let Some(value) =
-                answer.get(member).filter(|value| !value.is_null() && value.as_str().is_none())
-            {
-                let found = value.go_kind();
-                return Err(unreadable(&format!(
-                    "json: cannot unmarshal {found} into Go struct field .{member} of type string"
-                )));
-            }
+        if let Some(why) = body::untyped(&answer) {
+            return Err(why);
         }
         let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
-        if api_version.matches('/').count() > 1 {
-            return Err(format!("unexpected GroupVersion string: {api_version}"));
-        }
         let Review { group, version, kind: wanted } = *self;
         let (given_group, given) = split(api_version);
         let kind_or_wanted = if kind.is_empty() { wanted } else { kind };

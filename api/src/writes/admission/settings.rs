@@ -15,8 +15,7 @@ use super::plugin::Plugin;
 use crate::values::field::go_quote;
 use crate::values::json::{Object, Value};
 use crate::values::naming::{self, Naming};
-use crate::wire::body::{untyped, untyped_text};
-use crate::wire::codec::yaml;
+use crate::wire::codec::{typed, yaml};
 use crate::wire::outgoing::{Identities, Networks};
 
 /// Makes a plugin at the start of the server, once its configuration was read.
@@ -223,8 +222,8 @@ fn configurations(
     files: &dyn Files,
     naming: &'static Naming,
 ) -> Result<Vec<(String, Value)>, String> {
-    let config = document(text)?;
-    let version = match version_of(&config, text, naming) {
+    let config = typed::parse(text)?;
+    let version = match typed::check_named(&config, text).and_then(|()| version_of(&config, naming)) {
         Ok(version) => version,
         Err(_) if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) => {
             return Ok(UNVERSIONED
@@ -260,28 +259,14 @@ fn configurations(
     Ok(found)
 }
 
-/// The document that a file is: one that begins like JSON is read as JSON alone.
-fn document(text: &[u8]) -> Result<Value, String> {
-    if text.trim_ascii_start().starts_with(b"{")
-        && let Some(why) = untyped_text(text)
-    {
-        return Err(why);
-    }
-    let config = yaml::parse(text).map_err(|error| error.to_string())?.value;
-    untyped(&config).map_or(Ok(config), Err)
-}
-
 /// The version of an AdmissionConfiguration.
-fn version_of(config: &Value, text: &[u8], naming: &'static Naming) -> Result<&'static str, String> {
+fn version_of(config: &Value, naming: &'static Naming) -> Result<&'static str, String> {
     let (kind, api_version) = (config.str_at(&["kind"]), config.str_at(&["apiVersion"]));
     let known = [("apiserver.config", "v1"), ("apiserver", "v1alpha1")];
     let is_asked = |(stem, version): &(&str, &str)| {
         naming.understood().any(|naming| naming.api_version(stem, true, version) == api_version)
     };
-    let shown = || String::from_utf8_lossy(text);
     match (kind, known.into_iter().find(is_asked)) {
-        ("", _) => Err(format!("Object 'Kind' is missing in '{}'", shown())),
-        _ if api_version.is_empty() => Err(format!("Object 'apiVersion' is missing in '{}'", shown())),
         ("AdmissionConfiguration", Some((_, version))) => Ok(version),
         _ => Err(format!(
             "no kind {} is registered for version {} in scheme {}",
@@ -430,6 +415,10 @@ mod tests {
                      struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
                      \"json:\\\"kind,omitempty\\\"\" }",
                 ),
+            ),
+            (
+                "{\"plugins\":".to_owned(),
+                Err("couldn't get version/kind; json parse error: unexpected end of JSON input"),
             ),
             (
                 "kind: AdmissionConfiguration".to_owned(),

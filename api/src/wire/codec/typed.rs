@@ -1,0 +1,120 @@
+//! Documents that say of which type they are, in JSON or YAML: configuration files and answers of webhooks.
+//!
+//! A text that begins with a brace is JSON, and what is wrong with it is said of JSON.
+
+use auth::document::Document;
+use auth::strict::Object as Form;
+
+use crate::values::json::{self, Object, Value};
+use crate::wire::body;
+use crate::wire::codec::yaml;
+
+/// The document that a text is. An empty text is an object without members.
+///
+/// # Errors
+/// It is no object, or what it says of its type is no text.
+pub fn parse(text: &[u8]) -> Result<Value, String> {
+    let value = if text.trim_ascii_start().starts_with(b"{") {
+        json::parse(text).map_err(|error| body::unreadable_type(&error.to_string()))?
+    } else {
+        yaml::parse(text).map_err(|error| error.to_string())?.value
+    };
+    match body::untyped(&value) {
+        Some(why) => Err(why),
+        None if value.is_null() => Ok(Value::Object(Object::new())),
+        None => Ok(value),
+    }
+}
+
+/// The same of a document that must say of which type it is.
+///
+/// # Errors
+/// It cannot be read, or does not say its type.
+pub fn parse_named(text: &[u8]) -> Result<Value, String> {
+    let value = parse(text)?;
+    check_named(&value, text)?;
+    Ok(value)
+}
+
+/// Checks that the document that `text` is says of which type it is.
+///
+/// # Errors
+/// It does not.
+pub fn check_named(document: &Value, text: &[u8]) -> Result<(), String> {
+    for (member, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
+        if document.str_at(&[member]).is_empty() {
+            return Err(format!("Object '{shown}' is missing in '{}'", String::from_utf8_lossy(text)));
+        }
+    }
+    Ok(())
+}
+
+/// Checks a document's members strictly: `form` has all of them, and `version` is that of its types.
+///
+/// # Errors
+/// The text of Go's error.
+pub fn check(document: &Value, form: &Form, version: &str) -> Result<(), String> {
+    let mut text = Vec::new();
+    json::write_sorted(document, &mut text);
+    let document = Document::new(b"", &text, None).map_err(|error| error.to_string())?;
+    document.check_strictly(form, version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_say_their_type() {
+        for (text, want, want_named) in [
+            ("kind: A\napiVersion: a/v1", "", ""),
+            (r#"{"kind": "A", "apiVersion": "a/v1"}"#, "", ""),
+            ("", "", "Object 'Kind' is missing in ''"),
+            ("a: b\n", "", "Object 'Kind' is missing in 'a: b\n'"),
+            ("kind: A", "", "Object 'apiVersion' is missing in 'kind: A'"),
+        ] {
+            assert_eq!(parse(text.as_bytes()).err().unwrap_or_default(), want, "{text}");
+            assert_eq!(parse_named(text.as_bytes()).err().unwrap_or_default(), want_named, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_document_is_said() {
+        const UNDECIDED: &str = "couldn't get version/kind; json parse error: ";
+        for (text, is_undecided, want) in [
+            ("{\"a\":", true, "unexpected end of JSON input"),
+            ("- a", true, "json: cannot unmarshal array into Go value of type struct { APIVersion string "),
+            ("x", true, "json: cannot unmarshal string into Go value of type struct { APIVersion string "),
+            (
+                "apiVersion: 1",
+                true,
+                "json: cannot unmarshal number into Go struct field .apiVersion of type string",
+            ),
+            ("apiVersion: a/b/c", false, "unexpected GroupVersion string: a/b/c"),
+            ("a: [", false, "yaml: line 1: did not find expected node content"),
+        ] {
+            let want = if is_undecided { format!("{UNDECIDED}{want}") } else { want.to_owned() };
+            for found in [parse(text.as_bytes()), parse_named(text.as_bytes())] {
+                let found = found.unwrap_err();
+                assert!(found.starts_with(&want), "{text}: {found}");
+            }
+        }
+    }
+
+    #[test]
+    fn members_are_checked_strictly() {
+        const FORM: Form = Form {
+            name: "A",
+            members: &[("a", auth::strict::Form::Number("int32")), ("b", auth::strict::Form::Text)],
+        };
+        for (text, want) in [
+            ("a: 1\nb: c", ""),
+            ("a: null", ""),
+            ("a: x", "json: cannot unmarshal string into Go struct field A.a of type int32"),
+            ("c: 1\nd: 2", "strict decoding error: unknown field \"c\", unknown field \"d\""),
+        ] {
+            let document = parse(text.as_bytes()).unwrap();
+            assert_eq!(check(&document, &FORM, "v1").err().unwrap_or_default(), want, "{text}");
+        }
+    }
+}
