@@ -150,9 +150,18 @@ fn one_line(error: &anyhow::Error) -> String {
 fn fail(line: &str) -> ExitCode {
     let now = jiff::Timestamp::now().strftime("%m%d %H:%M:%S%.6f");
     let id = std::process::id();
-    let line = go::quote(line.trim_end());
-    let _ = writeln!(std::io::stderr(), "E{now} {id:7} main.rs:1] \"command failed\" err={line}");
+    let shown = value(line);
+    let _ = writeln!(std::io::stderr(), "E{now} {id:7} main.rs:1] \"command failed\" err={shown}");
     ExitCode::FAILURE
+}
+
+/// A text as the value of a record: quoted, or indented where it has several lines.
+fn value(text: &str) -> String {
+    if !text.contains('\n') {
+        return go::quote(text).to_string();
+    }
+    let lines: String = text.lines().map(|line| format!("\t{line}\n")).collect();
+    format!("<\n{lines} >")
 }
 
 fn refuse(line: &str) -> ExitCode {
@@ -163,6 +172,15 @@ fn refuse(line: &str) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_of_several_lines_is_indented() {
+        for (text, want) in
+            [("a \"b\"", "\"a \\\"b\\\"\""), ("a\nb", "<\n\ta\n\tb\n >"), ("a\n\nb\n", "<\n\ta\n\t\n\tb\n >")]
+        {
+            assert_eq!(value(text), want, "{text:?}");
+        }
+    }
 
     #[test]
     fn a_cause_is_told_once() {
