@@ -90,6 +90,7 @@ impl Enablement {
             }
             let wanted = boolean(value)
                 .ok_or_else(|| format!("invalid value of {text}: {value}, err: {}", not_boolean(value)))?;
+            key.check_plural(text)?;
             for (resource, on) in &mut is_on {
                 let is_version = (&*resource.group, &*resource.version) == (key.group, key.version);
                 if is_version && key.plural.is_none_or(|plural| plural == resource.table.plural) {
@@ -168,8 +169,17 @@ impl<'k> Key<'k> {
         if parts.next().is_some() {
             return None;
         }
-        // The core group is named by its path.
-        Some(Key { group: if group == "api" { "" } else { group }, version, plural })
+        Some(Key { group, version, plural })
+    }
+
+    /// Checks the form of the resource's name; `text` is all of the key.
+    fn check_plural(&self, text: &str) -> Result<(), String> {
+        match self.plural {
+            Some(plural) if plural.to_lowercase() != plural => Err(format!(
+                "invalid key {text}: group/version/resource and resource is always lowercase plural, not {plural:?}"
+            )),
+            _ => Ok(()),
+        }
     }
 
     fn group_version(&self) -> String {
@@ -235,7 +245,7 @@ mod tests {
             ("apps/v1/deployments=false", [true, false, true, true, true]),
             ("apps/v1/deployments=true,apps/v1=false", [true, true, false, true, true]),
             ("api/all=false,apps/v1", [false, true, true, false, false]),
-            ("api/ga=false,api/v1=true", [true, false, false, false, false]),
+            ("api/ga=false,/v1=true", [true, false, false, false, false]),
             ("api/beta=false,api/alpha=true", [true; 5]),
             ("apps/v1=false,apps/v1=true", [true; 5]),
             ("extensions/v1beta1=true,apps/v1beta1=true", [true; 5]),
@@ -254,7 +264,7 @@ mod tests {
             ("", Ok(())),
             ("apiregistration.k8s.io/v1=false", Err(refused)),
             ("apiregistration.k8s.io/v1/apiservices=false", Err(refused)),
-            ("api/all=false,api/v1=true", Err(refused)),
+            ("api/all=false,/v1=true", Err(refused)),
             ("api/all=false,apiregistration.k8s.io/v1=true", Ok(())),
         ] {
             let enablement = Enablement::parse(wishes, &Registry::new(&KUBERNETES)).unwrap();
@@ -268,6 +278,12 @@ mod tests {
             ("nope.example.com/v1=true", "unknown api groups nope.example.com/v1"),
             ("a=b=c", "runtime-config invalid key a"),
             ("apps=true", "runtime-config invalid key apps"),
+            ("api/v1=true", "unknown api groups api/v1"),
+            (
+                "apps/v1/Deployments=true",
+                "invalid key apps/v1/Deployments: group/version/resource and resource is always lowercase plural, not \
+                 \"Deployments\"",
+            ),
             ("apps/v1/a/b=true", "runtime-config invalid key apps/v1/a/b"),
             ("api/all=x", "invalid value api/all=x"),
             ("api/all=false", "invalid key with only api/all=false"),
