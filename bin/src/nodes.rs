@@ -2,14 +2,16 @@
 
 use std::path::PathBuf;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
 use api::state::connect::{Nodes, Settings};
 use api::wire::metrics::Metrics;
 use api::wire::outgoing::Networks;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 
-use crate::config::read;
 use crate::expiry;
 use crate::flags::NodeFlags;
+use crate::issuers::opening;
 use crate::reload::{self, Watched};
 
 /// How nodes are reached, and the files of which that is made.
@@ -23,6 +25,9 @@ pub struct NodeConfig {
     authorities: Option<PathBuf>,
 }
 
+/// What kube-apiserver says first of files that it cannot use.
+const UNUSABLE: &str = "problem initializing API group \"\": ";
+
 /// What the files hold: certificate and key, and authorities.
 type Read = (Option<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>);
 
@@ -34,9 +39,19 @@ impl NodeConfig {
     pub fn from_flags(flags: NodeFlags, networks: &Networks) -> anyhow::Result<NodeConfig> {
         let given = |path: Option<PathBuf>| path.filter(|path| !path.as_os_str().is_empty());
         // As kube-apiserver: one file alone is no certificate.
-        let certificate = given(flags.kubelet_client_certificate).zip(given(flags.kubelet_client_key));
+        let (chain, key) = (given(flags.kubelet_client_certificate), given(flags.kubelet_client_key));
         let authorities = given(flags.kubelet_certificate_authority);
+        for path in [&authorities, &chain, &key].into_iter().flatten() {
+            open(path).map_err(|why| anyhow!("{UNUSABLE}{why}"))?;
+        }
+        let certificate = chain.zip(key);
         let (pair, bundle) = read_files(certificate.as_ref(), authorities.as_ref())?;
+        if bundle
+            .as_ref()
+            .is_some_and(|bundle| CertificateDer::pem_slice_iter(bundle).all(|one| one.is_err()))
+        {
+            bail!("{UNUSABLE}unable to load root certificates: unable to parse bytes as PEM block");
+        }
         let settings = Settings {
             address_types: flags.kubelet_preferred_address_types,
             certificate: pair,
@@ -87,10 +102,46 @@ fn read_files(
 ) -> anyhow::Result<Read> {
     let pair = match certificate {
         None => None,
-        Some((chain, key)) => {
-            Some((read("--kubelet-client-certificate", chain)?, read("--kubelet-client-key", key)?))
-        }
+        Some((chain, key)) => Some((open(chain)?, open(key)?)),
     };
-    let bundle = authorities.map(|path| read("--kubelet-certificate-authority", path)).transpose()?;
-    Ok((pair, bundle))
+    Ok((pair, authorities.map(open).transpose()?))
+}
+
+fn open(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
+    std::fs::read(path).map_err(|error| opening(path, &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::scratch::Scratch;
+
+    #[test]
+    fn each_file_must_be_there() {
+        let dir = Scratch::new();
+        let text = dir.join("text");
+        std::fs::write(&text, "no certificate").unwrap();
+        let missing = Some(PathBuf::from("/missing/a"));
+        let none = "problem initializing API group \"\": open /missing/a: no such file or directory";
+        let unusable = "problem initializing API group \"\": unable to load root certificates: unable to parse bytes as PEM \
+                        block";
+        for (authorities, chain, key, want) in [
+            (None, None, None, ""),
+            (None, Some(text.clone()), None, ""),
+            (None, missing.clone(), None, none),
+            (None, None, missing.clone(), none),
+            (missing, None, None, none),
+            (Some(text), None, None, unusable),
+        ] {
+            let flags = NodeFlags {
+                kubelet_certificate_authority: authorities,
+                kubelet_client_certificate: chain,
+                kubelet_client_key: key,
+                kubelet_preferred_address_types: Vec::new(),
+                kubelet_timeout: std::time::Duration::ZERO,
+            };
+            let made = NodeConfig::from_flags(flags, &Networks::default());
+            assert_eq!(made.err().map(|error| error.to_string()).unwrap_or_default(), want);
+        }
+    }
 }
