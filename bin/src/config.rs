@@ -224,9 +224,9 @@ impl Config {
         let authentication =
             AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all, &networks)?;
         let etcd = EtcdConfig::from_flags(&flags.etcd)?.map(|etcd| etcd.through(&networks.etcd));
+        let missing = flags.extension.missing_for_peers();
         let extensions = ExtensionConfig::from_flags(flags.extension, &authentication, &networks)?;
-        let peers =
-            PeerConfig::from_flags(&flags.peers, &features, extensions.settings.certificate.is_some())?;
+        let peers = PeerConfig::from_flags(&flags.peers, &features, missing)?;
         let nodes = NodeConfig::from_flags(flags.nodes, &networks)?;
         if flags.request_timeout.is_zero() {
             bail!("--request-timeout must be positive");

@@ -15,3 +15,14 @@ pub struct ExtensionFlags {
     #[arg(long, value_name = "FILE")]
     pub proxy_client_key_file: Option<PathBuf>,
 }
+
+impl ExtensionFlags {
+    /// Of the certificate and the key that peers know this server by, what is not given first, as kube-apiserver calls it.
+    pub fn missing_for_peers(&self) -> Option<&'static str> {
+        match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
+            (None, _) => Some("proxy-cert-file"),
+            (Some(_), None) => Some("proxy-key-file"),
+            (Some(_), Some(_)) => None,
+        }
+    }
+}

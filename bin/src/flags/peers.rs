@@ -1,6 +1,5 @@
 //! Flags of peers: the other servers on the same etcd.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -15,10 +14,10 @@ pub struct PeerFlags {
 
     /// Address at which the other servers reach this one, together with --peer-advertise-port; by default that of
     /// --advertise-address, or the one that the server listens at.
-    #[arg(long, value_name = "IP", value_parser = super::ip)]
-    pub peer_advertise_ip: Option<IpAddr>,
+    #[arg(long, value_name = "IP", default_value = "")]
+    pub peer_advertise_ip: String,
 
     /// Port at which the other servers reach this one, together with --peer-advertise-ip.
-    #[arg(long, value_name = "PORT")]
-    pub peer_advertise_port: Option<u16>,
+    #[arg(long, value_name = "PORT", default_value = "")]
+    pub peer_advertise_port: String,
 }
