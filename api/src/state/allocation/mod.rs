@@ -33,12 +33,20 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Parses networks, separated by commas.
+    /// Parses networks, separated by commas; the first one is the default.
     ///
     /// # Errors
-    /// A malformed network.
+    /// A malformed network, or a default one that is too small.
     pub fn parse_networks(text: &str) -> Result<Vec<Network>, String> {
-        text.split(',').map(|network| Network::parse(network.trim())).collect()
+        let mut networks = Vec::new();
+        for part in text.split(',') {
+            let network = Network::parse(part.trim())?;
+            if networks.is_empty() {
+                network.check_size()?;
+            }
+            networks.push(network);
+        }
+        Ok(networks)
     }
 
     /// Checks that there is one network, or one of each family.

@@ -53,14 +53,14 @@ pub struct Network {
     prefix: u8,
 }
 
-/// Fewest addresses of a usable network (upstream's `--service-cluster-ip-range`).
+/// Fewest addresses of a usable default network (upstream's `--service-cluster-ip-range`).
 const ADDRESSES_MIN: u128 = 8;
 
 impl Network {
     /// Parses `10.0.0.0/24`; bits after the prefix are ignored, and so are zeros at the start of a decimal number.
     ///
     /// # Errors
-    /// Not an address, a slash and a number of bits; or fewer than eight addresses.
+    /// Not an address, a slash and a number of bits.
     pub fn parse(text: &str) -> Result<Network, String> {
         let invalid = || format!("invalid CIDR address: {text}");
         let (address, prefix) = text.split_once('/').ok_or_else(invalid)?;
@@ -69,13 +69,20 @@ impl Network {
         let bits = bits(family);
         let prefix: u8 = prefix.parse().ok().filter(|prefix| *prefix <= bits).ok_or_else(invalid)?;
         let mask = u128::MAX.checked_shl(u32::from(bits - prefix)).unwrap_or(0);
-        let network = Network { base: number(address) & mask, family, prefix };
-        if network.size() < ADDRESSES_MIN {
+        Ok(Network { base: number(address) & mask, family, prefix })
+    }
+
+    /// Checks that the network is large enough to be the default one.
+    ///
+    /// # Errors
+    /// It has fewer than eight addresses.
+    pub fn check_size(&self) -> Result<(), String> {
+        if self.size() < ADDRESSES_MIN {
             return Err(format!(
                 "the service cluster IP range must be at least {ADDRESSES_MIN} IP addresses"
             ));
         }
-        Ok(network)
+        Ok(())
     }
 
     /// The family of its addresses.
@@ -101,7 +108,7 @@ impl Network {
     /// Number of allocatable addresses.
     pub fn count(&self) -> u128 {
         match self.family {
-            Family::V4 => self.size() - 2,
+            Family::V4 => self.size().saturating_sub(2),
             Family::V6 => self.size() - 1,
         }
     }
@@ -258,7 +265,6 @@ mod tests {
             ("010.01.000.0/24", Ok("10.1.0.0/24 first 10.1.0.1 last 10.1.0.254 reserved 16")),
             ("fd00::/120", Ok("fd00::/120 first fd00::1 last fd00::ff reserved 16")),
             ("fd00::/0", Ok("::/0 first ::1 last ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe reserved 256")),
-            ("10.0.0.0/30", Err("the service cluster IP range must be at least 8 IP addresses")),
             ("10.0.0.0/33", Err("invalid CIDR address: 10.0.0.0/33")),
             ("10.0.0.0", Err("invalid CIDR address: 10.0.0.0")),
             ("10..0.0/8", Err("invalid CIDR address: 10..0.0/8")),
