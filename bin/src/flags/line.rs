@@ -8,6 +8,7 @@
 use std::ffi::OsString;
 
 use api::values::naming::{self, Naming};
+use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -113,13 +114,14 @@ fn text(arguments: &[OsString], flag: &str) -> Stop {
     parsed(&[name, flag.into()]).err().unwrap_or(Stop::Print(String::new()))
 }
 
-/// The arguments without flags that name the file "" or no element of a list: that is what there is without them.
+/// The arguments without flags that name the file "" or no element of a list of texts: that is what there is without them.
 fn without_empty(arguments: Vec<OsString>) -> Vec<OsString> {
     let command = CommandLine::command();
     let may_go = |name: &str| {
         named(&command, name).is_some_and(|argument| {
-            argument.get_value_delimiter().is_some()
-                || argument.get_value_parser().type_id() == clap::builder::ValueParser::path_buf().type_id()
+            let kind = argument.get_value_parser().type_id();
+            let is_list = argument.get_value_delimiter().is_some();
+            is_list && kind == ValueParser::string().type_id() || kind == ValueParser::path_buf().type_id()
         })
     };
     let is_kept = |argument: &OsString| {

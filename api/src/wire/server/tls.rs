@@ -252,9 +252,6 @@ impl TlsSettings {
                 !is_old(suite) || self.suites.iter().any(|name| Some(name.as_str()) == suite.suite().as_str())
             });
         }
-        if !self.is_modern && !provider.cipher_suites.iter().any(is_old) {
-            return Err("--tls-cipher-suites: the server has none of these".to_owned());
-        }
         if !self.groups.is_empty() {
             provider.kx_groups.retain(|group| self.groups.contains(&u16::from(group.name())));
         }
