@@ -13,7 +13,7 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     nanos(text)?.try_into().map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
 }
 
-/// Reads how long something is kept; a negative duration is zero: it is not kept at all.
+/// Reads how long something is kept or waited for; a negative duration is zero: it is not kept, or not waited for.
 ///
 /// # Errors
 /// A fragment that describes the problem.

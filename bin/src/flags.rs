@@ -188,7 +188,7 @@ pub struct Flags {
     pub history_retention: Duration,
 
     /// How long an event lives after its last write. 0: until it is deleted.
-    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "1h0m0s", value_parser = duration::kept)]
     pub event_ttl: Duration,
 
     /// How long requests are served after SIGTERM, while /readyz fails.

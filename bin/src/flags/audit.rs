@@ -59,7 +59,7 @@ pub struct AuditFlags {
     pub audit_log_batch_max_size: i64,
 
     /// Mode batch: how long events wait for others to be written with.
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::kept)]
     pub audit_log_batch_max_wait: Duration,
 
     /// Mode batch: limit the rate of batches.

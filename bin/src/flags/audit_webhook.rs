@@ -21,7 +21,7 @@ pub struct AuditWebhookFlags {
     pub audit_webhook_mode: String,
 
     /// How long to wait before events are sent a second time; each further time, half as long again.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration::kept)]
     pub audit_webhook_initial_backoff: Duration,
 
     /// Mode batch: most events that wait to be sent; further ones are lost.
@@ -35,7 +35,7 @@ pub struct AuditWebhookFlags {
     pub audit_webhook_batch_max_size: i64,
 
     /// Mode batch: how long events wait for others to be sent with.
-    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::kept)]
     pub audit_webhook_batch_max_wait: Duration,
 
     /// Mode batch: limit the rate of batches.

@@ -41,15 +41,15 @@ pub struct EtcdFlags {
     pub live_migration: Option<Direction>,
 
     /// How often etcd is compacted; 0: by others.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration::kept)]
     pub etcd_compaction_interval: Duration,
 
     /// How long the health check waits for etcd.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::kept)]
     pub etcd_healthcheck_timeout: Duration,
 
     /// How long the readiness check waits for etcd.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::kept)]
     pub etcd_readycheck_timeout: Duration,
 
     /// How objects of built-in types are kept in etcd: application/vnd.kubernetes.protobuf.

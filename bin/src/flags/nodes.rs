@@ -32,6 +32,6 @@ pub struct NodeFlags {
     pub kubelet_preferred_address_types: Vec<String>,
 
     /// How long the connection to an agent may take.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse)]
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::kept)]
     pub kubelet_timeout: Duration,
 }

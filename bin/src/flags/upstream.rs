@@ -96,7 +96,7 @@ const WITHOUT_EFFECT: &[Treatment] = &[
     },
 ];
 
-/// The one flag that is refused unless its value is what it is without it.
+/// The one flag that is refused unless its value says what is done without it.
 const RATE: &str = "max-connection-bytes-per-sec";
 
 const REFUSED: &[Refusal] = &[Refusal { why: "connections are not slowed down", flags: &[RATE] }];
@@ -173,7 +173,7 @@ pub fn settle(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
         logging.note(name, value.unwrap_or_default());
         if let (RATE, Some(value)) = (name, value) {
             match integer::<i64>(value) {
-                Ok(0) => continue, // no limit, as without the flag
+                Ok(..=0) => continue, // no limit, as without the flag
                 Ok(_) => {}
                 Err(why) => return Err(invalid(&format!("--{RATE}"), value, &why)),
             }
@@ -356,7 +356,7 @@ mod tests {
                     "--storage-backend invalid, allowed values: etcd3. If not specified, it will default to 'etcd3'",
                 ),
             ),
-            ("--max-connection-bytes-per-sec=0", Ok("")),
+            ("--max-connection-bytes-per-sec=0 --max-connection-bytes-per-sec=-1", Ok("")),
             (
                 "--max-connection-bytes-per-sec=5",
                 Err("--max-connection-bytes-per-sec is not supported: connections are not slowed down"),
