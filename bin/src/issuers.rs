@@ -177,7 +177,7 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
         }
         None => String::new(),
     };
-    let claim = flags.oidc_username_claim.filter(|claim| !claim.is_empty()).unwrap_or("sub".to_owned());
+    let claim = flags.oidc_username_claim.unwrap_or_else(|| "sub".to_owned());
     let prefix = match text(flags.oidc_username_prefix) {
         prefix if prefix == "-" => String::new(),
         prefix if prefix.is_empty() && claim != "email" => format!("{url}#"),

@@ -158,6 +158,8 @@ fn not_made(directory: &Path, error: &io::Error) -> anyhow::Error {
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "read-only file system".to_owned(),
         _ => error.to_string(),
     }
 }
