@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::types::schema::registry::Registry;
+use crate::types::version::Releases;
 use crate::values::naming::Naming;
 
 /// Whether a wish is about a version.
@@ -28,6 +29,20 @@ const EMPTY_GROUPS: &[(&str, bool)] =
 
 /// Types that are served with a feature alone: version, plural name and gate.
 const GATED: &[(&str, &str, &str)] = &[("v1beta1", "clustertrustbundles", "ClusterTrustBundle")];
+
+/// Types that are younger than the oldest release that the server can be like: version, plural name and the minor number
+/// of the release that they came with.
+const INTRODUCED: &[(&str, &str, u32)] = &[
+    ("v1", "mutatingadmissionpolicies", 36),
+    ("v1", "mutatingadmissionpolicybindings", 36),
+    ("v1beta1", "mutatingadmissionpolicies", 34),
+    ("v1beta1", "mutatingadmissionpolicybindings", 34),
+    ("v1", "deviceclasses", 34),
+    ("v1", "resourceclaims", 34),
+    ("v1", "resourceclaimtemplates", 34),
+    ("v1", "resourceslices", 34),
+    ("v1", "volumeattributesclasses", 34),
+];
 
 /// The type without which no server starts: stem of its group, version and plural name.
 const NEEDED: (&str, &str, &str) = ("apiregistration", "v1", "apiservices");
@@ -121,15 +136,31 @@ impl Enablement {
 
     /// The same without the types of `registry` whose features are off.
     #[must_use]
-    pub fn gated(mut self, registry: &Registry, is_open: impl Fn(&str) -> bool) -> Enablement {
-        for (version, plural, _) in GATED.iter().filter(|(_, _, gate)| !is_open(gate)) {
-            let closed = registry
+    pub fn gated(self, registry: &Registry, is_open: impl Fn(&str) -> bool) -> Enablement {
+        let closed = GATED.iter().filter(|(_, _, gate)| !is_open(gate));
+        self.without(registry, closed.map(|(version, plural, _)| (*version, *plural)))
+    }
+
+    /// The same without the types of `registry` that the emulated release does not have yet.
+    #[must_use]
+    pub fn released(self, registry: &Registry, releases: Releases) -> Enablement {
+        let later = INTRODUCED.iter().filter(|(_, _, minor)| *minor > releases.emulated);
+        self.without(registry, later.map(|(version, plural, _)| (*version, *plural)))
+    }
+
+    fn without<'t>(
+        mut self,
+        registry: &Registry,
+        types: impl Iterator<Item = (&'t str, &'t str)>,
+    ) -> Enablement {
+        for (version, plural) in types {
+            let meant = registry
                 .resources()
-                .filter(|resource| &*resource.version == *version && resource.table.plural == *plural);
-            let closed = closed.map(|resource| {
+                .filter(|resource| &*resource.version == version && resource.table.plural == plural);
+            let meant = meant.map(|resource| {
                 (resource.group.clone(), resource.version.to_string(), resource.table.plural.to_string())
             });
-            self.off.extend(closed.filter(|closed| !self.off.contains(closed)).collect::<Vec<_>>());
+            self.off.extend(meant.filter(|meant| !self.off.contains(meant)).collect::<Vec<_>>());
         }
         self
     }
@@ -254,6 +285,32 @@ mod tests {
             ("admission.k8s.io/v1=true", [true; 5]),
         ] {
             assert_eq!(served(wishes, &types), Ok(want.to_vec()), "{wishes}");
+        }
+    }
+
+    #[test]
+    fn types_that_came_later_than_the_emulated_release_are_off() {
+        let registry = Registry::new(&KUBERNETES);
+        let types = [
+            ("admissionregistration.k8s.io", "v1", "mutatingadmissionpolicies"),
+            ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"),
+            ("admissionregistration.k8s.io", "v1beta1", "mutatingadmissionpolicies"),
+            ("resource.k8s.io", "v1", "deviceclasses"),
+            ("resource.k8s.io", "v1beta2", "deviceclasses"),
+        ];
+        for (emulated, want) in [
+            (36, [true; 5]),
+            (35, [false, true, true, true, true]),
+            (34, [false, true, true, true, true]),
+            (33, [false, true, false, false, true]),
+        ] {
+            let releases = Releases { emulated, ..Releases::default() };
+            let enablement = Enablement::parse("api/beta=true", &registry).unwrap();
+            let left = enablement.released(&registry, releases).of(&registry);
+            for ((group, version, plural), want) in types.iter().zip(want) {
+                let is_there = left.resource(group, version, plural).is_some();
+                assert_eq!(is_there, want, "{emulated}: {group}/{version}/{plural}");
+            }
         }
     }
 
