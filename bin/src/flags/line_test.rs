@@ -69,6 +69,8 @@ fn flags_are_read_as_upstream_reads_them() {
         }),
         ("--cors-allowed-origins=a,", |f| f.edge.cors_allowed_origins == ["a", ""]),
         ("--service-node-port-range=", |f| f.service_node_port_range.to_string() == "30000-32767"),
+        ("--service-cluster-ip-range=10.0.0.0/24,fd00::/127", |f| f.networks().0.len() == 2),
+        ("--event-ttl=-1s", |f| f.event_ttl.is_zero()),
         ("--service-cluster-ip-range=010.0.0.0/24", |f| f.networks().0[0].to_string() == "10.0.0.0/24"),
         ("--api-audiences=a,b --api-audiences=c", |f| f.authentication.api_audiences == ["a", "b", "c"]),
         ("--service-account-max-token-expiration=2h", |f| {
@@ -124,6 +126,10 @@ fn a_wrong_command_line_is_one_line() {
         (
             "--secure-port=x",
             "invalid argument \"x\" for \"--secure-port\" flag: strconv.ParseInt: parsing \"x\": invalid syntax",
+        ),
+        (
+            "--tls-curve-preferences=",
+            "invalid argument \"\" for \"--tls-curve-preferences\" flag: strconv.ParseInt: parsing \"\": invalid syntax",
         ),
         (
             "--bind-address=localhost",
