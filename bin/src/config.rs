@@ -324,7 +324,17 @@ struct Beside<'d> {
 
 impl admission::Files for Beside<'_> {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-        fs::read(self.directory.join(path)).map_err(|error| error.to_string())
+        let path = self.directory.join(path);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        fs::read(&path).map_err(|error| {
+            let shown = path.to_string_lossy();
+            let step = if error.kind() == std::io::ErrorKind::IsADirectory { "read" } else { "open" };
+            format!(
+                "Couldn't open admission plugin configuration {shown}: &fs.PathError{{Op:\"{step}\", Path:{}, Err:{:#x}}}",
+                go::quote(&shown),
+                error.raw_os_error().unwrap_or_default()
+            )
+        })
     }
 
     fn networks(&self) -> Networks {
@@ -368,7 +378,7 @@ fn admission_of(
     let wishes = admission::Wishes { config: text.as_deref(), ..names.wishes(naming) };
     let directory = path.and_then(Path::parent).unwrap_or(Path::new(""));
     let files = Beside { directory, naming, networks: networks.clone() };
-    let settings = admission::Settings::parse(&wishes, &files).map_err(|why| anyhow!(why))?;
+    let settings = admission::Settings::parse(&wishes, &files)?;
     Ok(settings.reaching_endpoints(flags.enable_aggregator_routing).tolerating([
         flags.default_not_ready_toleration_seconds,
         flags.default_unreachable_toleration_seconds,
@@ -481,7 +491,6 @@ mod tests {
         fs::write(dir.join("no-file"), admission.replace("PATH", "none")).unwrap();
         fs::create_dir(dir.join("store")).unwrap();
         remember_profile(&dir.join("store"), &api::values::naming::CLUSTER).unwrap();
-        let missing = "No such file or directory (os error 2)";
         for (arguments, want) in [
             ("--data-dir=DIR/new", Ok(())),
             ("--data-dir=DIR/store", Ok(())),
@@ -516,7 +525,9 @@ mod tests {
             ),
             (
                 "--admission-control-config-file=DIR/no-file",
-                Err(format!("failed to apply admission: failed to read plugin config: none: {missing}")),
+                Err("Couldn't open admission plugin configuration DIR/none: &fs.PathError{Op:\"open\", \
+                     Path:\"DIR/none\", Err:0x2}"
+                    .to_owned()),
             ),
             ("--tls-cert-file=DIR/crt", Err("missing filename for serving cert".to_owned())),
             (

@@ -81,13 +81,23 @@ fn main() -> ExitCode {
     match serve(flags, shown, started) {
         Ok(()) => ExitCode::SUCCESS,
         // What kube-apiserver calls fatal has a code of its own.
-        Err(error) if error.is::<flags::NoReconciler>() => {
-            refuse(&one_line(&error));
+        Err(error) if is_fatal(&error) => {
+            if naming == &api::values::naming::KUBERNETES {
+                record('F', &one_line(&error));
+            } else {
+                refuse(&one_line(&error));
+            }
             ExitCode::from(255)
         }
         Err(error) if naming == &api::values::naming::KUBERNETES => fail(&one_line(&error)),
         Err(error) => refuse(&one_line(&error)),
     }
+}
+
+/// Whether kube-apiserver ends at once because of an error.
+fn is_fatal(error: &anyhow::Error) -> bool {
+    error.is::<flags::NoReconciler>()
+        || matches!(error.downcast_ref(), Some(api::writes::admission::Unusable::Unreadable(_)))
 }
 
 /// What `build.rs` found.
@@ -148,11 +158,15 @@ fn one_line(error: &anyhow::Error) -> String {
 
 /// The same as what supervisors of the reference server look for: a record of its log that says that the command failed.
 fn fail(line: &str) -> ExitCode {
+    record('E', &format!("\"command failed\" err={}", value(line)));
+    ExitCode::FAILURE
+}
+
+/// Writes a record of its log, whose severity is `mark`.
+fn record(mark: char, text: &str) {
     let now = jiff::Timestamp::now().strftime("%m%d %H:%M:%S%.6f");
     let id = std::process::id();
-    let shown = value(line);
-    let _ = writeln!(std::io::stderr(), "E{now} {id:7} main.rs:1] \"command failed\" err={shown}");
-    ExitCode::FAILURE
+    let _ = writeln!(std::io::stderr(), "{mark}{now} {id:7} main.rs:1] {text}");
 }
 
 /// A text as the value of a record: quoted, or indented where it has several lines.

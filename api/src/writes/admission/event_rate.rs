@@ -59,10 +59,6 @@ struct Bucket {
 /// # Errors
 /// What is wrong with it.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
-    let kind = config.map_or("Configuration", |config| config.str_at(&["kind"]));
-    if kind != "Configuration" {
-        return Err(format!("no kind \"Configuration\" but {kind:?}"));
-    }
     let limits = View::from(config).structs("limits");
     let mut faults = Vec::new();
     if limits.len() == 0 {
@@ -284,7 +280,6 @@ mod tests {
                 "limits[0].cacheSize: Invalid value: -1: must not be negative",
             ),
         ] {
-            let text = format!("kind: Configuration\n{text}");
             let got = configure(Some(&yaml::parse(text.as_bytes()).unwrap().value)).err().unwrap_or_default();
             assert_eq!(got, want, "{text}");
         }

@@ -20,6 +20,7 @@ mod anti_affinity;
 mod certificate_subject;
 mod chain;
 mod claim_resize;
+mod config_type;
 mod default_class;
 mod default_toleration_seconds;
 pub mod device_access;
@@ -65,7 +66,7 @@ pub use options::Options;
 pub use parsed::{Collection, Listed, Parsed};
 pub use plugin::{Plugin, Step, Target};
 pub use record::{Charge, Operation, Pending, Record, Review, Writer};
-pub use settings::{Files, Make, Settings, Wishes};
+pub use settings::{Files, Make, Settings, Unusable, Wishes};
 
 #[cfg(test)]
 #[path = "admission_test.rs"]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::always_pull_images::AlwaysPullImages;
 use super::anti_affinity::AntiAffinity;
 use super::claim_resize::ClaimResize;
+use super::config_type::{ConfigType, EVENT_RATE, POD_SECURITY, QUOTA, TOLERATIONS};
 use super::default_class::DefaultClass;
 use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::extended_resource_toleration::ExtendedResourceToleration;
@@ -39,16 +40,25 @@ pub(super) struct Registration {
     pub(super) by_default: bool,
     /// How it is made. `None`: the name is known to the flags, and nothing is done.
     pub(super) configure: Option<Configure>,
+    /// The type of its configuration, unless the plugin reads any.
+    pub(super) config_type: Option<&'static ConfigType>,
+}
+
+impl Registration {
+    /// The same with a configuration of this type.
+    const fn configured(self, config_type: &'static ConfigType) -> Registration {
+        Registration { config_type: Some(config_type), ..self }
+    }
 }
 
 /// A plugin that runs unless it is disabled.
 const fn on(name: &'static str, configure: Option<Configure>) -> Registration {
-    Registration { name, by_default: true, configure }
+    Registration { name, by_default: true, configure, config_type: None }
 }
 
 /// A plugin that runs only if it is enabled.
 const fn off(name: &'static str, configure: Option<Configure>) -> Registration {
-    Registration { name, by_default: false, configure }
+    Registration { name, by_default: false, configure, config_type: None }
 }
 
 /// A plugin without configuration.
@@ -82,7 +92,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Another server decides on images.
     off("ImagePolicyWebhook", Some(image_policy::configure)),
     // Pod security levels of namespaces.
-    on("PodSecurity", Some(|config, _| pod_security::configure(config))),
+    on("PodSecurity", Some(|config, _| pod_security::configure(config))).configured(&POD_SECURITY),
     // Node selectors of namespaces.
     off("PodNodeSelector", Some(|config, _| pod_node_selector::configure(config))),
     // Priorities of pods follow from their class.
@@ -90,9 +100,9 @@ pub(super) static PLUGINS: &[Registration] = &[
     // How long pods tolerate that their node fails.
     on(DefaultTolerationSeconds::NAME, Some(|_, _| plain(DefaultTolerationSeconds::usual))),
     // Tolerations of namespaces.
-    off("PodTolerationRestriction", Some(|config, _| pod_toleration_restriction::configure(config))),
+    off("PodTolerationRestriction", Some(|config, _| pod_toleration_restriction::configure(config))).configured(&TOLERATIONS),
     // Limits how many events are written.
-    off("EventRateLimit", Some(|config, _| event_rate::configure(config))),
+    off("EventRateLimit", Some(|config, _| event_rate::configure(config))).configured(&EVENT_RATE),
     // Pods that use extended resources tolerate the taints of their nodes.
     off("ExtendedResourceToleration", Some(|_, _| plain(ExtendedResourceToleration::new))),
     // The class of volume claims that name none.
@@ -138,7 +148,7 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Webhooks that refuse objects.
     on("ValidatingAdmissionWebhook", Some(webhook::configure_validating)),
     // Quotas of namespaces. After all others: what they refuse is not counted.
-    on("ResourceQuota", Some(|config, _| quota::configure(config))),
+    on("ResourceQuota", Some(|config, _| quota::configure(config))).configured(&QUOTA),
     // Refuses everything.
     off("AlwaysDeny", Some(|_, _| plain(|_| always::Deny))),
 ];

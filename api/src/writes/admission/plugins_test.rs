@@ -355,7 +355,8 @@ async fn plugins_that_are_off_work_when_they_are_enabled() {
     let enable = "AlwaysPullImages ExtendedResourceToleration LimitPodHardAntiAffinityTopology NamespaceAutoProvision \
                   PodNodeSelector PodTolerationRestriction";
     let config = "{name: PodNodeSelector, configuration: {podNodeSelectorPluginConfig: {clusterDefaultNodeSelector: \
-                  \"zone=a\", \"n\": \"zone=a,disk=ssd\"}}}, {name: PodTolerationRestriction, configuration: {whitelist: \
+                  \"zone=a\", \"n\": \"zone=a,disk=ssd\"}}}, {name: PodTolerationRestriction, configuration: \
+                  {apiVersion: podtolerationrestriction.admission.k8s.io/v1alpha1, kind: Configuration, whitelist: \
                   [{operator: Exists, effect: NoExecute}, {key: x.io/gpu, operator: Exists}]}}";
     let server = server(enable, config).await;
     let affinity = r#","affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"zone","labelSelector":{}}]}}"#;
@@ -436,7 +437,7 @@ async fn claims_grow_only_where_their_class_allows_it() {
 fn a_configuration_that_means_nothing_is_refused() {
     for (plugin, config, why) in [
         ("PodNodeSelector", r#"{"podNodeSelectorPluginConfig":{"n":"zone"}}"#, "invalid selector: zone"),
-        ("PodTolerationRestriction", r#"{"default":1}"#, "default: not a list of tolerations"),
+        ("PodTolerationRestriction", r#"{"default":1}"#, "Object 'Kind' is missing in '{\"default\":1}'"),
     ] {
         assert!(parse(config.as_bytes()).is_ok());
         let config = format!(
@@ -447,7 +448,7 @@ fn a_configuration_that_means_nothing_is_refused() {
         let wishes = Wishes { enable: &enable, config: Some(config.as_bytes()), ..Wishes::default() };
         let got = Settings::parse(&wishes, &NoFiles).unwrap_err();
         assert_eq!(
-            got,
+            got.to_string(),
             format!("failed to apply admission: couldn't init admission plugin \"{plugin}\": {why}")
         );
     }

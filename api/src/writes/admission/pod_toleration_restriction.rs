@@ -30,14 +30,13 @@ pub struct PodTolerationRestriction {
 /// Reads the configuration: lists `default` and `whitelist`.
 ///
 /// # Errors
-/// What is no list.
+/// None.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
-    let list = |name: &str| match config.and_then(|config| config.get(name)) {
-        None | Some(Value::Null) => Ok(Vec::new()),
-        Some(Value::Array(tolerations)) => Ok(tolerations.clone()),
-        Some(_) => Err(format!("{name}: not a list of tolerations")),
+    let list = |name: &str| -> Vec<Value> {
+        let tolerations = config.and_then(|config| config.get(name)).and_then(Value::as_array);
+        tolerations.unwrap_or_default().to_vec()
     };
-    let (default, allowed) = (list("default")?, list("whitelist")?);
+    let (default, allowed) = (list("default"), list("whitelist"));
     Ok(Arc::new(move |lookup: &Lookup| {
         let pressure = format!("node.{}/memory-pressure", lookup.naming.domain);
         Arc::new(PodTolerationRestriction {

@@ -72,7 +72,8 @@ async fn pods_have_the_topology_labels_of_their_node() {
 
 #[tokio::test]
 async fn events_are_limited() {
-    let config = "{name: EventRateLimit, configuration: {kind: Configuration, limits: [{type: Namespace, qps: 1, burst: 2}]}}";
+    let config = "{name: EventRateLimit, configuration: {apiVersion: eventratelimit.admission.k8s.io/v1alpha1, \
+                  kind: Configuration, limits: [{type: Namespace, qps: 1, burst: 2}]}}";
     let server = server("EventRateLimit", config).await;
     let mut codes = Vec::new();
     let mut message = String::new();

@@ -13,7 +13,7 @@ use super::lookup::Lookup;
 use super::order::{PLUGINS, Registration};
 use super::plugin::Plugin;
 use crate::values::field::go_quote;
-use crate::values::json::{Object, Value};
+use crate::values::json::{self, Object, Value};
 use crate::values::naming::{self, Naming};
 use crate::wire::codec::{typed, yaml};
 use crate::wire::outgoing::{Identities, Networks};
@@ -26,7 +26,7 @@ pub trait Files {
     /// The contents of a file that the configuration names.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// All that is said of one that cannot be read.
     fn read(&self, path: &str) -> Result<Vec<u8>, String>;
 
     /// PEM of the authorities that the system believes.
@@ -61,6 +61,37 @@ pub trait Files {
 pub struct Settings {
     plugins: Vec<(&'static str, Make)>,
     reaches_endpoints: bool,
+}
+
+/// Why the server cannot start with what the operator said.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum Unusable {
+    /// It is wrong.
+    #[error("{0}")]
+    Wrong(String),
+    /// A file that it names cannot be read.
+    #[error("{0}")]
+    Unreadable(String),
+}
+
+/// Where the configuration of a plugin is.
+enum Source {
+    Here(Value),
+    File(String),
+}
+
+impl Source {
+    /// The text of the configuration, which is JSON where it is part of the file of all plugins.
+    fn text(&self, files: &dyn Files) -> Result<Vec<u8>, Unusable> {
+        match self {
+            Source::Here(config) => {
+                let mut text = Vec::new();
+                json::write_sorted(config, &mut text);
+                Ok(text)
+            }
+            Source::File(path) => files.read(path).map_err(Unusable::Unreadable),
+        }
+    }
 }
 
 /// What the operator said about admission.
@@ -119,28 +150,46 @@ impl Wishes<'_> {
     }
 }
 
+impl Registration {
+    /// The configuration that a text is.
+    fn document(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
+        match self.config_type {
+            Some(config_type) => config_type.read(text, naming),
+            None => Ok(yaml::parse(text).map_err(|error| error.to_string())?.value),
+        }
+    }
+}
+
 impl Settings {
     /// Reads the wishes of the operator.
     ///
     /// # Errors
     /// An unknown name, a plugin that is both wanted and not, or a configuration that cannot be read.
-    pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, String> {
+    pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, Unusable> {
         match &wishes.errors()[..] {
             [] => {}
-            [one] => return Err(one.clone()),
-            several => return Err(format!("[{}]", several.join(", "))),
+            [one] => return Err(Unusable::Wrong(one.clone())),
+            several => return Err(Unusable::Wrong(format!("[{}]", several.join(", ")))),
         }
+        let failed =
+            |what: &str, why: String| Unusable::Wrong(format!("failed to apply admission: {what}: {why}"));
         let configured = match wishes.config {
-            Some(text) => configurations(text, files, wishes.naming)
-                .map_err(|why| format!("failed to apply admission: failed to read plugin config: {why}"))?,
+            Some(text) => configurations(text, wishes.naming)
+                .map_err(|why| failed("failed to read plugin config", why))?,
             None => Vec::new(),
         };
         let mut plugins = Vec::new();
         for plugin in PLUGINS.iter().filter(|plugin| wishes.want(plugin)) {
-            let config = configured.iter().find(|(name, _)| name == plugin.name).map(|(_, config)| config);
             let Some(configure) = plugin.configure else { continue };
-            let make = configure(config, files).map_err(|why| {
-                format!("failed to apply admission: couldn't init admission plugin {:?}: {why}", plugin.name)
+            let source = configured.iter().find(|(name, _)| name == plugin.name).map(|(_, source)| source);
+            let text = source.map(|source| source.text(files)).transpose()?;
+            let unmade = format!("couldn't init admission plugin {:?}", plugin.name);
+            let config = text.map(|text| plugin.document(&text, wishes.naming)).transpose();
+            let config = config.map_err(|why| failed(&unmade, why))?;
+            let is_late = plugin.config_type.is_some_and(|of| of.is_checked_late);
+            let make = configure(config.as_ref(), files).map_err(|why| match is_late {
+                true => failed(&format!("failed to initialize admission plugin {:?}", plugin.name), why),
+                false => failed(&unmade, why),
             })?;
             plugins.push((plugin.name, make));
         }
@@ -216,19 +265,15 @@ impl fmt::Debug for Settings {
 const UNVERSIONED: [(&str, &str); 2] =
     [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
 
-/// The configuration of each plugin in an AdmissionConfiguration; a `path` names a file with it.
-fn configurations(
-    text: &[u8],
-    files: &dyn Files,
-    naming: &'static Naming,
-) -> Result<Vec<(String, Value)>, String> {
+/// Where an AdmissionConfiguration has the configuration of each plugin: in itself, or else in a file that a `path` names.
+fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, Source)>, String> {
     let config = typed::parse(text)?;
     let version = match typed::check_named(&config, text).and_then(|()| version_of(&config, naming)) {
         Ok(version) => version,
         Err(_) if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) => {
             return Ok(UNVERSIONED
                 .iter()
-                .map(|(_, plugin)| ((*plugin).to_owned(), config.clone()))
+                .map(|(_, plugin)| ((*plugin).to_owned(), Source::Here(config.clone())))
                 .collect());
         }
         Err(why) => return Err(why),
@@ -246,15 +291,12 @@ fn configurations(
     for plugin in plugins {
         let name = plugin.str_at(&["name"]);
         let own = plugin.get("configuration").filter(|own| !own.is_null());
-        let config = match (own, plugin.str_at(&["path"])) {
-            (Some(own), _) => own.clone(),
+        let source = match (own, plugin.str_at(&["path"])) {
+            (Some(own), _) => Source::Here(own.clone()),
             (None, "") => continue,
-            (None, path) => {
-                let text = files.read(path).map_err(|why| format!("{path}: {why}"))?;
-                yaml::parse(&text).map_err(|error| format!("{path}: {error}"))?.value
-            }
+            (None, path) => Source::File(path.to_owned()),
         };
-        found.push((name.to_owned(), config));
+        found.push((name.to_owned(), source));
     }
     Ok(found)
 }
@@ -322,12 +364,12 @@ mod tests {
 
     const HEAD: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n";
 
-    /// Every file has its own path in it.
+    /// Every file but one has its own path in it.
     struct Paths;
 
     impl Files for Paths {
         fn read(&self, path: &str) -> Result<Vec<u8>, String> {
-            if path == "none" { Err("no such file".to_owned()) } else { Ok(format!("path: {path}").into()) }
+            if path == "none" { Err("no file".to_owned()) } else { Ok(format!("path: {path}").into()) }
         }
     }
 
@@ -364,7 +406,26 @@ mod tests {
                 "[AlwaysDeny Priority] in enable-admission-plugins and disable-admission-plugins overlapped",
             ),
         ] {
-            assert_eq!(of(enable, disable).unwrap_err(), why);
+            assert_eq!(of(enable, disable).unwrap_err(), Unusable::Wrong(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn files_of_plugins_that_run_are_read() {
+        let unmade = "failed to apply admission: couldn't init admission plugin \"EventRateLimit\": ";
+        for (enable, path, want) in [
+            ("", "none", None),
+            ("EventRateLimit", "none", Some(Unusable::Unreadable("no file".to_owned()))),
+            (
+                "EventRateLimit",
+                "a",
+                Some(Unusable::Wrong(format!("{unmade}Object 'Kind' is missing in 'path: a'"))),
+            ),
+        ] {
+            let enable = names(enable);
+            let config = format!("{HEAD}plugins: [{{name: EventRateLimit, path: {path}}}]");
+            let wishes = Wishes { enable: &enable, config: Some(config.as_bytes()), ..Wishes::default() };
+            assert_eq!(Settings::parse(&wishes, &Paths).err(), want, "{enable:?} {path}");
         }
     }
 
@@ -374,10 +435,9 @@ mod tests {
         for (text, want) in [
             (HEAD.to_owned(), Ok("")),
             (plugins("{name: A, configuration: {a: 1}}"), Ok("A={\"a\":1}")),
-            (plugins("{name: A, path: p}"), Ok("A={\"path\":\"p\"}")),
+            (plugins("{name: A, path: p}"), Ok("A=p")),
             (plugins("{name: A}"), Ok("")),
-            (plugins("{name: A, path: none}"), Err("none: no such file")),
-            (plugins("{name: A, path: none, configuration: {a: 1}}"), Ok("A={\"a\":1}")),
+            (plugins("{name: A, path: p, configuration: {}}"), Ok("A={}")),
             (
                 plugins("{name: A, more: 1}") + "\nother: 1",
                 Err("strict decoding error: unknown field \"other\", unknown field \"plugins[0].more\""),
@@ -437,9 +497,11 @@ mod tests {
                 ),
             ),
         ] {
-            let got = configurations(text.as_bytes(), &Paths, &naming::KUBERNETES).map(|found| {
-                let shown =
-                    found.iter().map(|(name, value)| format!("{name}={}", crate::testing::text(value)));
+            let got = configurations(text.as_bytes(), &naming::KUBERNETES).map(|found| {
+                let shown = found.iter().map(|(name, source)| match source {
+                    Source::Here(value) => format!("{name}={}", crate::testing::text(value)),
+                    Source::File(path) => format!("{name}={path}"),
+                });
                 shown.collect::<Vec<_>>().join(" ")
             });
             assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");

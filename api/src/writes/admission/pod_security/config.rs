@@ -33,20 +33,21 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Reads a `PodSecurityConfiguration`.
+    /// Reads a `PodSecurityConfiguration` whose members have their types.
     ///
     /// # Errors
-    /// Every value that is wrong.
+    /// Every default that is wrong, or else every exemption.
     pub fn parse(config: &Value) -> Result<Config, String> {
-        let kind = config.str_at(&["kind"]);
-        if kind != "PodSecurityConfiguration" {
-            return Err(format!("no kind \"PodSecurityConfiguration\" but {kind:?}"));
-        }
         let config = View::from(Some(config));
-        let mut errors = Vec::new();
         let defaults = config.child("defaults");
-        let mut mode = |name: &str| mode(defaults, name, &mut errors);
-        let defaults = Policy { enforce: mode("enforce"), audit: mode("audit"), warn: mode("warn") };
+        let mut errors = Vec::new();
+        let mut mode = |name: &str, shown: &str| mode(defaults, name, shown, &mut errors);
+        let defaults = Policy {
+            enforce: mode("enforce", "Enforce"),
+            audit: mode("audit", "Audit"),
+            warn: mode("warn", "Warn"),
+        };
+        none("configuration error", &errors)?;
         let exemptions = config.child("exemptions");
         let mut list =
             |name: &str, check: fn(&str) -> Vec<String>| list(exemptions, name, check, &mut errors);
@@ -55,57 +56,63 @@ impl Config {
             runtime_classes: list("runtimeClasses", names::subdomain),
             users: list("usernames", |_| Vec::new()),
         };
-        match errors.as_slice() {
-            [] => Ok(Config { defaults, exempt }),
-            [error] => Err(error.to_string()),
-            errors => {
-                let lines: Vec<_> = errors.iter().map(FieldError::to_string).collect();
-                Err(format!("[{}]", lines.join(", ")))
-            }
-        }
+        none("invalid", &errors)?;
+        Ok(Config { defaults, exempt })
     }
 }
 
-/// The default of one mode.
-fn mode(defaults: View<'_>, name: &str, errors: &mut Vec<FieldError>) -> LevelVersion {
+/// Checks that there are no errors; `what` says what they are about.
+fn none(what: &str, errors: &[String]) -> Result<(), String> {
+    match errors {
+        [] => Ok(()),
+        [error] => Err(format!("PodSecurity {what}: {error}")),
+        errors => Err(format!("PodSecurity {what}: [{}]", errors.join(", "))),
+    }
+}
+
+/// The default of one mode, which errors show under another name.
+fn mode(defaults: View<'_>, name: &str, shown: &str, errors: &mut Vec<String>) -> LevelVersion {
     let mut of = LevelVersion::PRIVILEGED;
-    let mut refuse = |name: &str, value: &Value, why| {
-        errors.push(FieldError::invalid(format!("defaults.{name}"), value, why));
-    };
-    if let Some(value) = defaults.get(name) {
-        match Level::parse(value.as_str().unwrap_or_default()) {
+    let version = format!("{name}-version");
+    let (level, version) = (defaults.text(name), defaults.text(&version));
+    if !level.is_empty() {
+        match Level::parse(level) {
             Ok(level) => of.level = level,
-            Err(why) => refuse(name, value, why),
+            Err(why) => errors.push(format!("{shown}.Level: {why}")),
         }
     }
-    let name = format!("{name}-version");
-    if let Some(value) = defaults.get(&name) {
-        match Version::parse(value.as_str().unwrap_or_default()) {
+    if !version.is_empty() {
+        match Version::parse(version) {
             Ok(version) => of.version = version,
-            Err(why) => refuse(&name, value, why),
+            Err(why) => errors.push(format!("{shown}.Version: {why}")),
         }
     }
     of
 }
 
-/// One list of exemptions.
+/// One list of exemptions. Any user may be named.
 fn list(
     exemptions: View<'_>,
     name: &str,
     check: fn(&str) -> Vec<String>,
-    errors: &mut Vec<FieldError>,
+    errors: &mut Vec<String>,
 ) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for (at, item) in exemptions.items(name).iter().enumerate() {
         let path = format!("exemptions.{name}[{at}]");
         let text = item.as_str().unwrap_or_default();
-        let wrong = if text.is_empty() { vec![format!("{name} must not be empty")] } else { check(text) };
-        errors.extend(wrong.into_iter().map(|why| FieldError::invalid(&*path, item, why)));
-        if found.iter().any(|other| other == text) {
-            errors.push(FieldError::duplicate(path, item));
+        let wrong = check(text);
+        let error = if !wrong.is_empty() {
+            FieldError::invalid(path, item, wrong.join(", "))
+        } else if text.is_empty() {
+            FieldError::required(path, "")
+        } else if found.iter().any(|other| other == text) {
+            FieldError::duplicate(path, item)
         } else {
             found.push(text.to_owned());
-        }
+            continue;
+        };
+        errors.push(error.to_string());
     }
     found
 }
@@ -127,16 +134,24 @@ mod tests {
             (
                 "defaults: {enforce: x}",
                 Err(
-                    "defaults.enforce: Invalid value: \"x\": must be one of privileged, baseline, restricted",
+                    "PodSecurity configuration error: Enforce.Level: must be one of privileged, baseline, restricted",
                 ),
             ),
             (
-                "defaults: {audit-version: '1'}\nexemptions: {usernames: [a, a]}",
-                Err("[defaults.audit-version: Invalid value: \"1\": must be \"latest\" or \"v1.x\", \
-                     exemptions.usernames[1]: Duplicate value: \"a\"]"),
+                "defaults: {audit-version: '1', warn: z}\nexemptions: {usernames: [a, a]}",
+                Err(
+                    "PodSecurity configuration error: [Audit.Version: must be \"latest\" or \"v1.x\", Warn.Level: must be \
+                     one of privileged, baseline, restricted]",
+                ),
+            ),
+            (
+                "exemptions: {usernames: [a, a, '']}",
+                Err(
+                    "PodSecurity invalid: [exemptions.usernames[1]: Duplicate value: \"a\", exemptions.usernames[2]: \
+                     Required value]",
+                ),
             ),
         ] {
-            let text = format!("kind: PodSecurityConfiguration\n{text}");
             let got = Config::parse(&yaml::parse(text.as_bytes()).unwrap().value).map(|config| {
                 let Policy { enforce, audit, warn } = config.defaults;
                 let exempt =
@@ -146,6 +161,6 @@ mod tests {
             });
             assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");
         }
-        assert!(Config::parse(&Value::Null).is_err());
+        assert_eq!(Config::parse(&Value::Null), Ok(Config::default()));
     }
 }

@@ -87,7 +87,7 @@ impl Files for NoFiles {
 fn configured(defaults: &str, exemptions: &str) -> Server {
     let config = format!(
         "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{{name: PodSecurity, \
-         configuration: {{kind: PodSecurityConfiguration, \
+         configuration: {{apiVersion: pod-security.admission.config.k8s.io/v1, kind: PodSecurityConfiguration, \
          defaults: {defaults}, exemptions: {exemptions}}}}}]"
     );
     let disable = ["ServiceAccount".to_owned()];

@@ -44,11 +44,15 @@ struct Limited {
 /// Reads the configuration: `limitedResources`.
 ///
 /// # Errors
-/// What is not understood.
+/// Limits without a resource.
 pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     let list = config.and_then(|config| config.get("limitedResources")).and_then(Value::as_array);
     let mut limited = Vec::new();
-    for item in list.unwrap_or_default() {
+    let mut wrong = Vec::new();
+    for (at, item) in list.unwrap_or_default().iter().enumerate() {
+        if item.str_at(&["resource"]).is_empty() {
+            wrong.push(format!("limitedResources[{at}].resource: Required value"));
+        }
         let scopes = item.get("matchScopes").and_then(Value::as_array).unwrap_or_default();
         let contains = item.get("matchContains").and_then(Value::as_array).unwrap_or_default();
         limited.push(Limited {
@@ -57,6 +61,11 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
             contains: contains.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
             scopes: scopes.iter().map(Scope::read).collect(),
         });
+    }
+    match &wrong[..] {
+        [] => {}
+        [one] => return Err(one.clone()),
+        several => return Err(format!("[{}]", several.join(", "))),
     }
     Ok(Arc::new(move |lookup: &Lookup| {
         let quotas = lookup.resource("", "v1", "resourcequotas");

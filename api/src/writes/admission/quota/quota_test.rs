@@ -164,6 +164,8 @@ kind: AdmissionConfiguration
 plugins:
 - name: ResourceQuota
   configuration:
+    apiVersion: apiserver.config.k8s.io/v1
+    kind: ResourceQuotaConfiguration
     limitedResources:
     - resource: pods
       matchScopes: [{scopeName: PriorityClass, operator: In, values: [high]}]
