@@ -81,6 +81,17 @@ pub(super) const QUOTA: ConfigType = ConfigType {
     is_checked_late: false,
 };
 
+/// Of the two plugins of webhooks.
+pub(super) const WEBHOOK: ConfigType = ConfigType {
+    names: &[
+        ("apiserver.config", &["v1"], "WebhookAdmissionConfiguration"),
+        ("apiserver.config", &["v1alpha1"], "WebhookAdmission"),
+    ],
+    scheme: "apiserver/pkg/admission/plugin/webhook/config/kubeconfig.go:34",
+    form: &Object { name: "WebhookAdmission", members: &[API_VERSION, KIND, ("kubeConfigFile", Form::Text)] },
+    is_checked_late: false,
+};
+
 const API_VERSION: (&str, Form) = ("apiVersion", Form::Text);
 const KIND: (&str, Form) = ("kind", Form::Text);
 const TEXTS: Form = Form::List(&Form::Text);
@@ -210,6 +221,24 @@ mod tests {
                 &QUOTA,
                 "apiVersion: apiserver.config.k8s.io/v1\nkind: ResourceQuotaConfiguration".to_owned(),
                 "",
+            ),
+            (
+                &WEBHOOK,
+                "apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration\nmore: 1"
+                    .to_owned(),
+                "strict decoding error: unknown field \"more\"",
+            ),
+            (
+                &WEBHOOK,
+                "apiVersion: apiserver.config.k8s.io/v1alpha1\nkind: WebhookAdmission\nkubeConfigFile: 5"
+                    .to_owned(),
+                "json: cannot unmarshal number into Go struct field WebhookAdmission.kubeConfigFile of type string",
+            ),
+            (
+                &WEBHOOK,
+                "apiVersion: v\nkind: Other".to_owned(),
+                "no kind \"Other\" is registered for version \"v\" in scheme \
+                 \"k8s.io/apiserver/pkg/admission/plugin/webhook/config/kubeconfig.go:34\"",
             ),
             (
                 &POD_SECURITY,

@@ -81,6 +81,13 @@ impl Config {
     fn read(config: &Value) -> Result<Config, String> {
         let absent = Value::Null;
         let policy = config.get("imagePolicy").unwrap_or(&absent);
+        if !matches!(policy, Value::Object(_) | Value::Null) {
+            return Err(format!(
+                "json: cannot unmarshal {} into Go struct field AdmissionConfig.imagePolicy of type \
+                 imagepolicy.imagePolicyWebhookConfig",
+                policy.go_kind()
+            ));
+        }
         let time = |name: &str, unit: i64, least: i64, most: i64, default: i64| {
             let given = policy.get(name).filter(|given| !given.is_null());
             let given = given.map(|given| given.as_i64().ok_or_else(|| not_of(name, given, "time.Duration")));
@@ -278,6 +285,12 @@ mod tests {
         assert_eq!(
             (config.file.as_str(), config.allow_ttl.as_secs(), config.deny_ttl.as_secs(), config.pause),
             ("/f", 60, 0, Duration::from_millis(10))
+        );
+        let number = Config::read(&yaml::parse(b"imagePolicy: 5").unwrap().value).err().unwrap_or_default();
+        assert_eq!(
+            number,
+            "json: cannot unmarshal number into Go struct field AdmissionConfig.imagePolicy of type \
+             imagepolicy.imagePolicyWebhookConfig"
         );
         let config = read("").unwrap();
         assert_eq!((config.allow_ttl.as_secs(), config.deny_ttl.as_secs()), (300, 30));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::always_pull_images::AlwaysPullImages;
 use super::anti_affinity::AntiAffinity;
 use super::claim_resize::ClaimResize;
-use super::config_type::{ConfigType, EVENT_RATE, POD_SECURITY, QUOTA, TOLERATIONS};
+use super::config_type::{ConfigType, EVENT_RATE, POD_SECURITY, QUOTA, TOLERATIONS, WEBHOOK};
 use super::default_class::DefaultClass;
 use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::extended_resource_toleration::ExtendedResourceToleration;
@@ -142,11 +142,11 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Policies that change objects.
     on("MutatingAdmissionPolicy", Some(|_, _| plain(MutatingAdmissionPolicy::new))),
     // Webhooks that change objects.
-    on("MutatingAdmissionWebhook", Some(webhook::configure_mutating)),
+    on("MutatingAdmissionWebhook", Some(webhook::configure_mutating)).configured(&WEBHOOK),
     // Policies that refuse objects.
     on("ValidatingAdmissionPolicy", Some(|_, _| plain(ValidatingAdmissionPolicy::new))),
     // Webhooks that refuse objects.
-    on("ValidatingAdmissionWebhook", Some(webhook::configure_validating)),
+    on("ValidatingAdmissionWebhook", Some(webhook::configure_validating)).configured(&WEBHOOK),
     // Quotas of namespaces. After all others: what they refuse is not counted.
     on("ResourceQuota", Some(|config, _| quota::configure(config))).configured(&QUOTA),
     // Refuses everything.
