@@ -90,7 +90,7 @@ fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<Networks> {
         )));
     }
     let version = version.rsplit('/').next().unwrap_or_default();
-    typed::check(&document, &FORM, version).map_err(unreadable)?;
+    typed::check(bytes, &FORM, version).map_err(unreadable)?;
     let selections = document.get("egressSelections").and_then(Value::as_array).unwrap_or_default();
     let wrong = flaws(selections);
     if !wrong.is_empty() {

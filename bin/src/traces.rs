@@ -72,7 +72,7 @@ impl TracingConfig {
                 go::quote(version)
             )));
         }
-        typed::check(&document, &FORM, "v1").map_err(undecodable)?;
+        typed::check(bytes, &FORM, "v1").map_err(undecodable)?;
         let mut flaws = Flaws::default();
         let per_million = document.get("samplingRatePerMillion").and_then(Value::as_i64).unwrap_or(0);
         flaws.take(check_chance(per_million));

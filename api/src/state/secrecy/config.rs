@@ -105,7 +105,7 @@ pub fn read(bytes: &[u8], naming: &Naming, connect: &Connect<'_>) -> Result<Vec<
             naming.own("apiserver/pkg/server/options/encryptionconfig/config.go:79"),
         )));
     }
-    typed::check(&document, &FORM, "v1").map_err(Wrong::Form)?;
+    typed::check(bytes, &FORM, "v1").map_err(Wrong::Form)?;
     let mut reading = Reading { mark: mark(naming), connect, services: Vec::new(), wrong: Vec::new() };
     let rules = list(&document, "resources");
     if rules.is_empty() {

@@ -14,7 +14,7 @@ use crate::wire::codec::yaml;
 /// # Errors
 /// It is no object, or what it says of its type is no text.
 pub fn parse(text: &[u8]) -> Result<Value, String> {
-    let value = if text.trim_ascii_start().starts_with(b"{") {
+    let value = if is_json(text) {
         json::parse(text).map_err(|error| body::unreadable_type(&error.to_string()))?
     } else {
         yaml::parse(text).map_err(|error| error.to_string())?.value
@@ -49,15 +49,26 @@ pub fn check_named(document: &Value, text: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks a document's members strictly: `form` has all of them, and `version` is that of its types.
+/// Checks the members of the document that a text is strictly: `form` has all of them, `version` is that of its types, and
+/// none occurs twice.
 ///
 /// # Errors
 /// The text of Go's error.
-pub fn check(document: &Value, form: &Form, version: &str) -> Result<(), String> {
-    let mut text = Vec::new();
-    json::write_sorted(document, &mut text);
-    let document = Document::new(b"", &text, None).map_err(|error| error.to_string())?;
+pub fn check(text: &[u8], form: &Form, version: &str) -> Result<(), String> {
+    let (json, duplicates) = if is_json(text) {
+        (text.to_vec(), None)
+    } else {
+        let document = yaml::parse(text).map_err(|error| error.to_string())?;
+        let mut json = Vec::new();
+        json::write_sorted(&document.value, &mut json);
+        (json, document.strict_error())
+    };
+    let document = Document::new(b"", &json, duplicates).map_err(|error| error.to_string())?;
     document.check_strictly(form, version)
+}
+
+fn is_json(text: &[u8]) -> bool {
+    text.trim_ascii_start().starts_with(b"{")
 }
 
 #[cfg(test)]
@@ -112,9 +123,14 @@ mod tests {
             ("a: null", ""),
             ("a: x", "json: cannot unmarshal string into Go struct field A.a of type int32"),
             ("c: 1\nd: 2", "strict decoding error: unknown field \"c\", unknown field \"d\""),
+            (r#"{"a": 1, "a": 2}"#, "strict decoding error: duplicate field \"a\""),
+            (
+                "b: c\nb: d",
+                "strict decoding error: yaml: unmarshal errors:\n  line 2: key \"b\" already set in map",
+            ),
+            ("", ""),
         ] {
-            let document = parse(text.as_bytes()).unwrap();
-            assert_eq!(check(&document, &FORM, "v1").err().unwrap_or_default(), want, "{text}");
+            assert_eq!(check(text.as_bytes(), &FORM, "v1").err().unwrap_or_default(), want, "{text}");
         }
     }
 }

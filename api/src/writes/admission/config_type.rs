@@ -175,7 +175,7 @@ impl ConfigType {
                 go_quote(&scheme)
             ));
         }
-        typed::check(&document, self.form, api_version.rsplit('/').next().unwrap_or_default())?;
+        typed::check(text, self.form, api_version.rsplit('/').next().unwrap_or_default())?;
         Ok(document)
     }
 }
