@@ -576,6 +576,28 @@ mod tests {
                     .to_owned(),
             ),
             (
+                format!("--oidc-ca-file= --authentication-config={anonymous}"),
+                "authentication-config file and oidc-* flags are mutually exclusive".to_owned(),
+            ),
+            (
+                "--oidc-signing-algs=".to_owned(),
+                "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set"
+                    .to_owned(),
+            ),
+            (
+                "--oidc-issuer-url=http://a --oidc-client-id=b --oidc-username-claim= --oidc-signing-algs=none"
+                    .to_owned(),
+                "invalid authentication configuration: [jwt[0].issuer.url: Invalid value: \"http://a\": URL scheme must be \
+                 https, jwt[0].claimMappings.username: Required value: claim or expression is required]"
+                    .to_owned(),
+            ),
+            (
+                "--oidc-issuer-url=https://a --oidc-client-id=b --oidc-required-claim=a=b --oidc-required-claim=a=c \
+                 --oidc-signing-algs=RS256,"
+                    .to_owned(),
+                "oidc: unsupported signing alg: \"\"".to_owned(),
+            ),
+            (
                 format!("--service-account-issuer= --service-account-signing-key-file={key}"),
                 "[service-account-issuer should not be an empty string, --service-account-signing-key-file, \
                  --service-account-issuer, and --api-audiences should be specified together]"

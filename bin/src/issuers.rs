@@ -1,5 +1,6 @@
 //! Issuers of tokens: their flags or configuration file, the documents with their keys, and changes of the file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,13 +13,14 @@ use auth::authn::jwt::file::{self, AnonymousSettings, Contents};
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings};
 use auth::authn::jwt::{Fetch, FetchError, Fetched, Issuer, Issuers};
 use auth::authn::{Anonymous, NameDomains};
+use auth::go::quote;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderValue, Uri};
 use tokio::task::JoinSet;
 
 use crate::authorities::system_authorities;
 use crate::documents;
-use crate::flags::{OidcFlags, Profile};
+use crate::flags::{List, OidcFlags, Profile};
 use crate::reload::{self, Watched};
 
 /// Time between two attempts to read a discovery document: at first, and at most.
@@ -76,9 +78,10 @@ impl IssuersConfig {
                 contents.settings
             }
             None if oidc.is_used() => {
-                algorithms = signing_algorithms(&oidc.oidc_signing_algs)?;
+                let names = List::all(&oidc.oidc_signing_algs);
                 let settings = Settings { jwt: vec![of_flags(oidc)?] };
                 settings.validate(own, None).map_err(|why| anyhow!(why))?;
+                algorithms = signing_algorithms(&names)?;
                 settings
             }
             None => Settings::default(),
@@ -151,12 +154,11 @@ pub fn opening(path: &Path, error: &std::io::Error) -> anyhow::Error {
 }
 
 fn signing_algorithms(names: &[String]) -> anyhow::Result<Vec<Algorithm>> {
-    let names: Vec<&str> = names.iter().map(String::as_str).filter(|name| !name.is_empty()).collect();
     if names.is_empty() {
         return Ok(vec![Algorithm::Rs256]);
     }
-    let known = |name: &&str| {
-        Algorithm::by_name(name).ok_or_else(|| anyhow!("oidc: unsupported signing alg: {name:?}"))
+    let known = |name: &String| {
+        Algorithm::by_name(name).ok_or_else(|| anyhow!("oidc: unsupported signing alg: {}", quote(name)))
     };
     names.iter().map(known).collect()
 }
@@ -168,9 +170,9 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
     if url.is_empty() || client.is_empty() {
         bail!("oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set");
     }
-    let authorities = match flags.oidc_ca_file.filter(|path| !path.as_os_str().is_empty()) {
+    let authorities = match flags.oidc_ca_file.filter(|path| !path.is_empty()).as_deref().map(Path::new) {
         Some(path) => {
-            let bytes = std::fs::read(&path).map_err(|error| opening(&path, &error))?;
+            let bytes = std::fs::read(path).map_err(|error| opening(path, &error))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             // An empty bundle must not stand for the authorities of the system.
             if text.is_empty() { "\n".to_owned() } else { text }
@@ -184,15 +186,9 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
         prefix => prefix,
     };
     let groups = text(flags.oidc_groups_claim);
-    let required = flags.oidc_required_claim.iter().map(|pair| {
-        let (claim, value) = pair.split_once('=').ok_or_else(|| {
-            anyhow!(
-                "invalid argument {pair:?} for \"--oidc-required-claim\" flag: malformed pair, expect string=string"
-            )
-        })?;
-        let (claim, required_value) = (claim.to_owned(), value.to_owned());
-        Ok(ClaimRule { claim, required_value, ..ClaimRule::default() })
-    });
+    // Of several values for a claim the last counts.
+    let required: BTreeMap<String, String> = flags.oidc_required_claim.into_iter().collect();
+    let rule = |(claim, required_value)| ClaimRule { claim, required_value, ..ClaimRule::default() };
     Ok(JwtSettings {
         issuer: IssuerSettings {
             url,
@@ -200,7 +196,7 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
             certificate_authority: authorities,
             ..IssuerSettings::default()
         },
-        claim_rules: required.collect::<anyhow::Result<_>>()?,
+        claim_rules: required.into_iter().map(rule).collect(),
         mappings: Mappings {
             username: Mapping { claim, prefix: Some(prefix), ..Mapping::default() },
             groups: Mapping {

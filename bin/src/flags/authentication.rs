@@ -1,11 +1,12 @@
 //! Flags about who may come in: certificates, tokens, issuers, proxies.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
-use super::forms::boolean;
+use super::forms::{List, boolean, pair};
 use crate::duration;
 
 // Not a documentation comment: clap would use it as the description of the whole command line.
@@ -128,7 +129,8 @@ pub struct OidcFlags {
 
     /// CA bundle (PEM) of the issuer's server. Default: the authorities of the system.
     #[arg(long, value_name = "FILE")]
-    pub oidc_ca_file: Option<PathBuf>,
+    // No path, which would be dropped where it is empty: that the flag is given counts.
+    pub oidc_ca_file: Option<OsString>,
 
     /// Claim that is the user name. Default: sub.
     #[arg(long, value_name = "CLAIM")]
@@ -147,16 +149,16 @@ pub struct OidcFlags {
     pub oidc_groups_prefix: Option<String>,
 
     /// Claim and value that tokens must have, as claim=value. Repeatable.
-    #[arg(long, value_name = "PAIR", value_delimiter = ',')]
-    pub oidc_required_claim: Vec<String>,
+    #[arg(long, value_name = "PAIR", value_parser = pair)]
+    pub oidc_required_claim: Vec<(String, String)>,
 
     /// Accepted signature algorithms, separated by commas. Default: RS256.
-    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
-    pub oidc_signing_algs: Vec<String>,
+    #[arg(long, value_name = "NAMES")]
+    pub oidc_signing_algs: Vec<List>,
 }
 
 impl OidcFlags {
-    /// Whether any of the flags is given.
+    /// Whether any of the flags is given, be it with an empty value.
     pub fn is_used(&self) -> bool {
         let texts = [
             &self.oidc_issuer_url,

@@ -28,6 +28,12 @@ impl From<&str> for List {
     }
 }
 
+/// Reads a name and what it is for, as `name=value`. Values may have any further `=`.
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or("malformed pair, expect string=string")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
 /// A port to listen on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Port {

@@ -67,6 +67,15 @@ fn flags_are_read_as_upstream_reads_them() {
         ("--cors-allowed-origins= --requestheader-allowed-names=", |f| {
             f.edge.cors_allowed_origins.is_empty() && f.authentication.requestheader_allowed_names.is_empty()
         }),
+        ("--oidc-ca-file=", |f| f.authentication.oidc.is_used()),
+        ("--oidc-signing-algs=", |f| f.authentication.oidc.is_used()),
+        ("--oidc-signing-algs=RS256, --oidc-signing-algs=ES256", |f| {
+            List::all(&f.authentication.oidc.oidc_signing_algs) == ["RS256", "", "ES256"]
+        }),
+        ("--oidc-required-claim=a=b,c=d --oidc-required-claim=a,b=", |f| {
+            let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+            f.authentication.oidc.oidc_required_claim == [pair("a", "b,c=d"), pair("a,b", "")]
+        }),
         ("--cors-allowed-origins=a,", |f| f.edge.cors_allowed_origins == ["a", ""]),
         ("--service-node-port-range=", |f| f.service_node_port_range.to_string() == "30000-32767"),
         ("--service-cluster-ip-range=10.0.0.0/24,fd00::/127", |f| f.networks().0.len() == 2),
@@ -118,6 +127,10 @@ fn a_wrong_command_line_is_one_line() {
         (
             "--version=x",
             "invalid argument \"x\" for \"--version\" flag: strconv.ParseBool: parsing \"x\": invalid syntax",
+        ),
+        (
+            "--oidc-required-claim=",
+            "invalid argument \"\" for \"--oidc-required-claim\" flag: malformed pair, expect string=string",
         ),
         ("--version=vx", "invalid argument \"vx\" for \"--version\" flag: could not parse \"vx\" as version"),
         ("--version a", "\"cluster-apiserver\" does not take any arguments, got [\"a\"]"),
