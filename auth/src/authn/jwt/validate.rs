@@ -318,15 +318,14 @@ fn validate_extra_key(errors: &mut Errors, path: &str, key: &str) {
         errors.required(path, "");
         return;
     }
-    let faults = forms::domain_prefixed_path(key);
-    let is_split = faults.iter().all(|fault| fault.value != key);
-    for fault in faults {
+    for fault in forms::domain_prefixed_path(key) {
         errors.invalid(path, fault.value, fault.why);
     }
-    let Some((domain, _)) = key.split_once('/').filter(|_| is_split) else { return };
-    if key.chars().any(|c| c.is_uppercase()) {
+    // The rules below also hold for a key that is no path.
+    if key.chars().any(char::is_uppercase) {
         errors.invalid(path, key, "must be lowercase");
     }
+    let domain = key.split_once('/').map_or("", |(domain, _)| domain);
     let is_reserved = |reserved: &&str| {
         domain.strip_suffix(*reserved).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
@@ -380,6 +379,8 @@ mod tests {
         let too_long = format!(
             "jwt[0].claimMappings.extra[0].key: Invalid value: \"{domain}\": must be no more than 253 characters"
         );
+        let mut odd = jwt("https://a", &["m"], "");
+        odd.mappings.extra = vec![("K8s.io".into(), "claims.a".into()), ("k8s.io/".into(), "claims.a".into())];
         let mut both = jwt("https://a", &["m"], "");
         let rule = |claim: &str, expression: &str| ClaimRule {
             claim: claim.into(),
@@ -408,6 +409,15 @@ mod tests {
             ),
             (vec![twice], None, "jwt[0].claimMappings.extra[1].key: Duplicate value: \"x.io/a\""),
             (vec![long], None, &too_long),
+            (
+                vec![odd],
+                None,
+                "[jwt[0].claimMappings.extra[0].key: Invalid value: \"K8s.io\": must be a domain-prefixed path (such as \
+                 \"acme.io/foo\"), jwt[0].claimMappings.extra[0].key: Invalid value: \"K8s.io\": must be lowercase, \
+                 jwt[0].claimMappings.extra[1].key: Invalid value: \"k8s.io/\": must be a domain-prefixed path (such as \
+                 \"acme.io/foo\"), jwt[0].claimMappings.extra[1].key: Invalid value: \"k8s.io/\": k8s.io, kubernetes.io and \
+                 their subdomains are reserved for Kubernetes use]",
+            ),
             (
                 vec![both],
                 None,
