@@ -249,7 +249,10 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                     None => regex::cached(pattern)?.is_match(text),
                 }))
             }
-            (Operation::Matches(_), [Value::String(_), _]) => Err(EvalError::no_such_overload()),
+            // A call with a constant pattern does not name the function.
+            (Operation::Matches(Some(_)), _) | (Operation::Matches(_), [Value::String(_), _]) => {
+                Err(EvalError::no_such_overload())
+            }
             (Operation::Matches(_), [other, _]) => Err(operators::unsupported(other, "matches")),
             (Operation::Direct(implementation), args) => implementation(&library::Call { args }),
             (Operation::Overloads { function, overloads }, args) => dispatch::call(function, overloads, args),
