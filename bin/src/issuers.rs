@@ -11,16 +11,18 @@ use api::wire::outgoing::{self, Credentials, Egress, Endpoint, Networks, Tls};
 use auth::authn::jws::Algorithm;
 use auth::authn::jwt::file::{self, AnonymousSettings, Contents};
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings};
-use auth::authn::jwt::{Fetch, FetchError, Fetched, Issuer, Issuers};
+use auth::authn::jwt::{Answered, Answering, Fetch, Issuer, Issuers};
 use auth::authn::{Anonymous, NameDomains};
-use auth::go::quote;
-use http::header::AUTHORIZATION;
+use go::quote;
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Uri};
+use jiff::Timestamp;
 use tokio::task::JoinSet;
 
 use crate::authorities::system_authorities;
 use crate::documents;
 use crate::flags::{List, OidcFlags, Profile};
+use crate::freshness;
 use crate::reload::{self, Watched};
 
 /// Time between two attempts to read a discovery document: at first, and at most.
@@ -290,16 +292,20 @@ impl Documents {
 }
 
 impl Fetch for Documents {
-    fn get(&self, url: &str, token: Option<&str>) -> Fetched {
+    fn get(&self, url: &str, token: Option<&str>) -> Answering {
         let request = self.request(url, token);
         Box::pin(async move {
-            let (endpoint, headers) = request.map_err(FetchError::Failed)?;
+            let (endpoint, headers) = request?;
             let got = outgoing::get_at_most(&endpoint, headers, DOCUMENT_TIMEOUT, DOCUMENT_BYTES_MAX).await;
-            let (status, body) = got.map_err(|failure| FetchError::Failed(failure.to_string()))?;
-            match status.is_success() {
-                true => Ok(body.to_vec()),
-                false => Err(FetchError::Answer(status.to_string())),
-            }
+            let (head, body) = got.map_err(|failure| failure.to_string())?;
+            let content_type = head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+            Ok(Answered {
+                code: head.status.as_u16(),
+                status: head.status.to_string(),
+                content_type: content_type.unwrap_or_default().to_owned(),
+                fresh_for: freshness::of(&head.headers, Timestamp::now()),
+                body: body.to_vec(),
+            })
         })
     }
 }

@@ -22,6 +22,7 @@ mod extension;
 mod files;
 mod flags;
 mod flaws;
+mod freshness;
 mod grpc;
 mod host;
 mod issuers;

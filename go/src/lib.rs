@@ -1,9 +1,10 @@
-//! Texts as the standard library of Go reads and writes them: quoted strings, durations, IP addresses and URLs, with its
-//! error messages. Clients of the reference server know them, and configuration files are written for it.
+//! Texts as the standard library of Go reads and writes them: quoted strings, durations, base64, IP addresses and URLs, with
+//! its error messages. Clients of the reference server know them, and configuration files are written for it.
 //!
 //! Nothing here knows objects, requests or expressions.
 
 pub mod address;
+pub mod base64;
 pub mod duration;
 mod quote;
 pub mod url;

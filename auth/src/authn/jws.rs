@@ -5,18 +5,20 @@
 //! family, so neither `none` nor a shared secret can take the place of a signature. Keys and addresses of keys inside
 //! a header (`jwk`, `jku`, `x5c`, `x5u`) are never used.
 
+use std::borrow::Cow;
+
 use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey as Parsed;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-use go::quote;
+pub use super::token_header::Header;
+use crate::json_error;
+use go::base64::raw_url;
 
 /// Longest token accepted; usual ones have 1 to 2 KiB, and the payload is decoded before the signature is verified.
 pub(super) const TOKEN_BYTES_MAX: usize = 16 << 10;
@@ -99,87 +101,87 @@ pub struct Compact<'t> {
     pub header: Header,
     /// The payload, decoded.
     pub payload: Vec<u8>,
-    signed: &'t str,
+    /// The bytes that the signature is about.
+    signed: Cow<'t, [u8]>,
     signature: Vec<u8>,
 }
 
-/// The members of a header that matter to a verifier.
-#[derive(Debug, Deserialize)]
-pub struct Header {
-    /// Name of the algorithm; any text, also of algorithms that are never accepted.
-    pub alg: String,
-    /// Id of the key, empty where it is absent.
-    #[serde(default)]
-    pub kid: String,
-    /// Extensions that a verifier must understand; this one understands none.
-    crit: Option<IgnoredAny>,
-    /// A key, as it is written. It is never used, but must be one.
-    #[serde(default)]
-    jwk: Option<Box<RawValue>>,
-}
-
-impl Header {
-    /// What is wrong with the key that the header holds, in the words of kube-apiserver.
-    pub(super) fn unusable_key(&self) -> Option<String> {
-        let text = self.jwk.as_ref()?.get();
-        let why = match serde_json::from_str::<Value>(text) {
-            Ok(Value::Null) => return None,
-            Ok(Value::Object(key)) => {
-                let member = |name: &str| key.get(name).and_then(Value::as_str).unwrap_or_default();
-                let has = |names: [&str; 2]| names.iter().all(|name| !member(name).is_empty());
-                match (member("kty"), member("crv")) {
-                    ("RSA", _) if has(["n", "e"]) => return None,
-                    ("RSA", _) => "invalid RSA key, missing n/e values".to_owned(),
-                    ("EC", "P-256" | "P-384" | "P-521") if has(["x", "y"]) => return None,
-                    ("EC", "P-256" | "P-384" | "P-521") => "invalid EC key, missing x/y values".to_owned(),
-                    ("EC", curve) => format!("unsupported elliptic curve '{curve}'"),
-                    ("OKP", "Ed25519") if has(["x", "x"]) => return None,
-                    (kind, _) => format!("unknown json web key type '{kind}'"),
-                }
-            }
-            _ => "a key is an object".to_owned(),
-        };
-        Some(format!("failed to unmarshal JWK: go-jose/go-jose: {why}: {}", quote(text)))
-    }
-}
-
 impl<'t> Compact<'t> {
-    /// Takes a token apart; `None` if it does not have the form of a signed token.
-    pub fn parse(token: &'t str) -> Option<Compact<'t>> {
+    /// Takes a token apart.
+    ///
+    /// # Errors
+    /// It does not have the form of a signed token; the text of kube-apiserver's error.
+    pub fn parse(token: &'t str) -> Result<Compact<'t>, String> {
+        const PARTS: &str = "go-jose/go-jose: compact JWS format must have three parts";
         if token.len() > TOKEN_BYTES_MAX {
-            return None;
+            return Err(format!("it has {} bytes, and at most {TOKEN_BYTES_MAX} are accepted", token.len()));
         }
-        let (signed, signature) = token.rsplit_once('.')?;
-        let (header, payload) = signed.split_once('.')?;
-        let header = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(header).ok()?).ok()?;
-        let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
-        Some(Compact { header, payload, signed, signature: URL_SAFE_NO_PAD.decode(signature).ok()? })
+        let mut parts = token.split('.');
+        let (Some(header), Some(payload), Some(signature), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(PARTS.to_owned());
+        };
+        let encoded_header = header;
+        let header = raw_url(header)?;
+        let signed = &token[..token.len() - signature.len() - 1];
+        let payload = raw_url(payload)?;
+        let signature = raw_url(signature)?;
+        let header = Header::read(&header)?;
+        let signed = match header.has_plain_payload {
+            true => Cow::Owned([encoded_header.as_bytes(), b".", &payload].concat()),
+            false => Cow::Borrowed(signed.as_bytes()),
+        };
+        Ok(Compact { header, payload, signed, signature })
     }
 
     /// Whether `key` signed the token with the algorithm that the header names.
     pub fn is_signed_by(&self, key: &PublicKey) -> bool {
         let Some(algorithm) = Algorithm::by_name(&self.header.alg) else { return false };
-        self.header.crit.is_none() && key.verifies(algorithm, self.signed.as_bytes(), &self.signature)
+        !self.header.is_beyond_us && key.verifies(algorithm, &self.signed, &self.signature)
     }
 }
 
 /// The issuer that a token names, not verified, to find who can verify it. `None` if the text does not have the form of
 /// a token, or names none.
 pub fn unverified_issuer(token: &str) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Claims {
-        iss: String,
-    }
-    if token.len() > TOKEN_BYTES_MAX {
-        return None;
+    issuer_named_by(token).ok().filter(|issuer| !issuer.is_empty())
+}
+
+/// The issuer that a token names, not verified; empty where it names none.
+///
+/// # Errors
+/// The text does not have the form of a token; the text of kube-apiserver's error.
+pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
+    if token.trim().starts_with('{') {
+        return Err("token is not compact JWT".to_owned());
     }
     let mut parts = token.split('.');
     let (Some(_), Some(payload), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next())
     else {
-        return None;
+        return Err("malformed token".to_owned());
     };
-    let payload = URL_SAFE_NO_PAD.decode(payload).ok()?;
-    serde_json::from_slice::<Claims>(&payload).ok().map(|claims| claims.iss)
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err("malformed token".to_owned());
+    }
+    let payload = raw_url(payload).map_err(|why| format!("error decoding token: {why}"))?;
+    let failed = |why: String| format!("while unmarshaling token: {why}");
+    let claims = serde_json::from_slice::<Value>(&payload).map_err(|why| failed(why.to_string()))?;
+    const CLAIMS: &str = "struct { Issuer string \"json:\\\"iss\\\"\" }";
+    match claims {
+        Value::Null => Ok(String::new()),
+        Value::Object(mut claims) => match claims.remove("iss") {
+            None | Some(Value::Null) => Ok(String::new()),
+            Some(Value::String(issuer)) => Ok(issuer),
+            Some(other) => Err(failed(format!(
+                "json: cannot unmarshal {} into Go struct field .iss of type string",
+                json_error::kind(&other)
+            ))),
+        },
+        other => {
+            Err(failed(format!("json: cannot unmarshal {} into Go value of type {CLAIMS}", json_error::kind(&other))))
+        }
+    }
 }
 
 /// A public key, with the algorithms of its kind.

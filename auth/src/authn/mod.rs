@@ -17,6 +17,7 @@ pub mod request_header;
 pub mod service_account;
 mod signing;
 pub mod token_file;
+mod token_header;
 pub mod trust_anchors;
 pub mod trusted_leaf;
 pub mod webhook;

@@ -145,10 +145,11 @@ pub async fn get(
     headers: HeaderMap,
     timeout: Duration,
 ) -> Result<(StatusCode, Bytes), Failure> {
-    get_at_most(endpoint, headers, timeout, ANSWER_BYTES_MAX).await
+    let (head, text) = get_at_most(endpoint, headers, timeout, ANSWER_BYTES_MAX).await?;
+    Ok((head.status, text))
 }
 
-/// The same for an answer of so many bytes at most.
+/// The same for an answer of so many bytes at most, with its whole head.
 ///
 /// # Errors
 /// As those of [`get`].
@@ -157,7 +158,7 @@ pub async fn get_at_most(
     headers: HeaderMap,
     timeout: Duration,
     bytes_max: usize,
-) -> Result<(StatusCode, Bytes), Failure> {
+) -> Result<(http::response::Parts, Bytes), Failure> {
     let mut request = Request::new(Full::new(Bytes::new()));
     *request.headers_mut() = headers;
     let call = async {
@@ -165,8 +166,7 @@ pub async fn get_at_most(
         read(opened.response, bytes_max).await
     };
     let called = tokio::time::timeout(timeout, call).await.unwrap_or(Err(Failure::Timeout));
-    let (head, text) = called.map_err(|failure| failure.of_method("Get", endpoint.url()))?;
-    Ok((head.status, text))
+    called.map_err(|failure| failure.of_method("Get", endpoint.url()))
 }
 
 /// A post and those requests that answers ask for instead of it; the last answer. Failures name the URL that was asked last.

@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::claims::Claims;
-use super::provider::{Fetch, FetchError, Provider};
+use super::provider::{Fetch, Provider};
 use crate::authn::jws;
 use crate::strict::text_of;
 use go::quote;
@@ -63,16 +63,14 @@ impl Distributed {
         let Some(Source { endpoint, access_token }) = self.source(claims)? else { return Ok(None) };
         let read = self.fetch.get(&endpoint, Some(access_token.as_str()).filter(|token| !token.is_empty()));
         let failed = |why: String| format!("while getting distributed claim {}: {why}", quote(&self.claim));
-        let token = read.await.map_err(|error| match error {
-            FetchError::Answer(code) => failed(format!("error while getting distributed claim JWT: {code}")),
-            FetchError::Failed(why) => failed(why),
-        })?;
-        let token = String::from_utf8_lossy(&token).trim().to_owned();
-        let issuer = jws::unverified_issuer(&token).ok_or_else(|| {
-            format!(
-                "getting untrusted issuer from endpoint {endpoint} failed for claim {}: malformed token",
-                quote(&self.claim)
-            )
+        let answered = read.await.map_err(failed)?;
+        if !(200..=226).contains(&answered.code) {
+            return Err(failed(format!("error while getting distributed claim JWT: {}", answered.status)));
+        }
+        let token = String::from_utf8_lossy(&answered.body).trim().to_owned();
+        let issuer = jws::issuer_named_by(&token).map_err(|why| {
+            let claim = quote(&self.claim);
+            format!("getting untrusted issuer from endpoint {endpoint} failed for claim {claim}: {why}")
         })?;
         let provider = self.provider(&issuer).await.ok_or_else(|| {
             format!(

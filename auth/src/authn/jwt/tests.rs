@@ -23,19 +23,24 @@ const NOW: u64 = 1_800_000_000;
 struct Documents {
     texts: Mutex<HashMap<String, String>>,
     read: Mutex<Vec<String>>,
+    fresh_for: Mutex<Duration>,
 }
 
 impl Fetch for Documents {
-    fn get(&self, url: &str, token: Option<&str>) -> Fetched {
+    fn get(&self, url: &str, token: Option<&str>) -> Answering {
         self.read.lock().push(url.to_owned());
         let text = self.texts.lock().get(url).cloned();
         // What is behind a path of its own needs the token that the path names.
         let wanted = url.split_once("/for/").map(|(_, token)| token);
-        if wanted.is_some() && wanted != token {
-            return Box::pin(async { Err(FetchError::Answer("401 Unauthorized".to_owned())) });
-        }
-        let missing = || FetchError::Answer("404 Not Found".to_owned());
-        Box::pin(async move { text.map(String::into_bytes).ok_or_else(missing) })
+        let (code, reason) = match &text {
+            _ if wanted.is_some() && wanted != token => (401, "Unauthorized"),
+            None => (404, "Not Found"),
+            Some(_) => (200, "OK"),
+        };
+        let fresh_for = *self.fresh_for.lock();
+        let body = text.unwrap_or_default().into_bytes();
+        let status = format!("{code} {reason}");
+        Box::pin(async move { Ok(Answered { code, status, content_type: String::new(), fresh_for, body }) })
     }
 }
 
@@ -153,9 +158,32 @@ fn only_tokens_that_the_issuer_signed_for_us_and_for_now_are_accepted() {
             stranger.token(json!({"alg": "ES256", "jwk": stranger.jwk("k"), "jku": "https://evil"}), &good()),
             unsigned.to_owned(),
         ),
-        ("an extension", signer.token(json!({"alg": "ES256", "crit": ["b64"]}), &good()), unsigned.to_owned()),
+        ("an extension", signer.token(json!({"alg": "ES256", "crit": ["exp"]}), &good()), unsigned.to_owned()),
+        (
+            "an extension that changes nothing",
+            signer.token(json!({"alg": "ES256", "crit": ["b64"], "b64": true}), &good()),
+            JANE.to_owned(),
+        ),
+        (
+            "a payload that should be signed as it is",
+            signer.token(json!({"alg": "ES256", "b64": false}), &good()),
+            unsigned.to_owned(),
+        ),
         ("spoiled", spoiled, unsigned.to_owned()),
+        ("no algorithm", signer.token(json!({"kid": "k"}), &good()), algorithm("")),
         ("none", signer.token(json!({"alg": "none"}), &good()), algorithm("none")),
+        (
+            "an odd key id",
+            signer.token(json!({"alg": "ES256", "kid": 5}), &good()),
+            "oidc: verify token: oidc: malformed jwt: failed to unmarshal key ID: json: cannot unmarshal number into Go \
+             value of type string: \"5\""
+                .to_owned(),
+        ),
+        (
+            "no signature",
+            format!("{signed}.AAAA="),
+            "oidc: verify token: oidc: malformed jwt: illegal base64 data at input byte 4".to_owned(),
+        ),
         ("a shared secret", signer.token(json!({"alg": "HS256"}), &good()), algorithm("HS256")),
         ("another issuer", signer.token(es256(), &with("iss", json!("https://x"))), "not ours".to_owned()),
         ("no issuer", signer.token(es256(), &without("iss")), "not ours".to_owned()),
@@ -195,9 +223,36 @@ fn only_tokens_that_the_issuer_signed_for_us_and_for_now_are_accepted() {
     ] {
         assert_eq!(outcome(&issuers, &token), want, "{case}");
     }
+    for _ in 0..100 {
+        outcome(&issuers, &stranger.token(es256(), &good()));
+    }
     let read = documents.read.lock();
     assert!(read.iter().all(|url| url.starts_with("https://i.example/")), "{read:?}");
-    assert!(read.len() <= 4, "wrong signatures must not cause a read each: {read:?}");
+    assert!(read.len() <= 20, "wrong signatures must not cause a read each: {read:?}");
+}
+
+#[test]
+fn keys_that_are_fresh_or_cannot_be_replaced_stay() {
+    let (first, second) = (Signer::new(), Signer::new());
+    let documents = Arc::new(Documents::default());
+    publish(&documents, &[first.jwk("k")]);
+    let issuers = issuers(&contents(plain()), &documents);
+    at_once(issuers.all()[0].provider().discover()).unwrap();
+    let es256 = || json!({"alg": "ES256"});
+    let good = json!({"iss": "https://i.example", "aud": "me", "sub": "jane", "exp": NOW + 60});
+    let first = || outcome(&issuers, &first.token(es256(), &good));
+    let new = || outcome(&issuers, &second.token(es256(), &good));
+    const FAILED: &str = "oidc: verify token: failed to verify signature: ";
+    assert_eq!(first(), JANE);
+    publish(&documents, &[json!({"kty": "nope"})]);
+    assert!(new().starts_with(&format!("{FAILED}fetching keys oidc: failed to decode keys: ")));
+    assert_eq!(first(), JANE);
+    *documents.fresh_for.lock() = Duration::from_secs(3600);
+    publish(&documents, &[second.jwk("k")]);
+    assert_eq!(new(), JANE);
+    publish(&documents, &[]);
+    assert_eq!(first(), format!("{FAILED}failed to verify id token signature"));
+    assert_eq!(new(), JANE);
 }
 
 #[test]

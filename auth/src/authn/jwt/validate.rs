@@ -380,7 +380,8 @@ mod tests {
             "jwt[0].claimMappings.extra[0].key: Invalid value: \"{domain}\": must be no more than 253 characters"
         );
         let mut odd = jwt("https://a", &["m"], "");
-        odd.mappings.extra = vec![("K8s.io".into(), "claims.a".into()), ("k8s.io/".into(), "claims.a".into())];
+        odd.mappings.extra =
+            vec![("K8s.io".into(), "claims.a".into()), ("k8s.io/".into(), "claims.a".into())];
         let mut both = jwt("https://a", &["m"], "");
         let rule = |claim: &str, expression: &str| ClaimRule {
             claim: claim.into(),

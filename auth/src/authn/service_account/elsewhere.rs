@@ -99,7 +99,7 @@ pub fn assemble(
     if token.len() > TOKEN_BYTES_MAX {
         return Err(AnswerError::Long(token.len()));
     }
-    match Compact::parse(&token).is_some_and(|parsed| is_signed_by_named(&parsed, keys)) {
+    match Compact::parse(&token).is_ok_and(|parsed| is_signed_by_named(&parsed, keys)) {
         true => Ok(token),
         false => Err(AnswerError::Signature(id)),
     }

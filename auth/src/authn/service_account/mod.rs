@@ -282,7 +282,7 @@ impl ServiceAccountTokens {
     pub fn unknown_key(&self, token: &str) -> Option<String> {
         let issuer = jws::unverified_issuer(token)?;
         let is_ours = self.issuers.contains(&issuer) || issuer == self.domains.legacy_issuer();
-        let id = Compact::parse(token).filter(|_| is_ours)?.header.kid;
+        let id = Compact::parse(token).ok().filter(|_| is_ours)?.header.kid;
         let keys = self.keys.read().clone();
         (!id.is_empty() && !keys.keys.iter().any(|key| key.id() == id)).then_some(id)
     }
@@ -331,7 +331,7 @@ impl ServiceAccountTokens {
             _ => return Ok(None),
         };
         let is_signed = if self.names_keys { is_signed_by_named } else { is_signed };
-        let token = Compact::parse(token).filter(|token| is_signed(token, &keys.keys));
+        let token = Compact::parse(token).ok().filter(|token| is_signed(token, &keys.keys));
         let token = token.ok_or(TokenError::Signature)?;
         let claims = Claims::read(&token.payload)?;
         let kind = match is_legacy {

@@ -1,0 +1,218 @@
+//! The header of a JSON web signature (RFC 7515, section 4): which of its members matter to a verifier, and what makes a
+//! whole token malformed. The texts of errors are those of kube-apiserver, which token reviews show.
+//!
+//! Keys and certificates in a header are never used, but must have their form. A member that is null counts as absent.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use go::quote;
+
+use crate::json_error;
+
+/// The only extension that is understood: whether the payload is signed as base64 text (RFC 7797).
+const PLAIN_PAYLOAD: &str = "b64";
+
+/// The members of a header that matter to a verifier.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Header {
+    /// Name of the algorithm; any text, also of algorithms that are never accepted. Empty where it is absent.
+    pub alg: String,
+    /// Id of the key, empty where it is absent.
+    pub kid: String,
+    /// Whether the payload is signed as it is, not as base64 text.
+    pub(super) has_plain_payload: bool,
+    /// Whether a verifier must understand what this one does not.
+    pub(super) is_beyond_us: bool,
+}
+
+impl Header {
+    /// Reads a header.
+    ///
+    /// # Errors
+    /// Why the token is malformed.
+    pub(super) fn read(bytes: &[u8]) -> Result<Header, String> {
+        if bytes.is_empty() {
+            return Ok(Header::default());
+        }
+        let members: Option<BTreeMap<String, Box<RawValue>>> =
+            serde_json::from_slice(bytes).map_err(|why| match serde_json::from_slice::<Value>(bytes) {
+                Ok(other) => unfit(&other, "jose.rawHeader"),
+                Err(_) => why.to_string(),
+            })?;
+        let mut header = Header::default();
+        for (name, raw) in members.into_iter().flatten() {
+            let value: Value = serde_json::from_str(raw.get()).map_err(|why| why.to_string())?;
+            if !value.is_null() {
+                header.take(&name, &value).map_err(|why| match FACTS.iter().find(|fact| fact.0 == name) {
+                    Some((_, what)) => format!("failed to unmarshal {what}: {why}: {}", quote(raw.get())),
+                    None => why,
+                })?;
+                check_public(&name, &value)?;
+            }
+        }
+        Ok(header)
+    }
+
+    fn take(&mut self, name: &str, value: &Value) -> Result<(), String> {
+        match name {
+            "alg" => self.alg = text(value)?,
+            "kid" => self.kid = text(value)?,
+            "nonce" => drop(text(value)?),
+            "x5c" => check_chain(value)?,
+            "jwk" => check_key(value)?,
+            PLAIN_PAYLOAD => self.has_plain_payload = *value == Value::Bool(false),
+            "crit" => {
+                let is_known = |name: &Value| name.is_null() || name == PLAIN_PAYLOAD;
+                self.is_beyond_us = !value.as_array().is_some_and(|names| names.iter().all(is_known));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Members with a form, and what errors call them.
+const FACTS: [(&str, &str); 5] =
+    [("alg", "algorithm"), ("kid", "key ID"), ("nonce", "nonce"), ("x5c", "x5c header"), ("jwk", "JWK")];
+
+fn unfit(value: &Value, wanted: &str) -> String {
+    format!("json: cannot unmarshal {} into Go value of type {wanted}", json_error::kind(value))
+}
+
+fn text(value: &Value) -> Result<String, String> {
+    value.as_str().map(str::to_owned).ok_or_else(|| unfit(value, "string"))
+}
+
+/// Checks a chain of certificates: base64 texts of DER (RFC 7515, section 4.1.6).
+fn check_chain(value: &Value) -> Result<(), String> {
+    let certificates = value.as_array().ok_or_else(|| unfit(value, "[]string"))?;
+    certificates.iter().try_for_each(|certificate| {
+        let text = text(certificate)?;
+        let der = STANDARD.decode(&text).map_err(|_| {
+            let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/');
+            let at = text.find(|c| !is_fit(c)).unwrap_or(text.len() - text.len() % 4);
+            format!("illegal base64 data at input byte {at}")
+        })?;
+        X509Certificate::from_der(&der).map(drop).map_err(|_| "x509: malformed certificate".to_owned())
+    })
+}
+
+/// Checks the form of a key (RFC 7517, section 4).
+///
+/// # Errors
+/// The text of kube-apiserver's error.
+pub(super) fn check_key(value: &Value) -> Result<(), String> {
+    let key = value.as_object().ok_or_else(|| unfit(value, "jose.rawJSONWebKey"))?;
+    for name in ["use", "kty", "kid", "crv", "alg"] {
+        key.get(name).filter(|value| !value.is_null()).map(text).transpose()?;
+    }
+    if let Some(chain) = key.get("x5c").filter(|value| !value.is_null()) {
+        check_chain(chain).map_err(|why| format!("go-jose/go-jose: failed to unmarshal x5c field: {why}"))?;
+    }
+    let member = |name: &str| key.get(name).and_then(Value::as_str).unwrap_or_default();
+    let has = |names: &[&str]| names.iter().all(|name| !member(name).is_empty());
+    let why = match (member("kty"), member("crv")) {
+        ("RSA", _) if has(&["n", "e"]) => return Ok(()),
+        ("RSA", _) => "invalid RSA key, missing n/e values".to_owned(),
+        ("EC", "P-256" | "P-384" | "P-521") if has(&["x", "y"]) => return Ok(()),
+        ("EC", "P-256" | "P-384" | "P-521") => "invalid EC key, missing x/y values".to_owned(),
+        ("EC", curve) => format!("unsupported elliptic curve '{curve}'"),
+        ("OKP", "Ed25519") if has(&["x"]) => return Ok(()),
+        ("OKP", curve) => format!("unknown curve {curve}'"),
+        ("oct", _) if has(&["k"]) => return Ok(()),
+        ("oct", _) => "invalid OCT (symmetric) key, missing k value".to_owned(),
+        (kind, _) => format!("unknown json web key type '{kind}'"),
+    };
+    Err(format!("go-jose/go-jose: {why}"))
+}
+
+/// Refuses a key that is not public: a secret, or the private half of a pair.
+fn check_public(name: &str, value: &Value) -> Result<(), String> {
+    let is_public =
+        value.get("kty").is_none_or(|kind| kind != "oct") && value.get("d").is_none_or(Value::is_null);
+    match name {
+        "jwk" if !is_public => Err("go-jose/go-jose: invalid embedded jwk, must be public key".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_have_their_form_and_all_others_are_passed_over() {
+        let read = |alg: &str, kid: &str, has_plain_payload, is_beyond_us| {
+            Ok(Header { alg: alg.to_owned(), kid: kid.to_owned(), has_plain_payload, is_beyond_us })
+        };
+        for (text, want) in [
+            ("", read("", "", false, false)),
+            ("null", read("", "", false, false)),
+            ("{}", read("", "", false, false)),
+            (r#"{"alg":"a","kid":"k","typ":5,"zip":"x"}"#, read("a", "k", false, false)),
+            (r#"{"alg":null,"kid":null,"jwk":null}"#, read("", "", false, false)),
+            (r#"{"ALG":"a"}"#, read("", "", false, false)),
+            (r#"{"b64":false}"#, read("", "", true, false)),
+            (r#"{"b64":"x"}"#, read("", "", false, false)),
+            (r#"{"crit":[]}"#, read("", "", false, false)),
+            (r#"{"crit":["b64"],"b64":true}"#, read("", "", false, false)),
+            (r#"{"crit":["exp"]}"#, read("", "", false, true)),
+            (r#"{"crit":"b64"}"#, read("", "", false, true)),
+            (r#"{"jwk":{"kty":"RSA","n":"AQAB","e":"AQAB"},"x5c":[]}"#, read("", "", false, false)),
+            ("[]", Err("json: cannot unmarshal array into Go value of type jose.rawHeader")),
+            (
+                r#"{"alg":5}"#,
+                Err(
+                    "failed to unmarshal algorithm: json: cannot unmarshal number into Go value of type string: \"5\"",
+                ),
+            ),
+            (
+                r#"{"kid":[ ]}"#,
+                Err(
+                    "failed to unmarshal key ID: json: cannot unmarshal array into Go value of type string: \"[ ]\"",
+                ),
+            ),
+            (
+                r#"{"nonce":{}}"#,
+                Err(
+                    "failed to unmarshal nonce: json: cannot unmarshal object into Go value of type string: \"{}\"",
+                ),
+            ),
+            (
+                r#"{"x5c":"x"}"#,
+                Err(
+                    "failed to unmarshal x5c header: json: cannot unmarshal string into Go value of type []string: \
+                     \"\\\"x\\\"\"",
+                ),
+            ),
+            (
+                r#"{"x5c":["AAAA"]}"#,
+                Err("failed to unmarshal x5c header: x509: malformed certificate: \"[\\\"AAAA\\\"]\""),
+            ),
+            (
+                r#"{"jwk":"x"}"#,
+                Err(
+                    "failed to unmarshal JWK: json: cannot unmarshal string into Go value of type jose.rawJSONWebKey: \
+                     \"\\\"x\\\"\"",
+                ),
+            ),
+            (
+                r#"{"jwk":{"kty":"RSA"}}"#,
+                Err("failed to unmarshal JWK: go-jose/go-jose: invalid RSA key, missing n/e values: \
+                     \"{\\\"kty\\\":\\\"RSA\\\"}\""),
+            ),
+            (
+                r#"{"jwk":{"kty":"oct","k":"AAAA"}}"#,
+                Err("go-jose/go-jose: invalid embedded jwk, must be public key"),
+            ),
+        ] {
+            assert_eq!(Header::read(text.as_bytes()), want.map_err(str::to_owned), "{text}");
+        }
+    }
+}
