@@ -71,7 +71,7 @@ pub(crate) enum Tree {
 }
 
 impl Tree {
-    /// The members of a document that may say what version and kind it is of; null has none.
+    /// The members of a document that may say what version and kind it is of, in names of any case; null has none.
     ///
     /// # Errors
     /// The text of kube-apiserver's error: it is no object, or one of the two is no text.
@@ -82,10 +82,11 @@ impl Tree {
             Tree::Scalar(_) | Tree::List(_) => return Err(json_error::no_version_kind(&self.value())),
         };
         let is_typed = |tree: &Tree| matches!(tree, Tree::Scalar(Value::Null | Value::String(_)));
-        let odd = members
-            .iter()
-            .find(|(name, tree)| matches!(name.as_str(), "apiVersion" | "kind") && !is_typed(tree));
-        odd.map_or(Ok(members), |(name, tree)| Err(json_error::odd_version_kind(name, &tree.value())))
+        let odd = members.iter().filter(|(_, tree)| !is_typed(tree)).find_map(|(name, tree)| {
+            let known = ["apiVersion", "kind"].into_iter().find(|known| known.eq_ignore_ascii_case(name))?;
+            Some(json_error::odd_version_kind(known, &tree.value()))
+        });
+        odd.map_or(Ok(members), Err)
     }
 
     /// The value; of members with one name the last.
@@ -96,6 +97,15 @@ impl Tree {
             Tree::Members(members) => object(members).into(),
         }
     }
+}
+
+/// The last text among the members called `name` in upper or lower case: what a document is of is read so, unlike the rest.
+pub(crate) fn text_of_any_case<'m>(members: &'m [(String, Tree)], name: &str) -> &'m str {
+    let mut texts = members.iter().filter_map(|(member, tree)| match tree {
+        Tree::Scalar(Value::String(text)) if member.eq_ignore_ascii_case(name) => Some(text.as_str()),
+        _ => None,
+    });
+    texts.next_back().unwrap_or_default()
 }
 
 /// Members as an object; of those with one name the last.

@@ -78,33 +78,38 @@ impl File<'_> {
     pub(crate) fn read(&self, document: &Document) -> Result<Map<String, Value>, String> {
         let Document { text, tree, duplicates } = document;
         let members = tree.typed_members()?;
-        let root = document::object(members);
-        let member = |name: &str| root.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (api_version, kind) = (member("apiVersion"), member("kind"));
+        let (group, version) = group_version(document::text_of_any_case(members, "apiVersion"))?;
+        let kind = document::text_of_any_case(members, "kind");
         if kind.is_empty() {
             return Err(format!("Object 'Kind' is missing in '{text}'"));
         }
-        if api_version.is_empty() {
+        if version.is_empty() {
             return Err(format!("Object 'apiVersion' is missing in '{text}'"));
         }
-        let version = api_version.split_once('/').filter(|(found, _)| *found == self.group);
-        let version = version.map(|(_, version)| version).filter(|version| self.versions.contains(version));
-        match version {
-            Some(_) if kind == self.kind => {}
-            Some(version) if KINDS.contains(&kind) || kind == KIND_OF_V1 && version == "v1" => {
-                return Err(format!("expected {}, got *apiserver.{kind}", self.kind));
-            }
-            _ => {
-                let (kind, version) = (quote(kind), quote(api_version));
-                return Err(format!(
-                    "no kind {kind} is registered for version {version} in scheme \"apiserver\""
-                ));
-            }
+        let is_known = group == self.group && self.versions.contains(&version);
+        if !is_known || kind != self.kind {
+            let is_other = is_known && (KINDS.contains(&kind) || kind == KIND_OF_V1 && version == "v1");
+            return Err(match is_other {
+                true => format!("expected {}, got *apiserver.{kind}", self.kind),
+                false => {
+                    let slash = if group.is_empty() { "" } else { "/" };
+                    let (kind, version) = (quote(kind), quote(&format!("{group}{slash}{version}")));
+                    format!("no kind {kind} is registered for version {version} in scheme \"apiserver\"")
+                }
+            });
         }
-        let version = version.unwrap_or_default();
         let package = if version == INTERNAL { INTERNAL_PACKAGE } else { version };
         (self.form)(version).check_strictly(members, package, duplicates.as_ref())?;
-        Ok(root)
+        Ok(document::object(members))
+    }
+}
+
+/// The group and the version of an `apiVersion`.
+fn group_version(text: &str) -> Result<(&str, &str), String> {
+    match text.split_once('/') {
+        None => Ok(("", text)),
+        Some((group, version)) if !version.contains('/') => Ok((group, version)),
+        Some(_) => Err(format!("unexpected GroupVersion string: {text}")),
     }
 }
 

@@ -136,7 +136,10 @@ impl Provider {
     pub async fn discover(&self) -> Result<(), FetchError> {
         let url = match &self.discovery_url {
             Some(url) => url.clone(),
-            None => format!("{}/.well-known/openid-configuration", self.url.trim_end_matches('/')),
+            None => {
+                let base = self.url.strip_suffix('/').unwrap_or(&self.url);
+                format!("{base}/.well-known/openid-configuration")
+            }
         };
         let answered = self.fetch.get(&url, None).await.map_err(FetchError::Failed)?;
         if !answered.is_ok() {

@@ -445,6 +445,27 @@ fn a_file_is_decoded_strictly() {
             "expected AuthenticationConfiguration, got *apiserver.AuthorizationConfiguration",
         ),
         (
+            json!({"kind": "AuthenticationConfiguration", "apiVersion": "a/b/c"}),
+            "unexpected GroupVersion string: a/b/c",
+        ),
+        (
+            json!({"kind": "AuthenticationConfiguration", "apiVersion": "apiserver.example/"}),
+            "Object 'apiVersion' is missing in 'TEXT'",
+        ),
+        (
+            json!({"Kind": "AuthenticationConfiguration", "APIversion": "apiserver.example/v1"}),
+            "strict decoding error: unknown field \"APIversion\", unknown field \"Kind\"",
+        ),
+        (
+            json!({"Kind": 5}),
+            "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type \
+             string",
+        ),
+        (
+            json!({"kind": "AuthenticationConfiguration", "apiVersion": "/v1"}),
+            "no kind \"AuthenticationConfiguration\" is registered for version \"v1\" in scheme \"apiserver\"",
+        ),
+        (
             json!({"kind": "AuthenticationConfiguration", "apiVersion": "v1"}),
             "no kind \"AuthenticationConfiguration\" is registered for version \"v1\" in scheme \"apiserver\"",
         ),
