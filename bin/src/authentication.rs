@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use api::state::policy::EngineAccounts;
 use api::state::tokens::external::UnknownKeys;
 use api::state::tokens::{EXTENDED_LIFETIME, Signer};
+use api::types::features::Features;
 use api::wire::outgoing::Networks;
 use auth::Authenticator;
 use auth::authn::bootstrap::BootstrapTokens;
@@ -93,11 +94,13 @@ impl AuthenticationConfig {
         naming: Profile,
         allows_all: bool,
         networks: &Networks,
+        features: &Features,
     ) -> anyhow::Result<Self> {
         let mut problems = Problems::default();
         let tokens = TokenConfig::from_flags(&mut flags, naming, &mut problems)?;
         let file = flags.authentication_config;
-        let issuers = IssuersConfig::from_flags(flags.oidc, file, &tokens.issuers, naming, networks);
+        let issuers =
+            IssuersConfig::from_flags(flags.oidc, file, &tokens.issuers, naming, networks, features);
         let headers = HeaderFlags {
             names: HeaderNames {
                 user: flags.requestheader_username_headers,
@@ -563,6 +566,13 @@ mod tests {
         let key = file("key", &pem);
         const HEAD: &str = "apiVersion: apiserver.config.cluster.io/v1\nkind: AuthenticationConfiguration\n";
         let anonymous = file("anonymous", &format!("{HEAD}anonymous: {{enabled: true}}\n"));
+        let network = file(
+            "network",
+            &format!(
+                "{HEAD}jwt: [{{issuer: {{url: 'https://a', audiences: [b], egressSelectorType: cluster}}, claimMappings: \
+                 {{username: {{expression: claims.sub}}}}}}]\n"
+            ),
+        );
         let empty = file("empty", "");
         let json = file("json", "{\"apiVersion\": \"x\",}");
         let twice = file("twice", &format!("{HEAD}jwt: []\njwt: []\n"));
@@ -573,6 +583,19 @@ mod tests {
                 format!("--authentication-config={anonymous} --anonymous-auth=true"),
                 "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in \
                  authentication configuration file"
+                    .to_owned(),
+            ),
+            (
+                format!("--authentication-config={network}"),
+                "oidc: egress lookup required with egress selector type \"cluster\"".to_owned(),
+            ),
+            (
+                format!(
+                    "--authentication-config={network} \
+                     --feature-gates=StructuredAuthenticationConfigurationEgressSelector=false"
+                ),
+                "invalid authentication configuration: jwt[0].issuer.egressSelectorType: Invalid value: \"cluster\": egress \
+                 selector is not supported when StructuredAuthenticationConfigurationEgressSelector feature gate is disabled"
                     .to_owned(),
             ),
             (

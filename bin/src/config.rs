@@ -221,8 +221,13 @@ impl Config {
         let authorization =
             AuthorizationConfig::from_flags(flags.authorization, flags.naming, &networks.control_plane)?;
         let allows_all = authorization.allows_all();
-        let authentication =
-            AuthenticationConfig::from_flags(flags.authentication, flags.naming, allows_all, &networks)?;
+        let authentication = AuthenticationConfig::from_flags(
+            flags.authentication,
+            flags.naming,
+            allows_all,
+            &networks,
+            &features,
+        )?;
         let etcd = EtcdConfig::from_flags(&flags.etcd)?.map(|etcd| etcd.through(&networks.etcd));
         let missing = flags.extension.missing_for_peers();
         let extensions = ExtensionConfig::from_flags(flags.extension, &authentication, &networks)?;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use api::types::features::{Feature, Features};
 use api::wire::metrics::reloads::Reloads;
 use api::wire::outgoing::{self, Credentials, Egress, Endpoint, Networks, Tls};
 use auth::authn::jws::Algorithm;
@@ -44,6 +45,8 @@ pub struct IssuersConfig {
     own: Vec<String>,
     naming: Profile,
     networks: Networks,
+    /// Whether issuers may say in which network they are.
+    may_name_networks: bool,
 }
 
 impl IssuersConfig {
@@ -58,7 +61,9 @@ impl IssuersConfig {
         own: &[String],
         naming: Profile,
         networks: &Networks,
+        features: &Features,
     ) -> anyhow::Result<(Self, Option<Anonymous>)> {
+        let may_name_networks = features.has(Feature::IssuerNetworks);
         if path.is_some() && oidc.is_used() {
             bail!("authentication-config file and oidc-* flags are mutually exclusive");
         }
@@ -68,7 +73,9 @@ impl IssuersConfig {
         let settings = match &path {
             Some(path) => {
                 let contents = read(path, naming)?;
-                contents.settings.validate(own, contents.anonymous.as_ref()).map_err(|why| anyhow!(why))?;
+                let anonymous_part = contents.anonymous.as_ref();
+                let checked = contents.settings.validate(own, anonymous_part, may_name_networks);
+                checked.map_err(|why| anyhow!(why))?;
                 said_of_anonymous.clone_from(&contents.anonymous);
                 if let Some(said) = contents.anonymous {
                     anonymous = Some(match (said.enabled, said.paths.is_empty()) {
@@ -82,7 +89,7 @@ impl IssuersConfig {
             None if oidc.is_used() => {
                 let names = List::all(&oidc.oidc_signing_algs);
                 let settings = Settings { jwt: vec![of_flags(oidc)?] };
-                settings.validate(own, None).map_err(|why| anyhow!(why))?;
+                settings.validate(own, None, may_name_networks).map_err(|why| anyhow!(why))?;
                 algorithms = signing_algorithms(&names)?;
                 settings
             }
@@ -97,6 +104,7 @@ impl IssuersConfig {
             own: own.to_vec(),
             naming,
             networks: networks.clone(),
+            may_name_networks,
         };
         Ok((config, anonymous))
     }
@@ -109,7 +117,9 @@ impl IssuersConfig {
     /// The issuers of the file's new contents.
     fn changed(&self, bytes: &[u8]) -> anyhow::Result<Vec<Arc<Issuer>>> {
         let contents = contents(bytes, self.naming)?;
-        contents.settings.validate(&self.own, contents.anonymous.as_ref()).map_err(|why| anyhow!(why))?;
+        let anonymous = contents.anonymous.as_ref();
+        let checked = contents.settings.validate(&self.own, anonymous, self.may_name_networks);
+        checked.map_err(|why| anyhow!(why))?;
         if contents.anonymous != self.anonymous {
             bail!("anonymous: Forbidden: changed from initial configuration file");
         }

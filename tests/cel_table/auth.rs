@@ -43,7 +43,7 @@ impl Fixture {
             ("authn", "claimMapping") => self.evaluated(Expression::of_claims(text), false),
             ("authn", "claimValidation") => self.evaluated(Expression::of_claims(text), true),
             ("authn", "userValidation") => self.of_user(Expression::of_user(text)),
-            ("authn", "config") => errors(self.settings(&row["config"]).faults()),
+            ("authn", "config") => errors(self.settings(&row["config"]).faults(true)),
             ("authz", "matchCondition") => condition(text, &row["vars"]["spec"]),
             ("authz", "config") => {
                 let conditions: Vec<String> = items(&row["config"]["matchConditions"]).map(text_of).collect();

@@ -42,6 +42,8 @@ pub enum Feature {
     ComponentStatusz,
     /// Requests for types that only another server on the same store serves.
     PeerProxy,
+    /// Issuers of tokens say in which network they are.
+    IssuerNetworks,
 }
 
 /// The maturity of the behaviour behind a gate.
@@ -72,7 +74,7 @@ const fn gate(feature: Feature, name: &'static str, stage: Stage) -> Gate {
 }
 
 /// Gates with an effect here.
-static GATES: [Gate; 13] = [
+static GATES: [Gate; 14] = [
     gate(Feature::ApiResponseCompression, "APIResponseCompression", Stage::Beta),
     gate(Feature::AllowUnsafeMalformedObjectDeletion, "AllowUnsafeMalformedObjectDeletion", Stage::Alpha),
     gate(Feature::CborServingAndStorage, "CBORServingAndStorage", Stage::Alpha),
@@ -84,6 +86,7 @@ static GATES: [Gate; 13] = [
     gate(Feature::ComponentFlagz, "ComponentFlagz", Stage::Beta),
     gate(Feature::ComponentStatusz, "ComponentStatusz", Stage::Beta),
     gate(Feature::PodLogsQuerySplitStreams, "PodLogsQuerySplitStreams", Stage::Alpha),
+    gate(Feature::IssuerNetworks, "StructuredAuthenticationConfigurationEgressSelector", Stage::Beta),
     gate(Feature::PeerProxy, "UnknownVersionInteroperabilityProxy", Stage::Beta),
     // A watch with initial events needs no mechanism that could be disabled, so the gate is locked.
     Gate { feature: Feature::WatchList, name: "WatchList", stage: Stage::Beta, default: true, locked: true },
@@ -327,7 +330,7 @@ mod tests {
             (
                 "AllBeta=false",
                 Ok(
-                    "APIResponseCompression=false,ConstrainedImpersonation=false,ComponentFlagz=false,ComponentStatusz=false,UnknownVersionInteroperabilityProxy=false",
+                    "APIResponseCompression=false,ConstrainedImpersonation=false,ComponentFlagz=false,ComponentStatusz=false,StructuredAuthenticationConfigurationEgressSelector=false,UnknownVersionInteroperabilityProxy=false",
                 ),
             ),
             ("ConcurrentWatchObjectDecode=true", Ok("")),

@@ -125,7 +125,6 @@ pub(super) const BETA: &[&str] = &[
     "StatefulSetSemanticRevisionComparison",
     "StorageVersionHash",
     "StrictIPCIDRValidation",
-    "StructuredAuthenticationConfigurationEgressSelector",
     "StructuredAuthenticationConfigurationJWKSMetrics",
     "TokenRequestServiceAccountUIDValidation",
     "TopologyManagerPolicyBetaOptions",
@@ -273,4 +272,6 @@ pub(super) const CAME_LATER: &[(&str, u32)] = &[
     ("TaintTolerationComparisonOperators", 35),
     ("MutablePVNodeAffinity", 35),
     ("PodsAPI", 36),
+    ("StructuredAuthenticationConfigurationJWKSMetrics", 35),
+    ("StructuredAuthenticationConfigurationEgressSelector", 34),
 ];

@@ -92,7 +92,7 @@ fn at_once<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn issuers(settings: &settings::Settings, documents: &Arc<Documents>) -> Issuers {
-    settings.validate(&[], None).unwrap();
+    settings.validate(&[], None, true).unwrap();
     let jwt = &settings.jwt[0];
     let issuer = Issuer::new(jwt, vec![Algorithm::Es256], documents.clone()).unwrap();
     Issuers::new(vec![Arc::new(issuer)], NameDomains::new("example.org"))

@@ -53,7 +53,8 @@ impl Errors {
 
 impl Settings {
     /// Checks the settings, and those of anonymous requests that stand beside them. `own_issuers` are those of service
-    /// account tokens, which no other issuer may have.
+    /// account tokens, which no other issuer may have; `may_name_networks` says whether issuers may say in which network
+    /// they are.
     ///
     /// # Errors
     /// All problems, in one line unless an expression has several.
@@ -61,8 +62,9 @@ impl Settings {
         &self,
         own_issuers: &[String],
         anonymous: Option<&AnonymousSettings>,
+        may_name_networks: bool,
     ) -> Result<(), String> {
-        let mut faults = self.faults();
+        let mut faults = self.faults(may_name_networks);
         if self.jwt.len() <= ISSUERS_MAX {
             faults.extend(anonymous.and_then(AnonymousSettings::fault));
         }
@@ -81,8 +83,9 @@ impl Settings {
         Ok(())
     }
 
-    /// What is wrong with each issuer, in the order of the settings.
-    pub fn faults(&self) -> Vec<String> {
+    /// What is wrong with each issuer, in the order of the settings. `may_name_networks`: issuers may say by which network
+    /// they are reached.
+    pub fn faults(&self, may_name_networks: bool) -> Vec<String> {
         let mut errors = Errors::default();
         if self.jwt.len() > ISSUERS_MAX {
             let why = format!("jwt: Too many: {}: must have at most {ISSUERS_MAX} items", self.jwt.len());
@@ -90,7 +93,7 @@ impl Settings {
         }
         for (at, jwt) in self.jwt.iter().enumerate() {
             let path = format!("jwt[{at}]");
-            validate_jwt(&mut errors, &path, jwt);
+            validate_jwt(&mut errors, &path, jwt, may_name_networks);
             let before = &self.jwt[..at];
             let url = &jwt.issuer.url;
             if before.iter().any(|other| other.issuer.url == *url) {
@@ -105,8 +108,10 @@ impl Settings {
     }
 }
 
-fn validate_jwt(errors: &mut Errors, path: &str, jwt: &JwtSettings) {
-    validate_issuer(errors, &format!("{path}.issuer"), &jwt.issuer);
+fn validate_jwt(errors: &mut Errors, path: &str, jwt: &JwtSettings, may_name_networks: bool) {
+    let issuer_path = format!("{path}.issuer");
+    validate_issuer(errors, &issuer_path, &jwt.issuer);
+    validate_network(errors, &issuer_path, &jwt.issuer.egress_selector_type, may_name_networks);
     let selects_verified = validate_claim_rules(errors, path, &jwt.claim_rules);
     validate_mappings(errors, &format!("{path}.claimMappings"), &jwt.mappings, selects_verified);
     validate_user_rules(errors, path, &jwt.user_rules);
@@ -127,9 +132,17 @@ fn validate_issuer(errors: &mut Errors, path: &str, issuer: &IssuerSettings) {
     if let Err(why) = authorities(&issuer.certificate_authority) {
         errors.invalid(&format!("{path}.certificateAuthority"), "<omitted>", why);
     }
-    if !matches!(issuer.egress_selector_type.as_str(), "" | "controlplane" | "cluster") {
-        let why = "egress selector must be either controlplane or cluster";
-        errors.invalid(&format!("{path}.egressSelectorType"), &issuer.egress_selector_type, why);
+}
+
+fn validate_network(errors: &mut Errors, path: &str, network: &str, may_be_named: bool) {
+    let path = format!("{path}.egressSelectorType");
+    if !may_be_named && !network.is_empty() {
+        let why = "egress selector is not supported when StructuredAuthenticationConfigurationEgressSelector feature \
+                   gate is disabled";
+        errors.invalid(&path, network, why);
+    }
+    if !matches!(network, "" | "controlplane" | "cluster") {
+        errors.invalid(&path, network, "egress selector must be either controlplane or cluster");
     }
 }
 
@@ -438,9 +451,33 @@ mod tests {
                  should be set to true when conditions are defined]",
             ),
         ] {
-            let got = Settings { jwt: settings }.validate(&[], anonymous).err().unwrap_or_default();
+            let got = Settings { jwt: settings }.validate(&[], anonymous, true).err().unwrap_or_default();
             let got = got.strip_prefix("invalid authentication configuration: ").unwrap_or(&got);
             assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn networks_are_named_where_that_is_allowed() {
+        const CLOSED: &str = "jwt[0].issuer.egressSelectorType: Invalid value: \"NETWORK\": egress selector is not supported \
+                              when StructuredAuthenticationConfigurationEgressSelector feature gate is disabled";
+        const ODD: &str = "jwt[0].issuer.egressSelectorType: Invalid value: \"NETWORK\": egress selector must be either \
+                           controlplane or cluster";
+        for (network, may_be_named, want) in [
+            ("", false, vec![]),
+            ("cluster", true, vec![]),
+            ("cluster", false, vec![CLOSED]),
+            ("etcd", true, vec![ODD]),
+            ("etcd", false, vec![CLOSED, ODD]),
+        ] {
+            let mut settings = jwt("https://a", &["m"], "");
+            settings.issuer.egress_selector_type = network.to_owned();
+            let want: Vec<String> = want.iter().map(|why| why.replace("NETWORK", network)).collect();
+            assert_eq!(
+                Settings { jwt: vec![settings] }.faults(may_be_named),
+                want,
+                "{network} {may_be_named}"
+            );
         }
     }
 }
