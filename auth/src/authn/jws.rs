@@ -20,8 +20,9 @@ pub use super::token_header::Header;
 use crate::json_error;
 use go::base64::raw_url;
 
-/// Longest token accepted; usual ones have 1 to 2 KiB, and the payload is decoded before the signature is verified.
-pub(super) const TOKEN_BYTES_MAX: usize = 16 << 10;
+/// Longest token accepted. Usual ones have 1 to 2 KiB; with the groups of a large directory they have tens. The payload is
+/// decoded before the signature is verified, so the limit bounds the work that a stranger can ask for.
+pub(super) const TOKEN_BYTES_MAX: usize = 256 << 10;
 
 /// A signature algorithm of RFC 7518 with a public key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
