@@ -330,9 +330,11 @@ impl ServiceAccountTokens {
             Some(issuer) if self.issuers.contains(&issuer) => false,
             _ => return Ok(None),
         };
+        let Ok(token) = Compact::parse(token) else { return Ok(None) };
         let is_signed = if self.names_keys { is_signed_by_named } else { is_signed };
-        let token = Compact::parse(token).ok().filter(|token| is_signed(token, &keys.keys));
-        let token = token.ok_or(TokenError::Signature)?;
+        if !is_signed(&token, &keys.keys) {
+            return Err(TokenError::Signature);
+        }
         let claims = Claims::read(&token.payload)?;
         let kind = match is_legacy {
             true => Kind::Legacy(legacy::Legacy::read(&claims, &self.domains)?),

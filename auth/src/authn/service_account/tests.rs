@@ -232,7 +232,10 @@ fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
         ("unknown kid", forge(&key, r#"{"alg":"ES256","kid":"x"}"#, &full), ROBOT.to_owned()),
         ("another algorithm", forge(&key, r#"{"alg":"HS256"}"#, &full), signature.to_owned()),
         ("no signature", unsigned, signature.to_owned()),
-        ("an extension", forge(&key, r#"{"alg":"ES256","crit":["b64"]}"#, &full), signature.to_owned()),
+        ("an extension", forge(&key, r#"{"alg":"ES256","crit":["exp"]}"#, &full), signature.to_owned()),
+        ("no algorithm", forge(&key, "{}", &full), signature.to_owned()),
+        ("an odd key id", forge(&key, r#"{"alg":"ES256","kid":5}"#, &full), "not ours".to_owned()),
+        ("an odd signature", format!("{}=", forge(&key, es256, &full)), "not ours".to_owned()),
         (
             "no audience",
             forge(&key, es256, &format!(r#"{{{head},"exp":1800003600,{account}}}"#)),
