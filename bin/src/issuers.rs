@@ -15,6 +15,7 @@ use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping
 use auth::authn::jwt::{Answered, Answering, Fetch, Issuer, Issuers};
 use auth::authn::{Anonymous, NameDomains};
 use go::quote;
+use go::url::Url;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Uri};
 use jiff::Timestamp;
@@ -281,11 +282,18 @@ impl Documents {
 
     /// A request for a document, and where it goes.
     fn request(&self, url: &str, token: Option<&str>) -> Result<(Endpoint, HeaderMap), String> {
-        let odd = || format!("{url:?} is not an https address");
-        let uri: Uri = url.parse().map_err(|_| odd())?;
+        let failed = |why: &str| format!("Get {}: {why}", quote(url));
+        let parts = Url::parse(url).map_err(|why| format!("while calling {url}: {why}"))?;
+        match parts.scheme.to_ascii_lowercase().as_str() {
+            "https" if parts.host.is_empty() => return Err(failed("http: no Host in request URL")),
+            "https" => {}
+            "http" => return Err(failed("this is not an https address")),
+            other => return Err(failed(&format!("unsupported protocol scheme {}", quote(other)))),
+        }
+        let uri: Uri = url.parse().map_err(|_| failed("this is not an address"))?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        if uri.scheme_str() != Some("https") || host.is_empty() {
-            return Err(odd());
+        if host.is_empty() {
+            return Err(failed("this is not an address"));
         }
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         let port = uri.port_u16().unwrap_or(443);
@@ -376,5 +384,29 @@ async fn discover(issuer: Weak<Issuer>) {
         }
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(DISCOVERY_INTERVAL.1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_are_read_from_https_addresses_only() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let authority = rcgen::CertificateParams::new(["a".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let documents = Documents::new(authority.pem().as_bytes(), Egress::default()).unwrap();
+        for (url, want) in [
+            ("https://a.example/b?c", None),
+            ("https://[::1]:8443", None),
+            ("", Some("Get \"\": unsupported protocol scheme \"\"")),
+            ("/x", Some("Get \"/x\": unsupported protocol scheme \"\"")),
+            ("ftp://a", Some("Get \"ftp://a\": unsupported protocol scheme \"ftp\"")),
+            ("http://a", Some("Get \"http://a\": this is not an https address")),
+            ("https:///b", Some("Get \"https:///b\": http: no Host in request URL")),
+            (":::", Some("while calling :::: parse \":::\": missing protocol scheme")),
+        ] {
+            assert_eq!(documents.request(url, None).err().as_deref(), want, "{url}");
+        }
     }
 }

@@ -108,7 +108,8 @@ struct Key {
 #[derive(Deserialize)]
 struct Configuration {
     issuer: String,
-    jwks_uri: String,
+    /// Without it the document counts, and no signature can be verified.
+    jwks_uri: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -151,10 +152,11 @@ impl Provider {
             let why = format!("issuer did not match the issuer returned by provider, got {:?}", found.issuer);
             return Err(FetchError::Failed(why));
         }
-        if !found.jwks_uri.starts_with("https://") {
+        let uri = found.jwks_uri.unwrap_or_default();
+        if !uri.is_empty() && !uri.starts_with("https://") {
             return Err(FetchError::Failed("the keys are not at an https address".to_owned()));
         }
-        self.state.lock().keys_uri = Some(found.jwks_uri);
+        self.state.lock().keys_uri = Some(uri);
         Ok(())
     }
 

@@ -364,6 +364,9 @@ fn a_discovery_document_must_be_that_of_the_issuer() {
     set("<html>");
     assert!(discover().is_err());
     assert!(!issuers.all()[0].provider().is_ready());
+    set(r#"{"issuer": "https://i.example"}"#);
+    assert_eq!(discover(), Ok(()));
+    assert!(issuers.all()[0].provider().is_ready());
 }
 
 #[test]
