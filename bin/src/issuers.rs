@@ -19,6 +19,7 @@ use go::url::Url;
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Uri};
 use jiff::Timestamp;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::authorities::system_authorities;
@@ -29,6 +30,13 @@ use crate::reload::{self, Watched};
 
 /// Time between two attempts to read a discovery document: at first, and at most.
 const DISCOVERY_INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// Discovery documents that are read at once. A provider of many issuers may have a short queue of connections, and those
+/// beyond it would be tried again after seconds only.
+const DISCOVERIES_AT_ONCE: usize = 4;
+
+/// How long a read waits for others to end: an issuer that hangs holds up another one no longer.
+const DISCOVERY_TURN: Duration = Duration::from_secs(1);
 
 /// How long the issuers of a changed file have to show their keys, until the change is tried again.
 const READY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -331,8 +339,9 @@ impl Fetch for Documents {
 /// Reads the keys of the issuers, and the configuration file when it changes. What cannot be used leaves the old issuers in
 /// use; what is not known yet is tried again.
 pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads) {
+    let turns = Arc::new(Semaphore::new(DISCOVERIES_AT_ONCE));
     for issuer in issuers.all().iter() {
-        tokio::spawn(discover(Arc::downgrade(issuer)));
+        tokio::spawn(discover(Arc::downgrade(issuer), turns.clone()));
     }
     let Some(path) = &config.file else { return std::future::pending().await };
     let mut watched = Watched::new(vec![path.clone()]);
@@ -356,7 +365,7 @@ pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads
         };
         // New issuers count once their keys can be had: the old ones must not go before.
         let mut discovering: JoinSet<()> =
-            read.iter().map(|issuer| discover(Arc::downgrade(issuer))).collect();
+            read.iter().map(|issuer| discover(Arc::downgrade(issuer), turns.clone())).collect();
         let all = async { while discovering.join_next().await.is_some() {} };
         match tokio::time::timeout(READY_TIMEOUT, all).await {
             Ok(()) => {
@@ -374,11 +383,12 @@ pub async fn follow(config: &IssuersConfig, issuers: &Issuers, reloads: &Reloads
 }
 
 /// Reads the discovery document of an issuer, until it is there or the issuer is gone.
-async fn discover(issuer: Weak<Issuer>) {
+async fn discover(issuer: Weak<Issuer>, turns: Arc<Semaphore>) {
     let mut delay = DISCOVERY_INTERVAL.0;
     loop {
         {
             let Some(issuer) = issuer.upgrade() else { return };
+            let _turn = tokio::time::timeout(DISCOVERY_TURN, turns.acquire()).await;
             let Err(error) = issuer.provider().discover().await else { return };
             tracing::warn!(issuer = issuer.url(), %error, "keys of an issuer cannot be discovered yet");
         }
