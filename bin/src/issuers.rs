@@ -292,8 +292,8 @@ impl Documents {
     fn request(&self, url: &str, token: Option<&str>) -> Result<(Endpoint, HeaderMap), String> {
         let failed = |why: &str| format!("Get {}: {why}", quote(url));
         let parts = Url::parse(url).map_err(|why| format!("while calling {url}: {why}"))?;
-        match parts.scheme.to_ascii_lowercase().as_str() {
-            "https" if parts.host.is_empty() => return Err(failed("http: no Host in request URL")),
+        match parts.scheme() {
+            "https" if parts.host().is_empty() => return Err(failed("http: no Host in request URL")),
             "https" => {}
             "http" => return Err(failed("this is not an https address")),
             other => return Err(failed(&format!("unsupported protocol scheme {}", quote(other)))),

@@ -1,4 +1,4 @@
-//! Texts as the standard library of Go reads and writes them: quoted strings, durations, base64, IP addresses and URLs, with
+//! Texts as the standard library of Go reads and writes them: quoted strings, durations, base64, JSON syntax, IP addresses and URLs, with
 //! its error messages. Clients of the reference server know them, and configuration files are written for it.
 //!
 //! Nothing here knows objects, requests or expressions.
@@ -6,6 +6,7 @@
 pub mod address;
 pub mod base64;
 pub mod duration;
+pub mod json;
 mod quote;
 pub mod url;
 

@@ -19,6 +19,7 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 pub use super::token_header::Header;
 use crate::json_error;
 use go::base64::raw_url;
+use go::json::syntax_error;
 
 /// Longest token accepted. Usual ones have 1 to 2 KiB; with the groups of a large directory they have tens. The payload is
 /// decoded before the signature is verified, so the limit bounds the work that a stranger can ask for.
@@ -167,7 +168,8 @@ pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
     }
     let payload = raw_url(payload).map_err(|why| format!("error decoding token: {why}"))?;
     let failed = |why: String| format!("while unmarshaling token: {why}");
-    let claims = serde_json::from_slice::<Value>(&payload).map_err(|why| failed(why.to_string()))?;
+    let claims = serde_json::from_slice::<Value>(&payload);
+    let claims = claims.map_err(|why| failed(syntax_error(&payload).unwrap_or_else(|| why.to_string())))?;
     const CLAIMS: &str = "struct { Issuer string \"json:\\\"iss\\\"\" }";
     match claims {
         Value::Null => Ok(String::new()),
@@ -179,9 +181,10 @@ pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
                 json_error::kind(&other)
             ))),
         },
-        other => {
-            Err(failed(format!("json: cannot unmarshal {} into Go value of type {CLAIMS}", json_error::kind(&other))))
-        }
+        other => Err(failed(format!(
+            "json: cannot unmarshal {} into Go value of type {CLAIMS}",
+            json_error::kind(&other)
+        ))),
     }
 }
 

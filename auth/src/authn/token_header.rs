@@ -11,6 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use go::json::syntax_error;
 use go::quote;
 
 use crate::json_error;
@@ -41,9 +42,9 @@ impl Header {
             return Ok(Header::default());
         }
         let members: Option<BTreeMap<String, Box<RawValue>>> =
-            serde_json::from_slice(bytes).map_err(|why| match serde_json::from_slice::<Value>(bytes) {
+            serde_json::from_slice(bytes).map_err(|_| match serde_json::from_slice::<Value>(bytes) {
                 Ok(other) => unfit(&other, "jose.rawHeader"),
-                Err(_) => why.to_string(),
+                Err(why) => syntax_error(bytes).unwrap_or_else(|| why.to_string()),
             })?;
         let mut header = Header::default();
         for (name, raw) in members.into_iter().flatten() {
@@ -166,6 +167,7 @@ mod tests {
             (r#"{"crit":"b64"}"#, read("", "", false, true)),
             (r#"{"jwk":{"kty":"RSA","n":"AQAB","e":"AQAB"},"x5c":[]}"#, read("", "", false, false)),
             ("[]", Err("json: cannot unmarshal array into Go value of type jose.rawHeader")),
+            ("hello", Err("invalid character 'h' looking for beginning of value")),
             (
                 r#"{"alg":5}"#,
                 Err(

@@ -13,9 +13,9 @@ mod parse;
 mod repair;
 pub mod scan;
 mod structures;
-mod syntax;
 mod write;
 
+pub use go::json::syntax_error;
 pub use indent::Indenter;
 #[cfg(test)]
 pub(crate) use object::sharing;
@@ -23,7 +23,6 @@ pub use object::{Key, Object, ReadMembers};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
 pub use repair::repaired;
 pub use structures::structures_in;
-pub use syntax::syntax_error;
 pub use write::{write, write_escaped, write_items, write_members, write_pretty, write_sorted, write_string};
 
 /// One JSON value. Integers that fit an `i64` stay exact; every other number is a double, as the reference

@@ -23,6 +23,7 @@ use serde_json::Value;
 
 use crate::authn::jws::{Compact, Jwk, PublicKey};
 use crate::authn::token_header::check_key;
+use go::json::syntax_error;
 use go::quote;
 
 /// Reads of a key set that may follow each other at once, and the time for one more: tokens with wrong signatures must not
@@ -226,7 +227,8 @@ fn keys_of(answered: &Answered) -> Result<Arc<[Key]>, String> {
         };
         format!("oidc: failed to decode keys: {place}: {why} {text}")
     };
-    let set: KeySet = serde_json::from_slice(&answered.body).map_err(|why| failed(why.to_string()))?;
+    let set: Result<KeySet, _> = serde_json::from_slice(&answered.body);
+    let set = set.map_err(|why| failed(syntax_error(&answered.body).unwrap_or_else(|| why.to_string())))?;
     set.keys.iter().try_for_each(check_key).map_err(failed)?;
     let usable = set.keys.into_iter().take(KEYS_MAX).filter_map(|key| {
         let jwk: Jwk = serde_json::from_value(key).ok()?;

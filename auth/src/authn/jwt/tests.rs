@@ -278,6 +278,9 @@ fn groups_may_be_in_a_token_at_another_place() {
     put("other/for/at", claims(NOW + 60, "others", json!(["a"])));
     put("stranger/for/at", Signer::new().token(es256(), &base(NOW + 60)));
     put("text/for/at", "text".to_owned());
+    put("hello/for/at", format!("a.{}.b", URL_SAFE_NO_PAD.encode("hello")));
+    put("list/for/at", format!("a.{}.b", URL_SAFE_NO_PAD.encode("[]")));
+    put("object/for/at", "{}".to_owned());
     let mut foreign = base(NOW + 60);
     foreign["iss"] = json!("https://x.example");
     put("foreign/for/at", signer.token(es256(), &foreign));
@@ -319,6 +322,28 @@ fn groups_may_be_in_a_token_at_another_place() {
             format!(
                 "{FAILED}getting untrusted issuer from endpoint https://c.example/text/for/at failed for claim \
                      \"groups\": malformed token"
+            ),
+        ),
+        (
+            at("hello", "at"),
+            format!(
+                "{FAILED}getting untrusted issuer from endpoint https://c.example/hello/for/at failed for claim \
+                     \"groups\": while unmarshaling token: invalid character 'h' looking for beginning of value"
+            ),
+        ),
+        (
+            at("list", "at"),
+            format!(
+                "{FAILED}getting untrusted issuer from endpoint https://c.example/list/for/at failed for claim \
+                     \"groups\": while unmarshaling token: json: cannot unmarshal array into Go value of type struct {{ \
+                     Issuer string \"json:\\\"iss\\\"\" }}"
+            ),
+        ),
+        (
+            at("object", "at"),
+            format!(
+                "{FAILED}getting untrusted issuer from endpoint https://c.example/object/for/at failed for claim \
+                     \"groups\": token is not compact JWT"
             ),
         ),
         (

@@ -243,7 +243,7 @@ fn quoted(byte: u8) -> String {
         b'\'' => r"'\''".to_owned(),
         b'"' => "'\"'".to_owned(),
         byte => {
-            let text = go::quote(&char::from(byte).to_string());
+            let text = crate::quote(&char::from(byte).to_string());
             format!("'{}'", &text[1..text.len() - 1])
         }
     }
