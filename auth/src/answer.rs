@@ -1,12 +1,12 @@
 //! Answers of webhooks: reviews that come back, read in the words of kube-apiserver's decoder. Members that are not known
 //! are ignored, and null is as good as absent.
 
+use go::quote;
 use serde_json::Value;
 
 use crate::document::{self, Tree};
 use crate::json_error;
 use crate::strict::Object;
-use go::quote;
 
 /// The review that a webhook was asked with.
 pub(crate) struct Review<'r> {

@@ -3,8 +3,9 @@
 
 use std::fmt;
 
-use crate::identity::User;
 use go::Quoted;
+
+use crate::identity::User;
 
 /// The attributes of one request. Absent parts are empty strings.
 #[derive(Clone, Copy, Debug)]

@@ -3,10 +3,10 @@
 
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine};
+use go::{duration, quote};
 use serde_json::{Map, Value};
 
 use crate::document::{self, Document, Tree};
-use go::{duration, quote};
 
 use crate::json_error;
 

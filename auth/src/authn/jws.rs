@@ -10,6 +10,8 @@ use std::borrow::Cow;
 use aws_lc_rs::signature::{self, ParsedPublicKey, VerificationAlgorithm};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use go::base64::raw_url;
+use go::json::syntax_error;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use x509_parser::prelude::FromDer;
@@ -18,8 +20,6 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 
 pub use super::token_header::Header;
 use crate::json_error;
-use go::base64::raw_url;
-use go::json::syntax_error;
 
 /// Longest token accepted. Usual ones have 1 to 2 KiB; with the groups of a large directory they have tens. The payload is
 /// decoded before the signature is verified, so the limit bounds the work that a stranger can ask for.

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use go::json::syntax_error;
+use go::quote;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use x509_parser::prelude::{FromDer, X509Certificate};
-
-use go::json::syntax_error;
-use go::quote;
 
 use crate::json_error;
 

@@ -1,6 +1,7 @@
 //! Attribute-based access control: a file of policies, one a line, read at the start
 //! (docs/api/authorization.md#abac-policy-file).
 
+use go::quote;
 use serde_json::Value;
 
 use super::policy::Rule;
@@ -9,7 +10,6 @@ use crate::decision::{Decision, Reason};
 use crate::document::Document;
 use crate::identity::{AUTHENTICATED, User};
 use crate::strict::{Form, Object, text_of};
-use go::quote;
 
 /// Group of the lines.
 const GROUP: &str = "abac.authorization.kubernetes.io";

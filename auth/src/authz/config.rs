@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use go::{duration, quote};
 use serde_json::{Value, json};
 
 use super::condition::{self, Fault};
 use super::webhook::FailurePolicy;
 use crate::document::Document;
 use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
-use go::{duration, quote};
 
 const KIND: &str = "AuthorizationConfiguration";
 const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", INTERNAL];

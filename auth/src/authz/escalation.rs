@@ -8,12 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use go::{Quoted, QuotedList};
+
 use super::chain::Authorizer;
 use super::policy::{RoleRef, Rule};
 use super::rbac::{Held, join_errors, resource_matches, rules_of, url_matches};
 use crate::attributes::Attributes;
 use crate::identity::{MASTERS, User};
-use go::{Quoted, QuotedList};
 
 /// Most string comparisons in one check: some tenths of a second. The largest bundled role against a user who holds
 /// all bundled roles needs a hundredth of that. Beyond it a rule counts as not held, so that a small object (a

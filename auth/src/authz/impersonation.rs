@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use go::Quoted;
 use parking_lot::Mutex;
 
 use super::chain::Authorizer;
@@ -19,7 +20,6 @@ use crate::forms;
 use crate::identity::{
     ANONYMOUS, AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, UNAUTHENTICATED, User, service_account_groups,
 };
-use go::Quoted;
 
 /// API group of the resources that constrained modes ask about.
 const AUTHENTICATION: &str = "authentication.k8s.io";

@@ -14,8 +14,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::identity::{User, service_account_user};
 use go::Quoted;
+
+use crate::identity::{User, service_account_user};
 
 /// One rule of a role: every combination of the listed values is permitted. The lists are as in the object.
 #[derive(Clone, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]

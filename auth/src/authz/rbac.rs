@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
+use go::Quoted;
+
 use super::policy::{Policy, PolicySource, RoleRef, Rule, Rules};
 use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
 use crate::identity::User;
-use go::Quoted;
 
 /// Most resolution errors kept for one request, so that many dangling bindings cannot make a response of megabytes.
 const RESOLUTION_ERRORS_MAX: usize = 100;

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use go::address::parse_prefix;
+use go::quote;
+
 use crate::cost::arithmetic::times_factor;
 use crate::cost::rules::{self, TEXT_FACTOR, arg_size};
 use crate::cost::{CallEstimate, CallSite, CostEstimate, SizeEstimate};
@@ -12,8 +15,6 @@ use crate::library::opaque::{self, opaque_type};
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
 use crate::value::Value;
-use go::address::parse_prefix;
-use go::quote;
 
 const SINCE: Version = Version::new(1, 30);
 

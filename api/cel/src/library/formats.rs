@@ -3,6 +3,8 @@
 //! Validation answers an optional list of messages, empty for a valid text. Source: the validation of Kubernetes object
 //! names and the formats of OpenAPI schemas.
 
+use go::url::Url;
+
 use crate::cost::rules::{self, PATTERN_FACTOR, TEXT_FACTOR, arg_size};
 use crate::cost::{CallEstimate, CallSite};
 use crate::error::EvalError;
@@ -10,7 +12,6 @@ use crate::library::opaque::{self, opaque_type};
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
 use crate::value::Value;
-use go::url::Url;
 
 const SINCE: Version = Version::new(1, 31);
 

@@ -2,6 +2,9 @@
 
 use std::net::IpAddr;
 
+use go::address::parse_address;
+use go::quote;
+
 use crate::cost::arithmetic::times_factor;
 use crate::cost::rules::{self, TEXT_FACTOR};
 use crate::cost::{CallEstimate, CallSite};
@@ -10,8 +13,6 @@ use crate::library::opaque::{self, opaque_type};
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
 use crate::value::Value;
-use go::address::parse_address;
-use go::quote;
 
 const SINCE: Version = Version::new(1, 30);
 

@@ -5,13 +5,14 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use quantity::Quantity;
+
 use super::metadata;
 use super::names::{self, Faults};
 use super::path::Path;
 use crate::types::schema::table::Form;
 use crate::values::field::FieldError;
 use crate::values::json::Value;
-use quantity::Quantity;
 
 /// Sentence about numbers and quantities below zero.
 pub(crate) const NOT_NEGATIVE: &str = "must be greater than or equal to 0";

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Event, EventKind};
+use quantity::Quantity;
 
 use super::{EVENTS_MAX, Ending, GATHERED};
 use crate::objects::store;
@@ -22,7 +23,6 @@ use crate::values::status::Status;
 use crate::writes::admission::quota::{Quota, Quotas, Usage, counted_by, to_value};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
-use quantity::Quantity;
 
 /// Time between two counts of everything: pods that should have ended by now make no event.
 const RESYNC: Duration = Duration::from_secs(5 * 60);

@@ -16,6 +16,7 @@
 use std::cell::LazyCell;
 
 use hashbrown::HashSet;
+use quantity::Quantity;
 
 use super::compiled::Defaults;
 use super::decode_form::{has_default, is_left_out, zero_object};
@@ -24,7 +25,6 @@ use super::limits::Limits;
 use super::table::{Element, Empty, Field, Kind, Message};
 use crate::values::json::{self, Key, Object, Value};
 use crate::values::naming::Naming;
-use quantity::Quantity;
 
 /// Tells apart the defaults of releases: a fingerprint of everything that decides them, made by the build.
 pub const MARK: u64 = include!(concat!(env!("OUT_DIR"), "/defaults_mark.rs"));

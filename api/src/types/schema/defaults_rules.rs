@@ -5,6 +5,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use hashbrown::HashSet;
+use quantity::Quantity;
 
 use super::defaults::Node;
 use super::defaults_aliases as aliases;
@@ -12,7 +13,6 @@ use super::scalars::time;
 use super::table::Message;
 use crate::values::json::{Key, Object, Value};
 use crate::values::naming::Naming;
-use quantity::Quantity;
 
 /// Fills in what depends on other members.
 pub(super) type Rule = fn(&mut Node, &'static Naming);

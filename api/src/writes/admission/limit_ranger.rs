@@ -1,12 +1,13 @@
 //! The plugin LimitRanger: the limit ranges of a namespace give containers defaults, and bound what containers, pods and
 //! volume claims ask for.
 
+use quantity::Quantity;
+
 use super::pod::{self, Amounts, Bound};
 use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target};
 use crate::values::json::{Object, Value};
 use crate::values::object::{at, meta, metadata_mut};
 use crate::values::status::Status;
-use quantity::Quantity;
 
 /// The plugin.
 pub struct LimitRanger {

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use quantity::Quantity;
+
 use crate::values::json::{Object, Value};
 use crate::values::object::at;
-use quantity::Quantity;
 
 /// The containers that begin before the others.
 pub const INIT: &str = "initContainers";

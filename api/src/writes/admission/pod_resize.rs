@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use quantity::Quantity;
+
 use super::pod::{self, Bound};
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
 use crate::values::object::{at, meta};
 use crate::values::status::{Cause, Status};
-use quantity::Quantity;
 
 /// The plugin.
 pub struct PodResizeValidator {

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use go::quote;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -20,7 +21,6 @@ use super::claims::Claims;
 use super::provider::{Fetch, Provider};
 use crate::authn::jws;
 use crate::strict::text_of;
-use go::quote;
 
 /// Most issuers of distributed claims that are remembered: endpoints name them, so there could be any number.
 const PROVIDERS_MAX: usize = 64;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use go::{QuotedList, quote};
 use serde_json::Value;
 
 use super::claims::{self, Claims, Registered};
@@ -13,7 +14,6 @@ use super::settings::{JwtSettings, Mapping};
 use crate::authn::NameDomains;
 use crate::authn::jws::{Algorithm, Compact};
 use crate::identity::User;
-use go::{QuotedList, quote};
 
 /// Tolerated clock difference before a token's start; there is none after its end.
 const START_LEEWAY: Duration = Duration::from_secs(5 * 60);

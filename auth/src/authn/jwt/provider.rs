@@ -17,14 +17,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use go::json::syntax_error;
+use go::quote;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::authn::jws::{Compact, Jwk, PublicKey};
 use crate::authn::token_header::check_key;
-use go::json::syntax_error;
-use go::quote;
 
 /// Reads of a key set that may follow each other at once, and the time for one more: tokens with wrong signatures must not
 /// cause one each.

@@ -1,11 +1,12 @@
 //! Validation of the settings of issuers, with the field errors of kube-apiserver.
 
+use go::quote;
+use go::url::Url;
+
 use super::expression::Expression;
 use super::file::AnonymousSettings;
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
 use crate::forms;
-use go::quote;
-use go::url::Url;
 
 /// Most issuers.
 const ISSUERS_MAX: usize = 64;

@@ -6,13 +6,13 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use go::quote;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::authn::VerificationKey;
 use crate::authn::jws::{Compact, TOKEN_BYTES_MAX};
 use crate::authn::signing::is_signed_by_named;
-use go::quote;
 
 /// Longest id of a key: what kube-apiserver takes.
 pub const KEY_ID_BYTES_MAX: usize = 1 << 10;

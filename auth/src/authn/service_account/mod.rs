@@ -19,6 +19,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use go::QuotedList;
 use parking_lot::{Mutex, RwLock};
 use serde::Serialize;
 
@@ -28,7 +29,6 @@ use super::signing::{is_signed, is_signed_by_named};
 use super::{Cause, NameDomains, TokenAuthenticator, VerificationKey, sha256};
 use claims::Claims;
 pub use elsewhere::{AnswerError, assemble, key_id_of};
-use go::QuotedList;
 pub use issue::{Draft, Drafts, IssueError, Issued, TokenIssuer, TokenSpec};
 
 /// Most cached signature checks; each costs about 1 KiB.

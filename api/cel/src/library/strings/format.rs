@@ -3,6 +3,8 @@
 //! Clauses are `%s %d %f %e %b %x %X %o`, with a precision as in `%.2f`. Numbers of `%f` and `%e` are written as in
 //! American English: groups of three digits, `∞`, and exponents as powers of ten.
 
+use go::quote;
+
 use crate::ast::{CheckedAst, NodeId, NodeKind};
 use crate::error::EvalError;
 use crate::evaluation::conversion;
@@ -10,7 +12,6 @@ use crate::library::Call;
 use crate::library::bounds::{RESULT_BYTES_MAX, result_too_large};
 use crate::types::Type;
 use crate::value::Value;
-use go::quote;
 
 /// Lists and maps in lists and maps are formatted down to this depth.
 const DEPTH_MAX: usize = 200;

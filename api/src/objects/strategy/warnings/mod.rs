@@ -9,6 +9,8 @@ mod pod;
 mod secret;
 mod storage;
 
+use quantity::Quantity;
+
 use super::dropped::{self, Dropped};
 use super::{NONE, Strategy};
 use crate::objects::validation::{Path, View, names};
@@ -16,7 +18,6 @@ use crate::values::field::go_quote;
 use crate::values::json::Object;
 use crate::values::naming::Naming;
 use crate::values::object;
-use quantity::Quantity;
 
 /// A valid object, and the one that it replaces.
 #[derive(Clone, Copy)]

@@ -1,10 +1,11 @@
 //! Rules for environment variables, `envFrom` sources and downward API files.
 
+use quantity::Quantity;
+
 use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
 use crate::types::schema::table::{Form, NameRule};
-use quantity::Quantity;
 
 const FIELDS_OF_VARIABLES: [&str; 9] = [
     "metadata.name",

@@ -2,6 +2,7 @@
 //! (docs/api/validation.md#pods).
 
 use hashbrown::{HashMap, HashSet};
+use quantity::Quantity;
 
 use super::super::metadata;
 use super::super::path::Path;
@@ -13,7 +14,6 @@ use super::view::quantity;
 use super::{View, placement, pod_profiles, security};
 use crate::values::json::Value;
 use crate::values::naming::Naming;
-use quantity::Quantity;
 
 /// Most name servers, and most domains to search, that resolvers take.
 const NAMESERVERS_MAX: usize = 3;

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use hashbrown::HashSet;
+use quantity::Quantity;
 
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
 use super::resources;
 use crate::values::json::Value;
-use quantity::Quantity;
 
 /// The limits of a namespace, one for each type of thing.
 pub(super) fn limit_range(validator: &mut Validator, path: &Path, spec: View) {

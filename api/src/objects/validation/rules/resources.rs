@@ -1,5 +1,7 @@
 //! Rules for resource names and quantities: requests and limits of containers, and the resources that quotas count.
 
+use quantity::Quantity;
+
 use super::super::path::Path;
 use super::super::{Validator, names};
 use super::View;
@@ -8,7 +10,6 @@ use super::forms::NOT_NEGATIVE;
 use super::view::quantity;
 use crate::values::json::Value;
 use crate::values::naming::Naming;
-use quantity::Quantity;
 
 /// Resources that are counted in whole numbers.
 const COUNTED: [&str; 9] = [

@@ -1,7 +1,8 @@
 //! Read access to a struct for rules: members by name, with absent members read as their zero value.
 
-use crate::values::json::{Object, Value};
 use quantity::Quantity;
+
+use crate::values::json::{Object, Value};
 
 /// A struct that may be absent. Members that are absent, `null` or of another type read as zero.
 #[derive(Clone, Copy)]

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use quantity::Quantity;
+
 use crate::types::schema::registry::Resource;
 use crate::values::clock;
 use crate::values::json::{Object, Value};
@@ -11,7 +13,6 @@ use crate::values::object::{at, meta};
 use crate::values::qos::qos_class;
 use crate::writes::admission::extended_resource_toleration::is_extended;
 use crate::writes::admission::pod::{self, Amounts, Bound};
-use quantity::Quantity;
 
 /// Resources that are counted by their plain name too.
 const COUNTED: [&str; 4] = ["configmaps", "replicationcontrollers", "resourcequotas", "secrets"];
