@@ -200,13 +200,16 @@ impl CaBundle {
         }
     }
 
-    /// Whether an authority of the bundle signed a certificate itself.
+    /// Whether an authority of the bundle signed a certificate itself. One that is limited to some names does not count:
+    /// its limits are only applied in path building.
     fn signed(&self, certificate: &CertificateDer<'_>) -> bool {
         let Ok([signed, algorithm, signature]) = Element::children(certificate) else { return false };
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
         let issuer = Element::first(parsed.issuer().as_raw()).map(|(name, _)| name.content);
         let (Ok(issuer), Some(signature)) = (issuer, signature.bits()) else { return false };
-        self.anchors.iter().filter(|anchor| *anchor.subject == *issuer).any(|anchor| {
+        let named =
+            |anchor: &&TrustAnchor<'_>| *anchor.subject == *issuer && anchor.name_constraints.is_none();
+        self.anchors.iter().filter(named).any(|anchor| {
             let Ok((key_algorithm, key)) = Element::first(&anchor.subject_public_key_info) else {
                 return false;
             };
