@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
-use api::wire::codec::typed;
 use api::wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transport, Tunnel};
+use api::wire::typed;
 use auth::strict::{Form, Object};
 
 use crate::authorities::system_authorities;

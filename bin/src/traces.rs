@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
-use api::wire::codec::typed;
+use api::wire::typed;
 use auth::strict::{Form, Object};
 
 use crate::flaws::Flaws;

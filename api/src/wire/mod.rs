@@ -14,3 +14,4 @@ pub mod response;
 pub mod server;
 pub mod stream;
 pub mod traces;
+pub mod typed;

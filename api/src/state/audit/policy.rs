@@ -9,8 +9,8 @@ use crate::objects::validation::names;
 use crate::values::field::{FieldError, child, index};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
-use crate::wire::codec::typed;
 use crate::wire::request::RequestInfo;
+use crate::wire::typed;
 
 /// How much of a request is recorded; each level includes those before it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

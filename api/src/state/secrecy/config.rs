@@ -15,7 +15,7 @@ use super::provider::{Key, Method};
 use super::{Provider, Rule};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
-use crate::wire::codec::typed;
+use crate::wire::typed;
 
 const KIND: &str = "EncryptionConfiguration";
 

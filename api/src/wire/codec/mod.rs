@@ -2,7 +2,6 @@
 
 pub mod cbor;
 pub mod protobuf;
-pub mod typed;
 pub mod yaml;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use auth::strict::{Form, Object};
 use crate::values::field::go_quote;
 use crate::values::json::Value;
 use crate::values::naming::Naming;
-use crate::wire::codec::typed;
+use crate::wire::typed;
 
 /// The type of a plugin's configuration.
 pub(super) struct ConfigType {

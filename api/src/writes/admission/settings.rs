@@ -15,8 +15,9 @@ use super::plugin::Plugin;
 use crate::values::field::go_quote;
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::{self, Naming};
-use crate::wire::codec::{typed, yaml};
+use crate::wire::codec::yaml;
 use crate::wire::outgoing::{Identities, Networks};
+use crate::wire::typed;
 
 /// Makes a plugin at the start of the server, once its configuration was read.
 pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;
