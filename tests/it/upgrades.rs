@@ -125,10 +125,9 @@ async fn the_use_of_a_deprecated_version_is_seen_in_warning_metric_and_audit() {
         assert_eq!(event["annotations"]["k8s.io/deprecated"], deprecated, "{event}");
     }
     // What is no longer served is gone under this name, and there under the other one.
-    let mut stored = client.get(&format!("{definitions}/widgets.example.com")).await.json();
-    stored["spec"]["versions"] = definition(false)["spec"]["versions"].clone();
-    let put = client.put(&format!("{definitions}/widgets.example.com"), &stored).await;
-    assert_eq!(put.status, 200, "{}", put.text());
+    let versions = json!({"spec": {"versions": definition(false)["spec"]["versions"]}});
+    let changed = client.patch(&format!("{definitions}/widgets.example.com"), "merge", &versions).await;
+    assert_eq!(changed.status, 200, "{}", changed.text());
     client.until_gone(&path("v1beta1")).await;
     assert_eq!(client.get(&format!("{}/w", path("v1"))).await.json()["apiVersion"], "example.com/v1");
 }
