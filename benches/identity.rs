@@ -47,6 +47,8 @@ impl AccountSource for EveryAccount {
     fn token_secret(&self, _: &str, _: &str) -> Option<TokenSecret> {
         None
     }
+
+    fn note_use(&self, _: &str, _: &str) {}
 }
 
 /// The result of a future that waits for nothing.

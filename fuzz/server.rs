@@ -94,6 +94,7 @@ impl Server {
             extends: false,
             extended_lifetime: EXTENDED_LIFETIME,
             documents: Default::default(),
+            uses: Default::default(),
         };
         let parts = Parts {
             metrics: Arc::default(),

@@ -40,6 +40,7 @@ pub fn prepare(
             (keys.verifying, Signer::Own(issuer), documents)
         }
     };
+    let uses = accounts.uses();
     let mut verifier = ServiceAccountTokens::new(flags.issuers.clone(), keys, accounts, domains.clone())
         .with_audiences(flags.audiences.clone());
     if !flags.lookup {
@@ -77,6 +78,7 @@ pub fn prepare(
         extends: flags.extends,
         extended_lifetime,
         documents: RwLock::new(documents),
+        uses,
     };
     Ok((verifier, tokens))
 }

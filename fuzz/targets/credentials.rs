@@ -40,6 +40,8 @@ impl AccountSource for NoAccounts {
     fn token_secret(&self, _: &str, _: &str) -> Option<TokenSecret> {
         None
     }
+
+    fn note_use(&self, _: &str, _: &str) {}
 }
 
 /// An `Authorization` header, passed to every token authenticator: none may accept it.

@@ -9,8 +9,6 @@ use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::hmac;
-use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rcgen::{CertificateParams, DnType, KeyPair};
@@ -18,7 +16,7 @@ use serde_json::{Value, json};
 use tests::server::TempDir;
 use tests::{Client, Options, Server};
 
-use crate::support::CERTIFICATE;
+use crate::support::{CERTIFICATE, encoded, signed};
 
 /// The key of service account tokens.
 static KEY: LazyLock<KeyPair> = LazyLock::new(|| KeyPair::generate().unwrap());
@@ -49,18 +47,6 @@ async fn server() -> Server {
         ..Options::default()
     };
     Server::start(options).await
-}
-
-fn encoded(value: &Value) -> String {
-    URL_SAFE_NO_PAD.encode(value.to_string())
-}
-
-/// A token with this header and these claims, signed by a key of the server.
-fn signed(key: &KeyPair, header: &Value, claims: &Value) -> String {
-    let text = format!("{}.{}", encoded(header), encoded(claims));
-    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.serialized_der()).unwrap();
-    let signature = pair.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
-    format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }
 
 /// An object with some members changed, or, where the value is null, removed.

@@ -1,10 +1,16 @@
-//! Helpers of several test files: the `kube` crate's client for a server, and a repeatable random generator.
+//! Helpers of several test files: the `kube` crate's client for a server, tokens, and a repeatable random generator.
 
 use std::path::PathBuf;
 
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use kube::Api;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::await_condition;
+use rcgen::KeyPair;
+use serde_json::Value;
 use tests::{PATIENCE, Server};
 
 /// A certificate that signs itself, in PEM and then base64, as the status of a request for one has it.
@@ -109,4 +115,17 @@ impl Random {
     pub fn fork(&mut self) -> Random {
         Random(self.next())
     }
+}
+
+/// A part of a token.
+pub fn encoded(value: &Value) -> String {
+    URL_SAFE_NO_PAD.encode(value.to_string())
+}
+
+/// A token with this header and these claims, signed by a key (ES256).
+pub fn signed(key: &KeyPair, header: &Value, claims: &Value) -> String {
+    let text = format!("{}.{}", encoded(header), encoded(claims));
+    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, key.serialized_der()).unwrap();
+    let signature = pair.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+    format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }

@@ -1,9 +1,14 @@
 //! Service account tokens: requested, used, and ended with the objects they are bound to
 //! (docs/api/authentication.md#service-account-tokens).
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rcgen::KeyPair;
 use serde_json::{Value, json};
 use tests::server::Options;
 use tests::{Client, Server};
+
+use crate::support::signed;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 const PODS: &str = "/api/v1/namespaces/default/pods";
@@ -190,4 +195,43 @@ async fn lifetimes_have_bounds_and_old_clients_get_a_year() {
         (Some("https://issuer.example"), &json!(["api", "also"]))
     );
     assert!(bearer(client, old["status"]["token"].as_str().unwrap()).await.is_some());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_legacy_token_leaves_the_day_on_its_secret() {
+    let key = KeyPair::generate().unwrap();
+    let options = Options {
+        flags: vec!["--service-account-signing-key-file=$dir/sa.key".to_owned()],
+        files: vec![("sa.key", key.serialize_pem())],
+        ..Options::default()
+    };
+    let server = Server::start(options).await;
+    let client = server.client();
+    let account = make(client, ACCOUNTS, json!({"metadata": {"name": "robot"}})).await;
+    let robot = "system:serviceaccount:default:robot";
+    let says = json!({"iss": "kubernetes/serviceaccount", "sub": robot,
+        "kubernetes.io/serviceaccount/namespace": "default",
+        "kubernetes.io/serviceaccount/secret.name": "robot-token",
+        "kubernetes.io/serviceaccount/service-account.name": "robot",
+        "kubernetes.io/serviceaccount/service-account.uid": account["metadata"]["uid"]});
+    let token = signed(&key, &json!({"alg": "ES256"}), &says);
+    let secrets = "/api/v1/namespaces/default/secrets";
+    let secret = json!({"metadata": {"name": "robot-token", "labels": {"a": "b"},
+            "annotations": {"kubernetes.io/service-account.name": "robot"}},
+        "type": "kubernetes.io/service-account-token", "data": {"token": STANDARD.encode(&token)}});
+    make(client, secrets, secret).await;
+    assert_eq!(bearer(client, &token).await.unwrap()["username"], robot);
+    let label = |secret: Option<&Value>| {
+        secret.unwrap()["metadata"]["labels"]["kubernetes.io/legacy-token-last-used"].clone()
+    };
+    let path = format!("{secrets}/robot-token");
+    let used = client.until(&path, |secret| label(secret).is_string()).await.unwrap();
+    assert_eq!(label(Some(&used)).as_str().unwrap().len(), "2000-01-01".len());
+    assert_eq!(used["metadata"]["labels"]["a"], "b");
+    // A day that is over is replaced; the token of one that is marked counts as used, too.
+    let over = json!({"metadata": {"labels": {"kubernetes.io/legacy-token-last-used": "2000-01-01",
+        "kubernetes.io/legacy-token-invalid-since": "2000-01-02"}}});
+    assert_eq!(client.patch(&path, "merge", &over).await.status, 200);
+    assert_eq!(bearer(client, &token).await, None);
+    client.until(&path, |secret| label(secret) == label(Some(&used))).await;
 }

@@ -2,6 +2,7 @@
 //! presented.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use auth::authn::bootstrap::{BootstrapSecret, BootstrapSecrets};
@@ -12,6 +13,7 @@ use engine::Engine;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use crate::state::tokens::uses::{TokenUses, last_used_label, today};
 use crate::types::schema::scalars::time;
 use crate::values::naming::Naming;
 
@@ -19,12 +21,18 @@ use crate::values::naming::Naming;
 pub struct EngineAccounts {
     engine: Engine,
     naming: &'static Naming,
+    uses: Arc<TokenUses>,
 }
 
 impl EngineAccounts {
     /// Looks things up in `engine`.
     pub fn new(engine: Engine, naming: &'static Naming) -> EngineAccounts {
-        EngineAccounts { engine, naming }
+        EngineAccounts { engine, naming, uses: Arc::default() }
+    }
+
+    /// The legacy tokens that are in use.
+    pub fn uses(&self) -> Arc<TokenUses> {
+        self.uses.clone()
     }
 
     /// Members of the object at `/core/<resource>/<place>`. An object that cannot be read counts as gone: its tokens
@@ -89,12 +97,19 @@ impl AccountSource for EngineAccounts {
 
     fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret> {
         let secret: Secret = self.read("secrets", &format!("{namespace}/{name}"))?;
-        let mark = secret.metadata.labels.get(&self.naming.label("legacy-token-invalid-since"));
+        let label = |name: &str| secret.metadata.labels.get(name).map(String::as_str).unwrap_or_default();
+        let (mark, last_used) =
+            (label(&self.naming.label("legacy-token-invalid-since")), label(&last_used_label(self.naming)));
         Some(TokenSecret {
             is_deleted: secret.metadata.deletion_timestamp.is_some(),
             token: STANDARD.decode(secret.data.get("token")?).ok()?,
-            is_marked_invalid: mark.is_some_and(|mark| !mark.is_empty()),
+            is_marked_invalid: !mark.is_empty(),
+            is_use_noted: last_used == today(),
         })
+    }
+
+    fn note_use(&self, namespace: &str, secret: &str) {
+        self.uses.add(namespace, secret);
     }
 }
 

@@ -2,6 +2,7 @@
 //! (docs/api/authentication.md#issuer-documents).
 
 pub mod external;
+pub mod uses;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,7 @@ use parking_lot::RwLock;
 use serde_json::json;
 
 use self::external::External;
+use self::uses::TokenUses;
 use crate::values::status::Status;
 use crate::wire::response::{Response, respond};
 
@@ -35,6 +37,8 @@ pub struct Tokens {
     pub extended_lifetime: Duration,
     /// Documents about the issuer, if this server has the key; `None` if it is no address that others could ask.
     pub documents: RwLock<Option<IssuerDocuments>>,
+    /// Legacy tokens that are in use.
+    pub uses: Arc<TokenUses>,
 }
 
 /// Who signs tokens.

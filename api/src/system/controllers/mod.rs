@@ -37,6 +37,7 @@ mod selection;
 mod service_accounts;
 mod storage_protection;
 mod system_namespaces;
+mod token_uses;
 mod ttl_after_finished;
 
 pub use self::selection::{KNOWN, Selection};
@@ -90,6 +91,7 @@ pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
         tasks.spawn(supervise("authentication info", api.clone(), authentication_info::follow));
     }
     tasks.spawn(supervise("definitions", api.clone(), definitions::follow));
+    tasks.spawn(supervise("token uses", api.clone(), token_uses::follow));
     if api.ledger().is_none() {
         start_shared(&mut tasks, &api, selection);
         return Controllers { tasks, elected: None };

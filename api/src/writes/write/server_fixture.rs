@@ -93,6 +93,7 @@ impl Server {
                 extends: false,
                 extended_lifetime: EXTENDED_LIFETIME,
                 documents: Default::default(),
+                uses: Default::default(),
             },
             certificates: crate::state::certificates::Certificates::unsigned(),
             features: Features::default(),

@@ -59,6 +59,9 @@ impl Legacy {
         if account.uid != self.account_uid {
             return Err(TokenError::OtherAccount { current: account.uid, claimed: self.account_uid.clone() });
         }
+        if !secret.is_use_noted {
+            accounts.note_use(&namespace, &self.secret);
+        }
         if secret.is_marked_invalid {
             let (secret, label) = (self.secret.clone(), self.label.clone());
             return Err(TokenError::MarkedInvalid { namespace, secret, account: name, label });

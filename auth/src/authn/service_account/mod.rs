@@ -52,6 +52,8 @@ pub struct TokenSecret {
     pub token: Vec<u8>,
     /// Whether a label says that the token, unused for long, counts no more.
     pub is_marked_invalid: bool,
+    /// Whether a label says that the token was used today.
+    pub is_use_noted: bool,
 }
 
 /// Looks up accounts and the objects that tokens are bound to. Must not wait for I/O.
@@ -66,6 +68,8 @@ pub trait AccountSource: Send + Sync {
     fn node(&self, name: &str) -> Option<Incarnation>;
     /// The secret `name` in `namespace` as the place of a legacy token.
     fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret>;
+    /// Takes note that the token of a secret is used today.
+    fn note_use(&self, namespace: &str, secret: &str);
 }
 
 /// Why a token of this server's issuers is refused. The texts are those of kube-apiserver, which token reviews show.

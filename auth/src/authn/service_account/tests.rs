@@ -19,6 +19,8 @@ struct Objects {
     pod: bool,
     /// Token in the secrets.
     token: String,
+    /// Secrets whose use was noted.
+    noted: Option<&'static Mutex<Vec<String>>>,
 }
 
 impl AccountSource for Objects {
@@ -46,13 +48,25 @@ impl AccountSource for Objects {
             ("ns", "s") => Some(secret),
             ("ns", "deleted") => Some(TokenSecret { is_deleted: true, ..secret }),
             ("ns", "unused") => Some(TokenSecret { is_marked_invalid: true, ..secret }),
+            ("ns", "noted") => Some(TokenSecret { is_use_noted: true, ..secret }),
             _ => None,
+        }
+    }
+
+    fn note_use(&self, namespace: &str, secret: &str) {
+        if let Some(noted) = self.noted {
+            noted.lock().push(format!("{namespace}/{secret}"));
         }
     }
 }
 
-const LIVING: Objects =
-    Objects { uid_of_account: "account-1", account_deleted: None, pod: true, token: String::new() };
+const LIVING: Objects = Objects {
+    uid_of_account: "account-1",
+    account_deleted: None,
+    pod: true,
+    token: String::new(),
+    noted: None,
+};
 
 fn now() -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(1_800_000_000)
@@ -423,6 +437,15 @@ fn a_legacy_token_lives_in_its_secret() {
     }
     let token = forge(&key, es256, &claims("none"));
     assert_eq!(outcome(&verifier(&[&by], LIVING).without_lookup(), &token, now()), ROBOT);
+
+    // Uses are noted once a day, also of a token that is refused because it was not used for long.
+    static NOTED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    for secret in ["s", "unused", "noted", "deleted", "none"] {
+        let token = forge(&key, es256, &claims(secret));
+        let objects = Objects { token: token.clone(), noted: Some(&NOTED), ..LIVING };
+        outcome(&verifier(&[&by], objects), &token, now());
+    }
+    assert_eq!(*NOTED.lock(), ["ns/s", "ns/unused"]);
 }
 
 #[test]
