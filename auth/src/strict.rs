@@ -78,7 +78,7 @@ impl File<'_> {
     pub(crate) fn read(&self, document: &Document) -> Result<Map<String, Value>, String> {
         let Document { text, tree, duplicates } = document;
         let members = tree.typed_members()?;
-        let (group, version) = group_version(document::text_of_any_case(members, "apiVersion"))?;
+        let (group, version) = names::group_version(document::text_of_any_case(members, "apiVersion"))?;
         let kind = document::text_of_any_case(members, "kind");
         if kind.is_empty() {
             return Err(format!("Object 'Kind' is missing in '{text}'"));
@@ -101,15 +101,6 @@ impl File<'_> {
         let package = if version == INTERNAL { INTERNAL_PACKAGE } else { version };
         (self.form)(version).check_strictly(members, package, duplicates.as_ref())?;
         Ok(document::object(members))
-    }
-}
-
-/// The group and the version of an `apiVersion`.
-fn group_version(text: &str) -> Result<(&str, &str), String> {
-    match text.split_once('/') {
-        None => Ok(("", text)),
-        Some((group, version)) if !version.contains('/') => Ok((group, version)),
-        Some(_) => Err(format!("unexpected GroupVersion string: {text}")),
     }
 }
 

@@ -125,6 +125,18 @@ pub fn generated(prefix: &str) -> String {
     }
 }
 
+/// The group and the version of an API version, `[group/]version` or nothing.
+///
+/// # Errors
+/// The message about a text with more than one slash.
+pub fn group_version(text: &str) -> Result<(&str, &str), String> {
+    let (group, version) = text.split_once('/').unwrap_or(("", text));
+    match version.contains('/') {
+        true => Err(format!("unexpected GroupVersion string: {text}")),
+        false => Ok((group, version)),
+    }
+}
+
 /// Whether this is a subdomain but for its length.
 pub fn has_subdomain_form(name: &str) -> bool {
     name.split('.').all(|part| has_label_form(part, is_lower_or_digit))
@@ -241,6 +253,20 @@ mod tests {
         ] {
             assert_eq!(faults, [want]);
         }
+    }
+
+    #[test]
+    fn an_api_version_has_one_slash_at_the_most() {
+        for (text, want) in [
+            ("", ("", "")),
+            ("v1", ("", "v1")),
+            ("a/v1", ("a", "v1")),
+            ("/v1", ("", "v1")),
+            ("a/", ("a", "")),
+        ] {
+            assert_eq!(group_version(text), Ok(want), "{text}");
+        }
+        assert_eq!(group_version("a/b/c"), Err("unexpected GroupVersion string: a/b/c".to_owned()));
     }
 
     #[test]

@@ -138,8 +138,8 @@ impl Policy {
         let line = Value::Object(document.typed()?);
         let given = text_of(&line, "kind");
         let kind = if given.is_empty() { KIND } else { given.as_str() };
-        let api_version = api_version(&text_of(&line, "apiVersion"))?;
-        match (api_version.as_str(), kind) {
+        let api_version = text_of(&line, "apiVersion");
+        match (self::api_version(&api_version)?, kind) {
             (API_VERSION, KIND) => {
                 document.check(&POLICY, "v1beta1")?;
                 if given.is_empty() {
@@ -238,11 +238,10 @@ impl Policy {
 ///
 /// # Errors
 /// It is no version.
-fn api_version(text: &str) -> Result<String, String> {
-    match text.split('/').collect::<Vec<_>>()[..] {
-        [""] | ["", ""] | [GROUP, ""] => Ok(OLD_API_VERSION.to_owned()),
-        [_] | [_, _] => Ok(text.to_owned()),
-        _ => Err(format!("unexpected GroupVersion string: {text}")),
+fn api_version(text: &str) -> Result<&str, String> {
+    match names::group_version(text)? {
+        ("" | GROUP, "") => Ok(OLD_API_VERSION),
+        _ => Ok(text),
     }
 }
 

@@ -79,7 +79,7 @@ pub(crate) fn generate_base(rule: NameRule, base: &str) -> Faults {
 
 /// What is wrong with an API version, which is `[group/]version` or nothing.
 pub(crate) fn group_version_fault(text: &str) -> Option<String> {
-    (text.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {text}"))
+    ::names::group_version(text).err()
 }
 
 /// An identifier of the C language.
