@@ -27,8 +27,8 @@ pub struct Header {
     pub kid: String,
     /// Whether the payload is signed as it is, not as base64 text.
     pub(super) has_plain_payload: bool,
-    /// Whether a verifier must understand what this one does not.
-    pub(super) is_beyond_us: bool,
+    /// Whether a verifier must understand an extension that this one does not.
+    pub(super) needs_unknown: bool,
 }
 
 impl Header {
@@ -49,11 +49,15 @@ impl Header {
         for (name, raw) in members.into_iter().flatten() {
             let value: Value = serde_json::from_str(raw.get()).map_err(|why| why.to_string())?;
             if !value.is_null() {
-                header.take(&name, &value).map_err(|why| match FACTS.iter().find(|fact| fact.0 == name) {
-                    Some((_, what)) => format!("failed to unmarshal {what}: {why}: {}", quote(raw.get())),
-                    None => why,
+                header.take(&name, &value).map_err(|why| {
+                    match FORMED.iter().find(|(formed, _)| *formed == name) {
+                        Some((_, what)) => format!("failed to unmarshal {what}: {why}: {}", quote(raw.get())),
+                        None => why,
+                    }
                 })?;
-                check_public(&name, &value)?;
+                if name == "jwk" {
+                    check_public(&value)?;
+                }
             }
         }
         Ok(header)
@@ -69,7 +73,7 @@ impl Header {
             PLAIN_PAYLOAD => self.has_plain_payload = *value == Value::Bool(false),
             "crit" => {
                 let is_known = |name: &Value| name.is_null() || name == PLAIN_PAYLOAD;
-                self.is_beyond_us = !value.as_array().is_some_and(|names| names.iter().all(is_known));
+                self.needs_unknown = !value.as_array().is_some_and(|names| names.iter().all(is_known));
             }
             _ => {}
         }
@@ -78,7 +82,7 @@ impl Header {
 }
 
 /// Members with a form, and what errors call them.
-const FACTS: [(&str, &str); 5] =
+const FORMED: [(&str, &str); 5] =
     [("alg", "algorithm"), ("kid", "key ID"), ("nonce", "nonce"), ("x5c", "x5c header"), ("jwk", "JWK")];
 
 fn unfit(value: &Value, wanted: &str) -> String {
@@ -133,12 +137,12 @@ pub(super) fn check_key(value: &Value) -> Result<(), String> {
 }
 
 /// Refuses a key that is not public: a secret, or the private half of a pair.
-fn check_public(name: &str, value: &Value) -> Result<(), String> {
+fn check_public(key: &Value) -> Result<(), String> {
     let is_public =
-        value.get("kty").is_none_or(|kind| kind != "oct") && value.get("d").is_none_or(Value::is_null);
-    match name {
-        "jwk" if !is_public => Err("go-jose/go-jose: invalid embedded jwk, must be public key".to_owned()),
-        _ => Ok(()),
+        key.get("kty").is_none_or(|kind| kind != "oct") && key.get("d").is_none_or(Value::is_null);
+    match is_public {
+        true => Ok(()),
+        false => Err("go-jose/go-jose: invalid embedded jwk, must be public key".to_owned()),
     }
 }
 
@@ -148,8 +152,8 @@ mod tests {
 
     #[test]
     fn members_have_their_form_and_all_others_are_passed_over() {
-        let read = |alg: &str, kid: &str, has_plain_payload, is_beyond_us| {
-            Ok(Header { alg: alg.to_owned(), kid: kid.to_owned(), has_plain_payload, is_beyond_us })
+        let read = |alg: &str, kid: &str, has_plain_payload, needs_unknown| {
+            Ok(Header { alg: alg.to_owned(), kid: kid.to_owned(), has_plain_payload, needs_unknown })
         };
         for (text, want) in [
             ("", read("", "", false, false)),
