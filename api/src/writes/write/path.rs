@@ -189,7 +189,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     stages::prepare(caller, intent, &mut new, old.as_ref(), is_labelled);
     stages::validate(caller, intent, &new, old.as_ref()).await?;
     stages::warn(caller, intent, &new, old.as_ref());
-    stages::reveal(intent, &new, old.as_ref()).await?;
+    stages::confirm_parameters(intent, &new, old.as_ref()).await?;
     let charges = stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
     let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
     // A plugin may have given a new object another name.

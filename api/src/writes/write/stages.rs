@@ -392,8 +392,12 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
     })
 }
 
-/// What a policy shows its writer of other objects, the writer may read anyway: 422.
-pub(super) async fn reveal(intent: &Intent<'_>, new: &Object, old: Option<&Object>) -> Result<(), Status> {
+/// The writer of a policy or of its binding may read the objects that it makes the parameters: 422.
+pub(super) async fn confirm_parameters(
+    intent: &Intent<'_>,
+    new: &Object,
+    old: Option<&Object>,
+) -> Result<(), Status> {
     let is_asked = intent.permission.is_some() && !intent.leaves_out.contains(&Stage::Escalate);
     if !is_asked || intent.endpoint != Endpoint::Main {
         return Ok(());
