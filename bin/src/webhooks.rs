@@ -9,8 +9,7 @@ use std::time::Duration;
 use anyhow::bail;
 use api::values::json::Value;
 use api::wire::outgoing::{self, Egress, Failure, Identities};
-use auth::authn::jwt::{FetchError, Fetched};
-use auth::authn::webhook::{Reviewer, WebhookTokens};
+use auth::authn::webhook::{Reviewed, Reviewer, WebhookTokens};
 use bytes::Bytes;
 use http::Uri;
 use parking_lot::Mutex;
@@ -212,12 +211,11 @@ impl Remote {
 }
 
 impl Reviewer for Remote {
-    fn review(&self, review: Vec<u8>) -> Fetched {
+    fn review(&self, review: Vec<u8>) -> Reviewed {
         let remote = self.clone();
         Box::pin(async move {
             let answer = remote.send(review.into(), remote.pause, Failure::is_passing, || false).await;
-            let answer = answer.map_err(|failure| FetchError::Failed(failure.to_string()))?;
-            documents::answer(&answer.body).map_err(FetchError::Failed)
+            documents::answer(&answer.map_err(|failure| failure.to_string())?.body)
         })
     }
 }
@@ -230,7 +228,7 @@ struct Once {
     asked: Arc<Mutex<HashMap<Vec<u8>, Weak<Asked>>>>,
 }
 
-type Asked = OnceCell<Result<Vec<u8>, FetchError>>;
+type Asked = OnceCell<Result<Vec<u8>, String>>;
 
 impl Once {
     fn new(remote: Remote) -> Once {
@@ -251,7 +249,7 @@ impl Once {
 }
 
 impl Reviewer for Once {
-    fn review(&self, review: Vec<u8>) -> Fetched {
+    fn review(&self, review: Vec<u8>) -> Reviewed {
         let once = self.clone();
         Box::pin(async move {
             let open = once.open(&review);

@@ -3,6 +3,7 @@
 //! Answers are kept for the time the operator sets, refusals too; errors are not.
 
 use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +13,6 @@ use serde_json::{Value, json};
 
 use super::Cause;
 use super::chain::{Accepted, Answer, RemoteTokenAuthenticator};
-use super::jwt::{FetchError, Fetched};
 use crate::answer::Review;
 use crate::identity::User;
 use crate::strict::{Form, Object, items, text_of};
@@ -20,11 +20,14 @@ use crate::strict::{Form, Object, items, text_of};
 /// Most answers kept; each costs about 1 KiB.
 const REMEMBERED_MAX: usize = 8192;
 
+/// What a [`Reviewer`] answers later.
+pub type Reviewed = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>>;
+
 /// Sends reviews to the other server.
 pub trait Reviewer: Send + Sync {
     /// The answer to a review as JSON, if its code is one of success. Must end within a bounded time, with a bounded body, also
     /// if it asks several times.
-    fn review(&self, review: Vec<u8>) -> Fetched;
+    fn review(&self, review: Vec<u8>) -> Reviewed;
 }
 
 /// Why there is no answer about a token; for logs and token reviews.
@@ -34,8 +37,8 @@ pub enum WebhookError {
     #[error("{0}")]
     Refused(String),
     /// The other server gave no answer.
-    #[error(transparent)]
-    Unanswered(#[from] FetchError),
+    #[error("{0}")]
+    Unanswered(String),
     /// The answer is no review.
     #[error("{0}")]
     Unreadable(String),
@@ -112,7 +115,8 @@ impl WebhookTokens {
             "spec": {"token": token, "audiences": target},
             "status": {"user": {}},
         });
-        let answer = self.reviewer.review(review.to_string().into_bytes()).await?;
+        let answer =
+            self.reviewer.review(review.to_string().into_bytes()).await.map_err(WebhookError::Unanswered)?;
         let verdict = self.read(&answer, target)?;
         let mut known = self.known.lock();
         if known.len() >= REMEMBERED_MAX {
@@ -185,7 +189,7 @@ mod tests {
     struct Says(Mutex<Vec<String>>, &'static str);
 
     impl Reviewer for Says {
-        fn review(&self, review: Vec<u8>) -> Fetched {
+        fn review(&self, review: Vec<u8>) -> Reviewed {
             self.0.lock().push(String::from_utf8(review).unwrap());
             let answer = Ok(self.1.as_bytes().to_vec());
             Box::pin(async move { answer })

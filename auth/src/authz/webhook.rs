@@ -244,17 +244,16 @@ fn key(spec: &Map<String, Value>) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authn::jwt::{FetchError, Fetched};
+    use crate::authn::webhook::Reviewed;
     use crate::authz::{Authorizer, Module, Policy};
     use crate::identity::User;
 
     struct Says(Mutex<Vec<String>>, Result<&'static str, &'static str>);
 
     impl Reviewer for Says {
-        fn review(&self, review: Vec<u8>) -> Fetched {
+        fn review(&self, review: Vec<u8>) -> Reviewed {
             self.0.lock().push(String::from_utf8(review).unwrap());
-            let answer =
-                self.1.map(|text| text.as_bytes().to_vec()).map_err(|why| FetchError::Failed(why.to_owned()));
+            let answer = self.1.map(|text| text.as_bytes().to_vec()).map_err(str::to_owned);
             Box::pin(async move { answer })
         }
     }

@@ -27,7 +27,7 @@ use parking_lot::RwLock;
 use super::chain::{Accepted, Answer, RemoteTokenAuthenticator};
 use super::{Cause, NameDomains, jws};
 pub use issuer::{Issuer, TokenRefused};
-pub use provider::{Answered, Answering, Fetch, FetchError, Fetched, Provider};
+pub use provider::{Answered, Answering, Fetch, Provider};
 pub use settings::Settings;
 
 /// The issuers whose tokens are accepted, replaced as a whole when their configuration changes.

@@ -14,7 +14,7 @@
 //! The texts of errors are those of kube-apiserver, which token reviews show.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use go::json::syntax_error;
@@ -22,6 +22,7 @@ use go::quote;
 use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::sync::OnceCell;
 
 use crate::authn::jws::{Compact, Jwk, PublicKey};
 use crate::authn::token_header::check_key;
@@ -34,22 +35,11 @@ const READ_INTERVAL: Duration = Duration::from_secs(1);
 /// A key set that ends so soon is read again for a token that none of its keys signed.
 const FRESHNESS_LEEWAY: Duration = Duration::from_secs(30);
 
+/// Most bytes of an answer that an error and a line of the log show.
+const SHOWN_MAX: usize = 1024;
+
 /// Most keys of an issuer.
 const KEYS_MAX: usize = 256;
-
-/// Why a document could not be read.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum FetchError {
-    /// The answer was of another code than success, which it names.
-    #[error("{0}")]
-    Answer(String),
-    /// There was no answer, or it cannot be used.
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// What a [`Fetch`] answers later.
-pub type Fetched = Pin<Box<dyn Future<Output = Result<Vec<u8>, FetchError>> + Send>>;
 
 /// An answer to a request for a document.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +88,12 @@ struct State {
     fresh_until: Option<Instant>,
     /// When all reads that were made are paid for by [`READ_INTERVAL`].
     reads_settled: Option<Instant>,
+    /// The read that is under way.
+    reading: Weak<Reading>,
 }
+
+/// One read of the key set, for all that wait for it.
+type Reading = OnceCell<Result<Arc<[Key]>, String>>;
 
 struct Key {
     id: String,
@@ -135,7 +130,7 @@ impl Provider {
     ///
     /// # Errors
     /// It cannot be read, or is that of another issuer. May be tried again.
-    pub async fn discover(&self) -> Result<(), FetchError> {
+    pub async fn discover(&self) -> Result<(), String> {
         let url = match &self.discovery_url {
             Some(url) => url.clone(),
             None => {
@@ -143,39 +138,44 @@ impl Provider {
                 format!("{base}/.well-known/openid-configuration")
             }
         };
-        let answered = self.fetch.get(&url, None).await.map_err(FetchError::Failed)?;
+        let answered = self.fetch.get(&url, None).await?;
         if !answered.is_ok() {
-            return Err(FetchError::Answer(answered.status));
+            return Err(answered.status);
         }
         let found: Configuration = serde_json::from_slice(&answered.body)
-            .map_err(|error| FetchError::Failed(format!("the discovery document cannot be read: {error}")))?;
+            .map_err(|error| format!("the discovery document cannot be read: {error}"))?;
         if found.issuer != self.url {
             let why = format!("issuer did not match the issuer returned by provider, got {:?}", found.issuer);
-            return Err(FetchError::Failed(why));
+            return Err(why);
         }
         let uri = found.jwks_uri.unwrap_or_default();
         if !uri.is_empty() && !uri.starts_with("https://") {
-            return Err(FetchError::Failed("the keys are not at an https address".to_owned()));
+            return Err("the keys are not at an https address".to_owned());
         }
         self.state.lock().keys_uri = Some(uri);
         Ok(())
     }
 
-    /// Checks that a key of the issuer signed the token. Reads the key set if none of the known keys did.
+    /// Checks that a key of the issuer signed the token. Reads the key set if none of the known keys did; a read that is
+    /// under way is waited for.
     ///
     /// # Errors
     /// None did, or the key set cannot be read.
     pub async fn check_signature(&self, token: &Compact<'_>) -> Result<(), String> {
         const UNSIGNED: &str = "failed to verify id token signature";
-        let keys = self.state.lock().keys.clone();
-        if verifies(&keys, token) {
+        let checked = |keys: &[Key]| if verifies(keys, token) { Ok(()) } else { Err(UNSIGNED.to_owned()) };
+        let known = self.state.lock().keys.clone();
+        if verifies(&known, token) {
             return Ok(());
         }
-        if !self.state.lock().take_read(Instant::now()) {
-            return Err(UNSIGNED.to_owned());
-        }
-        let keys = self.read_keys().await.map_err(|why| format!("fetching keys {why}"))?;
-        if verifies(&keys, token) { Ok(()) } else { Err(UNSIGNED.to_owned()) }
+        let (newest, reading) = {
+            let mut state = self.state.lock();
+            (state.keys.clone(), state.read(Instant::now()))
+        };
+        // The keys may have been replaced just now.
+        let Some(reading) = reading else { return checked(&newest) };
+        let read = reading.get_or_init(|| self.read_keys()).await;
+        checked(read.as_ref().map_err(|why| format!("fetching keys {why}"))?)
     }
 
     /// Reads the key set. The keys that were known stay if it cannot be read.
@@ -197,6 +197,16 @@ impl Provider {
 }
 
 impl State {
+    /// The read that is under way, or a new one if the key set may be read at `now`.
+    fn read(&mut self, now: Instant) -> Option<Arc<Reading>> {
+        if let Some(reading) = self.reading.upgrade() {
+            return Some(reading);
+        }
+        let reading = self.take_read(now).then(Arc::<Reading>::default)?;
+        self.reading = Arc::downgrade(&reading);
+        Some(reading)
+    }
+
     /// Whether the key set may be read at `now`; counts the read.
     fn take_read(&mut self, now: Instant) -> bool {
         if self.fresh_until.is_some_and(|until| now + FRESHNESS_LEEWAY <= until) {
@@ -213,7 +223,8 @@ impl State {
 
 /// The keys of an answer: those of a kind that can verify tokens, if all have their form.
 fn keys_of(answered: &Answered) -> Result<Arc<[Key]>, String> {
-    let text = String::from_utf8_lossy(&answered.body);
+    let shown = &answered.body[..answered.body.len().min(SHOWN_MAX)];
+    let text = String::from_utf8_lossy(shown);
     if !answered.is_ok() {
         return Err(format!("oidc: get keys failed: {} {text}", answered.status));
     }
@@ -246,6 +257,17 @@ fn verifies(keys: &[Key], token: &Compact<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::task::{Context, Poll, Waker};
+
+    use aws_lc_rs::rand::SystemRandom;
+    use aws_lc_rs::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
+    use base64::Engine;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use rcgen::KeyPair;
+    use tokio::sync::Notify;
+
     use super::*;
 
     #[test]
@@ -287,5 +309,51 @@ mod tests {
              unmarshal number into Go value of type jose.rawJSONWebKey {\"keys\":[5]}"
         );
         assert_eq!(keys(500, JSON, "not now").unwrap_err(), "oidc: get keys failed: 500 Reason not now");
+        assert!(keys(500, JSON, &"x".repeat(1 << 20)).unwrap_err().len() < SHOWN_MAX + 100);
+    }
+
+    /// Answers once it is told to, with a set of one key, and counts how often it is asked.
+    struct Slow {
+        asked: AtomicUsize,
+        key: String,
+        told: Arc<Notify>,
+    }
+
+    impl Fetch for Slow {
+        fn get(&self, _: &str, _: Option<&str>) -> Answering {
+            self.asked.fetch_add(1, Relaxed);
+            let (told, body) = (self.told.clone(), format!(r#"{{"keys":[{}]}}"#, self.key).into_bytes());
+            Box::pin(async move {
+                told.notified().await;
+                Ok(Answered { code: 200, body, fresh_for: Duration::from_secs(3600), ..Answered::default() })
+            })
+        }
+    }
+
+    #[test]
+    fn all_tokens_of_a_new_key_wait_for_the_one_read_of_it() {
+        let pair = KeyPair::generate().unwrap();
+        let point = pair.public_key_raw();
+        let [x, y] = [&point[1..33], &point[33..]].map(|part| URL_SAFE_NO_PAD.encode(part));
+        let key = format!(r#"{{"kty":"EC","crv":"P-256","x":"{x}","y":"{y}"}}"#);
+        let text =
+            format!("{}.{}", URL_SAFE_NO_PAD.encode(r#"{"alg":"ES256"}"#), URL_SAFE_NO_PAD.encode("{}"));
+        let signer =
+            EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, pair.serialized_der()).unwrap();
+        let signature = signer.sign(&SystemRandom::new(), text.as_bytes()).unwrap();
+        let token = format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()));
+        let token = Compact::parse(&token).unwrap();
+        let slow = Arc::new(Slow { asked: AtomicUsize::new(0), key, told: Arc::default() });
+        let provider = Provider::new("https://i.example", None, slow.clone());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut waiting: Vec<_> = (0..50).map(|_| Box::pin(provider.check_signature(&token))).collect();
+        for one in &mut waiting {
+            assert!(one.as_mut().poll(&mut context).is_pending());
+        }
+        slow.told.notify_one();
+        for one in &mut waiting {
+            assert_eq!(one.as_mut().poll(&mut context), Poll::Ready(Ok(())));
+        }
+        assert_eq!(slow.asked.load(Relaxed), 1);
     }
 }
