@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 /// What a value is, in the words of Go's decoder.
-pub(crate) fn kind(value: &Value) -> &'static str {
+fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
         Value::Bool(_) => "bool",
@@ -14,18 +14,26 @@ pub(crate) fn kind(value: &Value) -> &'static str {
     }
 }
 
+/// The error of a value that is not of the type `wanted`.
+pub(crate) fn unfit(value: &Value, wanted: &str) -> String {
+    format!("json: cannot unmarshal {} into Go value of type {wanted}", kind(value))
+}
+
+/// The error of a value of the member `place`, which is not of the type `wanted`.
+pub(crate) fn unfit_member(value: &Value, place: &str, wanted: &str) -> String {
+    format!("json: cannot unmarshal {} into Go struct field {place} of type {wanted}", kind(value))
+}
+
 /// The error of looking for version and kind in a document that is no object.
 pub(crate) fn no_version_kind(value: &Value) -> String {
-    undecided(&format!(
-        "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \
-         \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
-        kind(value)
-    ))
+    const WANTED: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
+                          \"json:\\\"kind,omitempty\\\"\" }";
+    undecided(&unfit(value, WANTED))
 }
 
 /// The error where one of the two, `name`, is no text.
 pub(crate) fn odd_version_kind(name: &str, value: &Value) -> String {
-    undecided(&format!("json: cannot unmarshal {} into Go struct field .{name} of type string", kind(value)))
+    undecided(&unfit_member(value, &format!(".{name}"), "string"))
 }
 
 /// The error of looking for version and kind.

@@ -1,9 +1,7 @@
 //! Configuration files of the server, decoded strictly: a member that is not known is an error, so that a typing mistake
 //! does not open or close a door. The forms of members also check answers of webhooks, where unknown ones are ignored.
 
-use base64::engine::general_purpose::STANDARD;
-use base64::{DecodeError, Engine};
-use go::{duration, quote};
+use go::{base64, duration, quote};
 use serde_json::{Map, Value};
 
 use crate::document::{self, Document, Tree};
@@ -191,7 +189,7 @@ fn check(
         (Tree::Scalar(Value::String(text)), Form::Duration) => {
             duration::parse(text).map(drop).map_err(|error| error.to_string())
         }
-        (Tree::Scalar(Value::String(text)), Form::Bytes) => check_base64(text),
+        (Tree::Scalar(Value::String(text)), Form::Bytes) => base64::standard(text).map(drop),
         (Tree::List(items), Form::List(form)) => {
             for (at, item) in items.iter().enumerate() {
                 let path = format!("{}[{at}]", place.path);
@@ -218,20 +216,8 @@ fn check_extra(values: &Tree, within: &Object, place: &Place<'_>) -> Result<(), 
     }
 }
 
-fn check_base64(text: &str) -> Result<(), String> {
-    STANDARD.decode(text.replace(['\r', '\n'], "")).map(drop).map_err(|error| {
-        let at = match error {
-            DecodeError::InvalidByte(at, _) => at,
-            // The last group of four is not whole.
-            _ => text.len() - text.len() % 4,
-        };
-        format!("illegal base64 data at input byte {at}")
-    })
-}
-
 fn misfit(tree: &Tree, within: &Object, place: &Place<'_>, wanted: &str) -> String {
-    let (found, object, fields) = (json_error::kind(&tree.value()), within.name, place.fields);
-    format!("json: cannot unmarshal {found} into Go struct field {object}.{fields} of type {wanted}")
+    json_error::unfit_member(&tree.value(), &format!("{}.{}", within.name, place.fields), wanted)
 }
 
 fn go_type(form: &Form, version: &str) -> String {

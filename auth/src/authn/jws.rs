@@ -19,7 +19,7 @@ use x509_parser::public_key::PublicKey as Parsed;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
 pub use super::token_header::Header;
-use crate::json_error;
+use crate::json_error::{unfit, unfit_member};
 
 /// Longest token accepted. Usual ones have 1 to 2 KiB; with the groups of a large directory they have tens. The payload is
 /// decoded before the signature is verified, so the limit bounds the work that a stranger can ask for.
@@ -182,15 +182,9 @@ pub(super) fn issuer_named_by(token: &str) -> Result<String, String> {
         Value::Object(mut claims) => match claims.remove("iss") {
             None | Some(Value::Null) => Ok(String::new()),
             Some(Value::String(issuer)) => Ok(issuer),
-            Some(other) => Err(failed(format!(
-                "json: cannot unmarshal {} into Go struct field .iss of type string",
-                json_error::kind(&other)
-            ))),
+            Some(other) => Err(failed(unfit_member(&other, ".iss", "string"))),
         },
-        other => Err(failed(format!(
-            "json: cannot unmarshal {} into Go value of type {CLAIMS}",
-            json_error::kind(&other)
-        ))),
+        other => Err(failed(unfit(&other, CLAIMS))),
     }
 }
 

@@ -5,15 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use go::base64::standard;
 use go::json::syntax_error;
 use go::quote;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::json_error;
+use crate::json_error::unfit;
 
 /// The only extension that is understood: whether the payload is signed as base64 text (RFC 7797).
 const PLAIN_PAYLOAD: &str = "b64";
@@ -40,53 +39,48 @@ impl Header {
         if bytes.is_empty() {
             return Ok(Header::default());
         }
-        let members: Option<BTreeMap<String, Box<RawValue>>> =
+        let members: Option<BTreeMap<String, &RawValue>> =
             serde_json::from_slice(bytes).map_err(|_| match serde_json::from_slice::<Value>(bytes) {
                 Ok(other) => unfit(&other, "jose.rawHeader"),
                 Err(why) => syntax_error(bytes).unwrap_or_else(|| why.to_string()),
             })?;
         let mut header = Header::default();
         for (name, raw) in members.into_iter().flatten() {
-            let value: Value = serde_json::from_str(raw.get()).map_err(|why| why.to_string())?;
-            if !value.is_null() {
-                header.take(&name, &value).map_err(|why| {
-                    match FORMED.iter().find(|(formed, _)| *formed == name) {
-                        Some((_, what)) => format!("failed to unmarshal {what}: {why}: {}", quote(raw.get())),
-                        None => why,
-                    }
-                })?;
-                if name == "jwk" {
-                    check_public(&value)?;
-                }
-            }
+            header.take(&name, raw.get())?;
         }
         Ok(header)
     }
 
-    fn take(&mut self, name: &str, value: &Value) -> Result<(), String> {
+    /// Takes a member, which is written so. Of the members that have a form, errors name what they are.
+    fn take(&mut self, name: &str, raw: &str) -> Result<(), String> {
+        let read = || serde_json::from_str::<Value>(raw).ok().filter(|value| !value.is_null());
+        let formed = |what: &str, check: &mut dyn FnMut(&Value) -> Result<(), String>| {
+            let checked = read().map_or(Ok(()), |value| check(&value));
+            checked.map_err(|why| format!("failed to unmarshal {what}: {why}: {}", quote(raw)))
+        };
         match name {
-            "alg" => self.alg = text(value)?,
-            "kid" => self.kid = text(value)?,
-            "nonce" => drop(text(value)?),
-            "x5c" => check_chain(value)?,
-            "jwk" => check_key(value)?,
-            PLAIN_PAYLOAD => self.has_plain_payload = *value == Value::Bool(false),
+            "alg" => formed("algorithm", &mut |value| text(value).map(|alg| self.alg = alg)),
+            "kid" => formed("key ID", &mut |value| text(value).map(|kid| self.kid = kid)),
+            "nonce" => formed("nonce", &mut |value| text(value).map(drop)),
+            "x5c" => formed("x5c header", &mut check_chain),
+            "jwk" => {
+                formed("JWK", &mut check_key)?;
+                read().map_or(Ok(()), |key| check_public(&key))
+            }
+            PLAIN_PAYLOAD => {
+                self.has_plain_payload = read() == Some(Value::Bool(false));
+                Ok(())
+            }
             "crit" => {
                 let is_known = |name: &Value| name.is_null() || name == PLAIN_PAYLOAD;
-                self.needs_unknown = !value.as_array().is_some_and(|names| names.iter().all(is_known));
+                let all_known =
+                    |names: &Value| names.as_array().is_some_and(|names| names.iter().all(is_known));
+                self.needs_unknown = read().is_some_and(|names| !all_known(&names));
+                Ok(())
             }
-            _ => {}
+            _ => Ok(()),
         }
-        Ok(())
     }
-}
-
-/// Members with a form, and what errors call them.
-const FORMED: [(&str, &str); 5] =
-    [("alg", "algorithm"), ("kid", "key ID"), ("nonce", "nonce"), ("x5c", "x5c header"), ("jwk", "JWK")];
-
-fn unfit(value: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", json_error::kind(value))
 }
 
 fn text(value: &Value) -> Result<String, String> {
@@ -98,11 +92,7 @@ fn check_chain(value: &Value) -> Result<(), String> {
     let certificates = value.as_array().ok_or_else(|| unfit(value, "[]string"))?;
     certificates.iter().try_for_each(|certificate| {
         let text = text(certificate)?;
-        let der = STANDARD.decode(&text).map_err(|_| {
-            let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/');
-            let at = text.find(|c| !is_fit(c)).unwrap_or(text.len() - text.len() % 4);
-            format!("illegal base64 data at input byte {at}")
-        })?;
+        let der = standard(&text)?;
         X509Certificate::from_der(&der).map(drop).map_err(|_| "x509: malformed certificate".to_owned())
     })
 }
@@ -128,6 +118,7 @@ pub(super) fn check_key(value: &Value) -> Result<(), String> {
         ("EC", "P-256" | "P-384" | "P-521") => "invalid EC key, missing x/y values".to_owned(),
         ("EC", curve) => format!("unsupported elliptic curve '{curve}'"),
         ("OKP", "Ed25519") if has(&["x"]) => return Ok(()),
+        // The odd quote is part of the text.
         ("OKP", curve) => format!("unknown curve {curve}'"),
         ("oct", _) if has(&["k"]) => return Ok(()),
         ("oct", _) => "invalid OCT (symmetric) key, missing k value".to_owned(),

@@ -2,14 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use crate::json_error;
+use crate::json_error::{unfit, unfit_member};
 
 /// The claims of a token.
 pub type Claims = Map<String, Value>;
-
-fn mismatch(value: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", json_error::kind(value))
-}
 
 /// A claim as text; null is empty.
 pub(super) fn text(claims: &Claims, name: &str) -> Result<String, String> {
@@ -17,7 +13,7 @@ pub(super) fn text(claims: &Claims, name: &str) -> Result<String, String> {
         None => Err("claim not present".to_owned()),
         Some(Value::Null) => Ok(String::new()),
         Some(Value::String(text)) => Ok(text.clone()),
-        Some(other) => Err(mismatch(other, "string")),
+        Some(other) => Err(unfit(other, "string")),
     }
 }
 
@@ -26,7 +22,7 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
     match value {
         Value::Null => Ok(false),
         Value::Bool(flag) => Ok(*flag),
-        other => Err(mismatch(other, "bool")),
+        other => Err(unfit(other, "bool")),
     }
 }
 
@@ -41,9 +37,9 @@ pub(super) fn texts(value: &Value) -> Result<Vec<String>, String> {
                 Value::Null => Some(String::new()),
                 _ => None,
             });
-            all.collect::<Option<_>>().ok_or_else(|| mismatch(value, "string"))
+            all.collect::<Option<_>>().ok_or_else(|| unfit(value, "string"))
         }
-        other => Err(mismatch(other, "string")),
+        other => Err(unfit(other, "string")),
     }
 }
 
@@ -99,17 +95,10 @@ impl Registered {
     }
 }
 
-fn misfit(value: &Value, place: &str, wanted: &str) -> String {
-    format!(
-        "json: cannot unmarshal {} into Go struct field {place} of type {wanted}",
-        json_error::kind(value)
-    )
-}
-
 fn check_text(value: Option<&Value>, place: &str) -> Result<(), String> {
     match value {
         None | Some(Value::Null | Value::String(_)) => Ok(()),
-        Some(other) => Err(misfit(other, place, "string")),
+        Some(other) => Err(unfit_member(other, place, "string")),
     }
 }
 
@@ -124,7 +113,7 @@ fn audiences(value: Option<&Value>) -> Result<Vec<String>, String> {
         None => Ok(Vec::new()),
         Some(value @ (Value::Null | Value::String(_))) => Ok(vec![one(value)?]),
         Some(Value::Array(items)) => items.iter().map(one).collect(),
-        Some(other) => Err(misfit(other, PLACE, "[]string")),
+        Some(other) => Err(unfit_member(other, PLACE, "[]string")),
     }
 }
 
@@ -137,7 +126,7 @@ fn members<'c>(
     let members = match claims.get(name) {
         None | Some(Value::Null) => None,
         Some(Value::Object(members)) => Some(members),
-        Some(other) => return Err(misfit(other, &format!("idToken.{name}"), wanted)),
+        Some(other) => return Err(unfit_member(other, &format!("idToken.{name}"), wanted)),
     };
     Ok(members.into_iter().flat_map(Map::values))
 }
@@ -152,7 +141,7 @@ fn check_source(source: &Value) -> Result<(), String> {
             }
             Ok(())
         }
-        other => Err(misfit(other, "idToken._claim_sources", "oidc.claimSource")),
+        other => Err(unfit_member(other, "idToken._claim_sources", "oidc.claimSource")),
     }
 }
 
@@ -162,7 +151,7 @@ fn date(value: &Value, name: &str) -> Result<i64, String> {
         Value::Null => return Err("strconv.ParseFloat: parsing \"\": invalid syntax".to_owned()),
         Value::Number(number) => Some(number.clone()),
         Value::String(text) => number(text),
-        other => return Err(misfit(other, &format!("idToken.{name}"), "json.Number")),
+        other => return Err(unfit_member(other, &format!("idToken.{name}"), "json.Number")),
     };
     let seconds = number.and_then(|number| number.as_i64().or(number.as_f64().map(|seconds| seconds as i64)));
     seconds.ok_or_else(|| {

@@ -54,8 +54,7 @@ impl Errors {
 
 impl Settings {
     /// Checks the settings, and those of anonymous requests that stand beside them. `own_issuers` are those of service
-    /// account tokens, which no other issuer may have; `may_name_networks` says whether issuers may say in which network
-    /// they are.
+    /// account tokens, which no other issuer may have; `may_name_networks` is that of [`faults`](Self::faults).
     ///
     /// # Errors
     /// All problems, in one line unless an expression has several.
@@ -84,8 +83,8 @@ impl Settings {
         Ok(())
     }
 
-    /// What is wrong with each issuer, in the order of the settings. `may_name_networks`: issuers may say by which network
-    /// they are reached.
+    /// What is wrong with each issuer, in the order of the settings. `may_name_networks`: whether issuers may say by
+    /// which network they are reached.
     pub fn faults(&self, may_name_networks: bool) -> Vec<String> {
         let mut errors = Errors::default();
         if self.jwt.len() > ISSUERS_MAX {

@@ -82,5 +82,5 @@ fn audiences(value: Option<&Value>) -> Result<Vec<String>, TokenError> {
 }
 
 fn wrong_type(found: &Value, wanted: &'static str) -> TokenError {
-    TokenError::WrongType { found: json_error::kind(found), wanted }
+    TokenError::WrongType(json_error::unfit(found, wanted))
 }

@@ -82,13 +82,8 @@ pub enum TokenError {
     #[error("service account token claims are malformed")]
     Malformed,
     /// A claim is of another JSON type.
-    #[error("json: cannot unmarshal {found} into Go value of type {wanted}")]
-    WrongType {
-        /// What it is.
-        found: &'static str,
-        /// What it should be.
-        wanted: &'static str,
-    },
+    #[error("{0}")]
+    WrongType(String),
     /// A time is no number.
     #[error("go-jose/go-jose/jwt: expected number value to unmarshal NumericDate")]
     NoDate,

@@ -5,14 +5,7 @@
 use std::borrow::Cow;
 
 use base64::Engine;
-use base64::alphabet;
-use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-
-/// Padding is needed, bits behind the last byte are not looked at.
-const LENIENT: GeneralPurpose = GeneralPurpose::new(
-    &alphabet::STANDARD,
-    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
-);
+use go::base64::{STANDARD, standard};
 
 /// The canonical form of `text`.
 ///
@@ -22,11 +15,7 @@ pub fn canonical(text: &str) -> Result<Cow<'_, str>, String> {
     if is_canonical(text.as_bytes()) {
         return Ok(Cow::Borrowed(text));
     }
-    let packed: String = text.chars().filter(|c| !matches!(c, '\r' | '\n')).collect();
-    match LENIENT.decode(&packed) {
-        Ok(bytes) => Ok(Cow::Owned(LENIENT.encode(bytes))),
-        Err(error) => Err(format!("illegal base64 data at input byte {}", position(text, &error))),
-    }
+    standard(text).map(|bytes| Cow::Owned(encode(&bytes)))
 }
 
 /// How many bytes canonical `text` stands for, without decoding it.
@@ -37,23 +26,12 @@ pub fn decoded_len(text: &str) -> usize {
 
 /// The bytes that canonical `text` stands for; nothing if it is not canonical.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
-    LENIENT.decode(text).ok()
+    STANDARD.decode(text).ok()
 }
 
 /// The canonical text of `bytes`.
 pub fn encode(bytes: &[u8]) -> String {
-    LENIENT.encode(bytes)
-}
-
-fn position(text: &str, error: &base64::DecodeError) -> usize {
-    match *error {
-        base64::DecodeError::InvalidByte(at, _)
-        | base64::DecodeError::InvalidLastSymbol { offset: at, .. } => {
-            let kept = text.bytes().enumerate().filter(|(_, byte)| !matches!(byte, b'\r' | b'\n'));
-            kept.map(|(original, _)| original).nth(at).unwrap_or(text.len())
-        }
-        base64::DecodeError::InvalidLength(_) | base64::DecodeError::InvalidPadding => text.len() / 4 * 4,
-    }
+    STANDARD.encode(bytes)
 }
 
 /// The six bits a base64 letter stands for; 64 for every other byte.
