@@ -48,7 +48,7 @@ impl AccountSource for EveryAccount {
         None
     }
 
-    fn note_use(&self, _: &str, _: &str) {}
+    fn note_use(&self, _: &str, _: &str, _: &str) {}
 }
 
 /// The result of a future that waits for nothing.

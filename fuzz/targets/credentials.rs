@@ -41,7 +41,7 @@ impl AccountSource for NoAccounts {
         None
     }
 
-    fn note_use(&self, _: &str, _: &str) {}
+    fn note_use(&self, _: &str, _: &str, _: &str) {}
 }
 
 /// An `Authorization` header, passed to every token authenticator: none may accept it.

@@ -6,8 +6,8 @@
 //!
 //! Each step leaves alone what is as it should be, so that running it at every start costs reads only.
 
-use crate::state::tokens::uses::today;
 use crate::system::controllers;
+use crate::values::clock;
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
 use crate::writes::bootstrap::{self, ObjectStore, Outcome, Target, Written};
@@ -59,7 +59,7 @@ async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
     if found.as_ref().is_some_and(|found| is_date(found.str_at(&["data", SINCE]))) {
         return Ok(());
     }
-    let today = today();
+    let today = clock::today();
     let object = |members: &[(&str, &str)]| -> Object {
         members.iter().map(|(name, text)| ((*name).to_owned().into(), (*text).into())).collect()
     };

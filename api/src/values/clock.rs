@@ -9,6 +9,11 @@ pub fn now() -> String {
     format_seconds(Timestamp::now().as_second())
 }
 
+/// Today, in UTC: `2006-01-02`.
+pub fn today() -> String {
+    Timestamp::now().strftime("%Y-%m-%d").to_string()
+}
+
 /// Now, in microseconds: `2006-01-02T15:04:05.000000Z`.
 pub fn now_micros() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()

@@ -66,11 +66,6 @@ impl NameDomains {
         format!("{}/serviceaccount/{claim}", self.domain)
     }
 
-    /// Label of secrets whose legacy tokens count no more.
-    pub fn legacy_invalid_since(&self) -> String {
-        format!("{}/legacy-token-invalid-since", self.domain)
-    }
-
     /// Type of the secrets of bootstrap tokens.
     pub fn bootstrap_type(&self) -> String {
         format!("bootstrap.{}/token", self.domain)

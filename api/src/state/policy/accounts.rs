@@ -13,8 +13,9 @@ use engine::Engine;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::state::tokens::uses::{TokenUses, last_used_label, today};
+use crate::state::tokens::uses::{TokenUses, last_used_label};
 use crate::types::schema::scalars::time;
+use crate::values::clock;
 use crate::values::naming::Naming;
 
 /// Looks objects up in the newest snapshot: an index search and a few hundred bytes of JSON.
@@ -22,12 +23,17 @@ pub struct EngineAccounts {
     engine: Engine,
     naming: &'static Naming,
     uses: Arc<TokenUses>,
+    /// Labels of secrets with legacy tokens: the day of the last use, and that from which the token counts no more.
+    last_used: String,
+    invalid_since: String,
 }
 
 impl EngineAccounts {
     /// Looks things up in `engine`.
     pub fn new(engine: Engine, naming: &'static Naming) -> EngineAccounts {
-        EngineAccounts { engine, naming, uses: Arc::default() }
+        let (last_used, invalid_since) =
+            (last_used_label(naming), naming.label("legacy-token-invalid-since"));
+        EngineAccounts { engine, naming, uses: Arc::default(), last_used, invalid_since }
     }
 
     /// The legacy tokens that are in use.
@@ -97,19 +103,19 @@ impl AccountSource for EngineAccounts {
 
     fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret> {
         let secret: Secret = self.read("secrets", &format!("{namespace}/{name}"))?;
-        let label = |name: &str| secret.metadata.labels.get(name).map(String::as_str).unwrap_or_default();
-        let (mark, last_used) =
-            (label(&self.naming.label("legacy-token-invalid-since")), label(&last_used_label(self.naming)));
+        let Metadata { uid, deletion_timestamp, labels } = secret.metadata;
+        let is_marked = labels.get(&self.invalid_since).is_some_and(|mark| !mark.is_empty());
         Some(TokenSecret {
-            is_deleted: secret.metadata.deletion_timestamp.is_some(),
+            uid,
+            is_deleted: deletion_timestamp.is_some(),
             token: STANDARD.decode(secret.data.get("token")?).ok()?,
-            is_marked_invalid: !mark.is_empty(),
-            is_use_noted: last_used == today(),
+            invalid_by: is_marked.then(|| self.invalid_since.clone()),
+            is_use_noted: labels.get(&self.last_used).is_some_and(|day| *day == clock::today()),
         })
     }
 
-    fn note_use(&self, namespace: &str, secret: &str) {
-        self.uses.add(namespace, secret);
+    fn note_use(&self, namespace: &str, secret: &str, uid: &str) {
+        self.uses.add(namespace, secret, uid);
     }
 }
 

@@ -2,36 +2,63 @@
 //! (docs/api/authentication.md#service-account-tokens).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Ending;
-use crate::state::tokens::uses::{last_used_label, today};
-use crate::values::json::Value;
-use crate::writes::bootstrap::{ObjectStore, Target};
+use crate::objects::strategy::Endpoint;
+use crate::state::tokens::uses::{TokenUse, last_used_label};
+use crate::types::schema::registry::Resource;
+use crate::values::clock;
+use crate::values::json::{Object, Value};
+use crate::values::object::meta;
+use crate::values::status::Status;
+use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
+/// Pause after a secret that cannot be labelled: the next use of its token names it again.
+const FAILURE_PAUSE: Duration = Duration::from_secs(1);
+
 /// Labels the secrets that authentication names.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let loopback = Loopback::new(&api);
+    let target = Target {
+        group: "",
+        version: "v1",
+        resource: "secrets",
+        namespace: String::new(),
+        name: String::new(),
+    };
+    let secrets = loopback.resource(&target)?;
+    let label = last_used_label(api.naming());
     loop {
-        let (namespace, name) = api.tokens().uses.next().await;
-        let target = Target { group: "", version: "v1", resource: "secrets", namespace, name };
-        label(&api, &target).await;
+        for used in api.tokens().uses.take().await {
+            if let Err(error) = write(&loopback, secrets, &used, &label).await {
+                let TokenUse { namespace, secret, .. } = &used;
+                tracing::warn!(%namespace, %secret, error = error.message, "the last use of a token is not noted");
+                tokio::time::sleep(FAILURE_PAUSE).await;
+            }
+        }
     }
 }
 
-/// Labels a secret with the day. What fails is told and not tried again: the next use of the token does that.
-async fn label(api: &Context, target: &Target) {
-    let (loopback, label, today) = (Loopback::new(api), last_used_label(api.naming()), today());
-    let Ok(Some(Value::Object(mut secret))) = loopback.get(target) else { return };
-    let labels = secret.object_entry("metadata").object_entry("labels");
-    if labels.get(&label).and_then(Value::as_str) == Some(today.as_str()) {
-        return;
-    }
-    labels.insert(label, today.into());
-    if let Err(error) = loopback.update(target, secret.into()).await
-        && error.code != 409
-    {
-        let Target { namespace, name, .. } = target;
-        tracing::warn!(%namespace, secret = %name, error = error.message, "the last use of a token is not noted");
-    }
+/// Labels a secret with the day, if it is still the one whose token was used.
+async fn write(
+    loopback: &Loopback<'_>,
+    secrets: &Resource,
+    used: &TokenUse,
+    label: &str,
+) -> Result<(), Status> {
+    let today = clock::today();
+    let make = |old: &Object| {
+        let labels = old.get("metadata").and_then(|metadata| metadata.get("labels"));
+        let noted = labels.and_then(|labels| labels.get(label)).and_then(Value::as_str);
+        if meta(old, "uid") != used.uid || noted == Some(today.as_str()) {
+            return None;
+        }
+        let mut new = old.clone();
+        new.object_entry("metadata").object_entry("labels").insert(label.to_owned(), today.as_str().into());
+        Some(new)
+    };
+    loopback.change(secrets, (&used.namespace, &used.secret), Endpoint::Main, make).await
 }

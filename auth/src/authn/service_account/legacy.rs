@@ -13,8 +13,6 @@ pub(super) struct Legacy {
     secret: String,
     account: String,
     account_uid: String,
-    /// The label of a secret whose token counts no more.
-    label: String,
 }
 
 impl Legacy {
@@ -26,7 +24,6 @@ impl Legacy {
             secret: claim("secret.name")?,
             account: claim("service-account.name")?,
             account_uid: claim("service-account.uid")?,
-            label: domains.legacy_invalid_since(),
         };
         let missing = [
             ("sub", &claims.sub),
@@ -60,11 +57,15 @@ impl Legacy {
             return Err(TokenError::OtherAccount { current: account.uid, claimed: self.account_uid.clone() });
         }
         if !secret.is_use_noted {
-            accounts.note_use(&namespace, &self.secret);
+            accounts.note_use(&namespace, &self.secret, &secret.uid);
         }
-        if secret.is_marked_invalid {
-            let (secret, label) = (self.secret.clone(), self.label.clone());
-            return Err(TokenError::MarkedInvalid { namespace, secret, account: name, label });
+        if let Some(label) = secret.invalid_by {
+            return Err(TokenError::MarkedInvalid {
+                namespace,
+                secret: self.secret.clone(),
+                account: name,
+                label,
+            });
         }
         Ok(())
     }

@@ -48,10 +48,12 @@ pub struct Incarnation {
 pub struct TokenSecret {
     /// Whether it is being deleted.
     pub is_deleted: bool,
+    /// Its uid.
+    pub uid: String,
     /// The token in it.
     pub token: Vec<u8>,
-    /// Whether a label says that the token, unused for long, counts no more.
-    pub is_marked_invalid: bool,
+    /// The label that says that the token, unused for long, counts no more.
+    pub invalid_by: Option<String>,
     /// Whether a label says that the token was used today.
     pub is_use_noted: bool,
 }
@@ -68,8 +70,8 @@ pub trait AccountSource: Send + Sync {
     fn node(&self, name: &str) -> Option<Incarnation>;
     /// The secret `name` in `namespace` as the place of a legacy token.
     fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret>;
-    /// Takes note that the token of a secret is used today.
-    fn note_use(&self, namespace: &str, secret: &str);
+    /// Takes note that the token of a secret is used today; `uid` is that of the secret.
+    fn note_use(&self, namespace: &str, secret: &str, uid: &str);
 }
 
 /// Why a token of this server's issuers is refused. The texts are those of kube-apiserver, which token reviews show.
@@ -280,8 +282,10 @@ impl ServiceAccountTokens {
     /// The id of the key of a token that is of one of the issuers, if it names one that is not known.
     pub fn unknown_key(&self, token: &str) -> Option<String> {
         let issuer = jws::unverified_issuer(token)?;
-        let is_ours = self.issuers.contains(&issuer) || issuer == self.domains.legacy_issuer();
-        let id = Compact::parse(token).ok().filter(|_| is_ours)?.header.kid;
+        if !self.issuers.contains(&issuer) && issuer != self.domains.legacy_issuer() {
+            return None;
+        }
+        let id = Compact::parse(token).ok()?.header.kid;
         let keys = self.keys.read().clone();
         (!id.is_empty() && !keys.keys.iter().any(|key| key.id() == id)).then_some(id)
     }

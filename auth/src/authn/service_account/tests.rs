@@ -43,19 +43,23 @@ impl AccountSource for Objects {
     }
 
     fn token_secret(&self, namespace: &str, name: &str) -> Option<TokenSecret> {
-        let secret = TokenSecret { token: self.token.clone().into_bytes(), ..TokenSecret::default() };
+        let token = self.token.clone().into_bytes();
+        let secret = TokenSecret { uid: "u".to_owned(), token, ..TokenSecret::default() };
         match (namespace, name) {
             ("ns", "s") => Some(secret),
             ("ns", "deleted") => Some(TokenSecret { is_deleted: true, ..secret }),
-            ("ns", "unused") => Some(TokenSecret { is_marked_invalid: true, ..secret }),
+            ("ns", "unused") => Some(TokenSecret {
+                invalid_by: Some("example.org/legacy-token-invalid-since".to_owned()),
+                ..secret
+            }),
             ("ns", "noted") => Some(TokenSecret { is_use_noted: true, ..secret }),
             _ => None,
         }
     }
 
-    fn note_use(&self, namespace: &str, secret: &str) {
+    fn note_use(&self, namespace: &str, secret: &str, uid: &str) {
         if let Some(noted) = self.noted {
-            noted.lock().push(format!("{namespace}/{secret}"));
+            noted.lock().push(format!("{namespace}/{secret} {uid}"));
         }
     }
 }
@@ -445,7 +449,7 @@ fn a_legacy_token_lives_in_its_secret() {
         let objects = Objects { token: token.clone(), noted: Some(&NOTED), ..LIVING };
         outcome(&verifier(&[&by], objects), &token, now());
     }
-    assert_eq!(*NOTED.lock(), ["ns/s", "ns/unused"]);
+    assert_eq!(*NOTED.lock(), ["ns/s u", "ns/unused u"]);
 }
 
 #[test]
