@@ -189,7 +189,7 @@ fn texts(config: &Config, address: SocketAddr) -> anyhow::Result<Texts> {
         }
         None => {
             // Addresses for clients inside the cluster: that of the server's own service, and the one it points to.
-            let own = config.ranges.networks.iter().map(Network::first);
+            let own = config.ranges.networks.iter().filter_map(Network::first);
             let inside: Vec<_> = own.chain(config.advertise_address).collect();
             let mut names = host::serving_names(address.ip(), config.naming, &inside);
             names.extend(config.extra_names.iter().cloned());

@@ -115,7 +115,7 @@ impl Allocations {
 
     /// The cluster IP of this server's own service: the first of the default network.
     pub fn own_address(&self) -> Option<std::net::IpAddr> {
-        self.pools.networks.first().map(Network::first)
+        self.pools.networks.first().and_then(Network::first)
     }
 
     /// Allocates the items that a service about to be stored requests or lacks; `old` is its stored form on an update.

@@ -113,9 +113,12 @@ impl Pools {
 
     /// Reserves one of `count` items; one of the first `reserved` only if all others are in use.
     fn take_any(&self, count: u128, reserved: u128, nth: impl Fn(u128) -> Item) -> Result<Item, Refusal> {
+        let upper = count - reserved;
+        if upper == 0 {
+            return Err(Refusal::Full);
+        }
         let mut state = self.caught_up();
         let random = || u128::from_le_bytes(names::random());
-        let upper = count - reserved;
         let tries = (0..RANDOM_TRIES).map(|_| reserved + random() % upper);
         // The search starts at a random position, so that crowded ranges are not filled from their start.
         let start = random() % upper;

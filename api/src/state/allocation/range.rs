@@ -95,9 +95,9 @@ impl Network {
         Family::of(address) == self.family
     }
 
-    /// The first allocatable address: that of this server's own service.
-    pub fn first(&self) -> IpAddr {
-        address(self.family, self.base + 1)
+    /// The first allocatable address: that of this server's own service. `None` if the network has none.
+    pub fn first(&self) -> Option<IpAddr> {
+        (self.count() > 0).then(|| self.nth(0))
     }
 
     /// Whether the address is allocatable.
@@ -124,7 +124,7 @@ impl Network {
     }
 
     fn offset(&self, address: IpAddr) -> Option<u128> {
-        number(address).checked_sub(self.base + 1)
+        number(address).checked_sub(self.base)?.checked_sub(1)
     }
 
     fn size(&self) -> u128 {
@@ -259,22 +259,32 @@ mod tests {
     #[test]
     fn networks_allocate_the_addresses_inside() {
         for (text, want) in [
-            ("10.0.0.0/24", Ok("10.0.0.0/24 first 10.0.0.1 last 10.0.0.254 reserved 16")),
-            ("10.0.0.9/16", Ok("10.0.0.0/16 first 10.0.0.1 last 10.0.255.254 reserved 256")),
-            ("10.1.2.8/29", Ok("10.1.2.8/29 first 10.1.2.9 last 10.1.2.14 reserved 0")),
-            ("010.01.000.0/24", Ok("10.1.0.0/24 first 10.1.0.1 last 10.1.0.254 reserved 16")),
-            ("fd00::/120", Ok("fd00::/120 first fd00::1 last fd00::ff reserved 16")),
-            ("fd00::/0", Ok("::/0 first ::1 last ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe reserved 256")),
+            ("10.0.0.0/31", Ok("10.0.0.0/31 first None last None reserved 0")),
+            ("255.255.255.255/32", Ok("255.255.255.255/32 first None last None reserved 0")),
+            ("fd00::/127", Ok("fd00::/127 first Some(fd00::1) last Some(fd00::1) reserved 0")),
+            (
+                "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128",
+                Ok("ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128 first None last None reserved 0"),
+            ),
+            ("10.0.0.0/24", Ok("10.0.0.0/24 first Some(10.0.0.1) last Some(10.0.0.254) reserved 16")),
+            ("10.0.0.9/16", Ok("10.0.0.0/16 first Some(10.0.0.1) last Some(10.0.255.254) reserved 256")),
+            ("10.1.2.8/29", Ok("10.1.2.8/29 first Some(10.1.2.9) last Some(10.1.2.14) reserved 0")),
+            ("010.01.000.0/24", Ok("10.1.0.0/24 first Some(10.1.0.1) last Some(10.1.0.254) reserved 16")),
+            ("fd00::/120", Ok("fd00::/120 first Some(fd00::1) last Some(fd00::ff) reserved 16")),
+            (
+                "fd00::/0",
+                Ok("::/0 first Some(::1) last Some(ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe) reserved 256"),
+            ),
             ("10.0.0.0/33", Err("invalid CIDR address: 10.0.0.0/33")),
             ("10.0.0.0", Err("invalid CIDR address: 10.0.0.0")),
             ("10..0.0/8", Err("invalid CIDR address: 10..0.0/8")),
             ("x/8", Err("invalid CIDR address: x/8")),
         ] {
             let got = Network::parse(text).map(|network| {
-                let last = network.nth(network.count() - 1);
-                assert!(network.contains(network.first()) && network.contains(last));
+                let last = network.count().checked_sub(1).map(|at| network.nth(at));
                 let (first, reserved) = (network.first(), network.reserved());
-                format!("{network} first {first} last {last} reserved {reserved}")
+                assert!(first.into_iter().chain(last).all(|address| network.contains(address)));
+                format!("{network} first {first:?} last {last:?} reserved {reserved}")
             });
             assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");
         }

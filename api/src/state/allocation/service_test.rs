@@ -241,6 +241,17 @@ fn two_families_are_allocated_on_request() {
 }
 
 #[test]
+fn a_second_network_may_have_no_address() {
+    for second in ["fd00::/128", "fd00::/127"] {
+        let cluster = Cluster::new(&format!("10.0.0.0/24,{second}"), "30000-32767");
+        let spec = r#"{"type":"ClusterIP","ipFamilyPolicy":"PreferDualStack"}"#;
+        let held: Vec<_> = (0..2).map(|_| cluster.begin(spec, None)).collect();
+        let refused = held[1].as_ref().map(|_| ()).unwrap_err();
+        assert!(refused.ends_with("failed to allocate a serviceIP: range is full"), "{second}: {refused}");
+    }
+}
+
+#[test]
 fn an_update_keeps_omitted_items() {
     let cluster = Cluster::new("10.0.0.0/24,fd00::/120", "30000-32767");
     let address = r#""clusterIP":"10.0.0.5","clusterIPs":["10.0.0.5"]"#;
