@@ -11,6 +11,7 @@ use bytes::Bytes;
 use h2::client::ResponseFuture;
 use h2::{RecvStream, SendStream};
 use http::header::{CONTENT_TYPE, HeaderMap, TE};
+use http::uri::PathAndQuery;
 use http::{Method, Request, StatusCode, Uri, Version};
 use percent_encoding::percent_decode_str;
 use tokio::time::{Instant, timeout_at};
@@ -181,7 +182,7 @@ impl Client {
     /// Sends a request and reads its answer.
     async fn call<A: Answer>(
         &self,
-        path: &str,
+        path: &'static str,
         message: &impl prost::Message,
         terms: Terms,
     ) -> Result<A, Error> {
@@ -229,7 +230,7 @@ impl Client {
     }
 
     /// Opens a stream in both directions, at the member that is used at present, with a first message.
-    pub(crate) async fn stream(&self, path: &str, first: Bytes) -> Result<Stream, Error> {
+    pub(crate) async fn stream(&self, path: &'static str, first: Bytes) -> Result<Stream, Error> {
         let deadline = Instant::now() + self.0.deadline;
         let connection = timeout_at(deadline, self.0.pool.connection()).await;
         let connection = connection.map_err(|_| Error::Unreachable("no connection in time".into()))??;
@@ -265,7 +266,7 @@ pub(crate) struct Stream {
 
 async fn unary<A: Answer>(
     connection: &Connection,
-    path: &str,
+    path: &'static str,
     bytes: Bytes,
     (left, answer_bytes_max): (Duration, usize),
 ) -> Result<A, Error> {
@@ -291,16 +292,16 @@ async fn unary<A: Answer>(
 /// Sends the head of a request.
 async fn send(
     connection: &Connection,
-    path: &str,
+    path: &'static str,
     left: Option<Duration>,
 ) -> Result<(ResponseFuture, SendStream<Bytes>), Error> {
     let mut parts = connection.base.clone().into_parts();
-    parts.path_and_query = path.parse().ok();
+    parts.path_and_query = Some(PathAndQuery::from_static(path));
     let uri = Uri::from_parts(parts).map_err(|error| Error::Malformed(error.to_string()))?;
     let mut request = Request::builder().method(Method::POST).uri(uri).version(Version::HTTP_2);
     request = request.header(CONTENT_TYPE, "application/grpc").header(TE, "trailers");
     request = match left {
-        Some(left) => request.header("grpc-timeout", format!("{}m", left.as_millis().clamp(1, 99_999_999))),
+        Some(left) => request.header("grpc-timeout", grpc_timeout(left)),
         // A stream at a member without a leader says nothing for as long as that lasts; this has it end.
         None => request.header("hasleader", "true"),
     };
@@ -308,6 +309,12 @@ async fn send(
     let sender = connection.sender.clone().ready().await;
     let mut sender = sender.map_err(|error| Error::unreachable(&error))?;
     sender.send_request(request, false).map_err(|error| Error::unreachable(&error))
+}
+
+/// A timeout for etcd: whole seconds, so that the texts of calls are equal and HTTP/2 sends a number for them. The caller keeps
+/// the exact one.
+fn grpc_timeout(left: Duration) -> String {
+    format!("{}S", left.as_millis().div_ceil(1000).clamp(1, 99_999_999))
 }
 
 /// Waits for the head of an answer that has a body.

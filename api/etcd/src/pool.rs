@@ -3,17 +3,16 @@
 //! One HTTP/2 connection at a time. When it fails, or its member does not answer, the next endpoint in the list is tried. Pings
 //! notice a peer that is gone without a word. What was begun on an old connection may end on it.
 //!
-//! Calls hand their frames to HTTP/2 themselves: head and body leave with one write, and the answer wakes the caller and no task
-//! between.
+//! Calls hand their frames to HTTP/2 themselves, so that the answer wakes the caller and no task between. The frames of all calls
+//! that were ready together leave with one write.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use cork::{Cork, Corked};
 use h2::client::{Builder, SendRequest};
 use h2::{Ping, PingPong};
 use http::Uri;
@@ -136,13 +135,15 @@ where
 {
     let mut builder = Builder::new();
     builder.initial_window_size(WINDOWS.0).initial_connection_window_size(WINDOWS.1).enable_push(false);
-    let (sender, mut connection) =
-        builder.handshake::<_, Bytes>(stream).await.map_err(|error| with_causes(&error))?;
+    let cork = Cork::new(stream);
+    let handshake = builder.handshake::<_, Bytes>(cork.clone()).await;
+    let (sender, mut connection) = handshake.map_err(|error| with_causes(&error))?;
     let (lives, alive) = watch::channel(());
     tokio::spawn(async move {
         let pings = connection.ping_pong();
+        let mut connection = Corked::new(connection, cork);
         let why = tokio::select! {
-            ended = after_others(connection) => ended.err().map(|error| with_causes(&error)),
+            ended = poll_fn(|cx| connection.poll_among(cx, true)) => ended.err().map(|error| with_causes(&error)),
             why = keep_alive(pings) => Some(why),
         };
         if let Some(error) = why {
@@ -151,22 +152,6 @@ where
         drop(lives);
     });
     Ok((sender, alive))
-}
-
-/// Polls `task`, whenever it is woken, after what its thread has ready: what calls hand over in that time leaves with one write.
-async fn after_others<F: Future>(task: F) -> F::Output {
-    let mut task = pin!(task);
-    let mut is_put_off = false;
-    poll_fn(|cx| {
-        is_put_off = !is_put_off;
-        if is_put_off {
-            // Polled once, it has the task woken when the thread has run all else.
-            let _ = pin!(tokio::task::yield_now()).poll(cx);
-            return Poll::Pending;
-        }
-        task.as_mut().poll(cx)
-    })
-    .await
 }
 
 /// Pings until there is no answer in time, and says so.
@@ -179,32 +164,5 @@ async fn keep_alive(pings: Option<PingPong>) -> String {
             Ok(Err(error)) => return with_causes(&error),
             Err(_) => return "a ping is not answered".to_owned(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-    use tokio::sync::Notify;
-
-    #[tokio::test]
-    async fn what_is_woken_first_comes_after_what_was_ready_with_it() {
-        let (woken, done) = (Arc::new(Notify::new()), Arc::new(AtomicU64::new(0)));
-        let task = {
-            let (woken, done) = (woken.clone(), done.clone());
-            tokio::spawn(after_others(async move {
-                woken.notified().await;
-                done.load(Ordering::Relaxed)
-            }))
-        };
-        // It waits to be woken.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        woken.notify_one();
-        for _ in 0..10 {
-            let done = done.clone();
-            tokio::spawn(async move { done.fetch_add(1, Ordering::Relaxed) });
-        }
-        assert_eq!(task.await.unwrap(), 10);
     }
 }
