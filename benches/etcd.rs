@@ -74,7 +74,7 @@ fn main() {
     for of in [&SMALL, &POD] {
         writes(&runtime, &pair, of);
     }
-    lists(&runtime, &pair, &etcd);
+    lists(&runtime, &pair, &etcd, &halves);
     watches(&runtime, &pair);
     starts(&runtime, &mut pair, &halves);
 }
@@ -97,6 +97,17 @@ struct Written {
     updated: fn(&str) -> String,
 }
 
+impl Written {
+    /// Creates or updates of `count` objects whose names begin with `stem`.
+    fn requests(&self, what: &str, stem: &str, count: usize) -> Vec<Vec<u8>> {
+        let request = |name: String| match what {
+            "create" => load::request("POST", self.path, &(self.created)(&name)),
+            _ => load::request("PUT", &format!("{}/{name}", self.path), &(self.updated)(&name)),
+        };
+        (0..count).map(|at| request(format!("{stem}-{at:06}"))).collect()
+    }
+}
+
 const SMALL: Written = Written {
     name: "config map",
     path: CONFIG_MAPS,
@@ -111,44 +122,55 @@ const POD: Written = Written {
     updated: |name| data::pod(name, cluster::SLOTS + 1),
 };
 
+/// What a round of writes took.
+struct Round {
+    outcome: Outcome,
+    /// Microseconds of the server's processors for each write.
+    cpu: f64,
+}
+
+/// The servers of a comparison of writes. The last one is the own store at the rate of etcd: a server that has less to do wakes up
+/// more often for it.
+const WRITERS: [&str; 3] = ["own store", "etcd", "own store, at etcd's rate"];
+
 /// Rate, latency and the server's processor time of each write.
 fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
-    report::row(&format!("{}s", of.name), &["per second", "p50", "p99", "server CPU"]);
+    report::row(
+        &format!("{}s", of.name),
+        &["per second", "p50", "p99", "server CPU", "of own", "of own at its rate"],
+    );
     for connections in [1, 16, 64] {
         let count = scale(if connections == 1 { 500 } else { 3000 }, 20);
         for (what, status) in [("create", 201), ("update", 200)] {
-            let mut found: [Vec<(f64, f64, f64, f64)>; 2] = [Vec::new(), Vec::new()];
+            let mut rounds: [Vec<Round>; 3] = Default::default();
             for round in 0..scale(ROUNDS, 1) {
-                for ((_, server), found) in pair.0.iter().zip(&mut found) {
-                    let name = |at| format!("c{connections}-{round}-{at:06}");
-                    let requests: Vec<Vec<u8>> = (0..count)
-                        .map(|at| match what {
-                            "create" => load::request("POST", of.path, &(of.created)(&name(at))),
-                            _ => {
-                                let path = format!("{}/{}", of.path, name(at));
-                                load::request("PUT", &path, &(of.updated)(&name(at)))
-                            }
-                        })
-                        .collect();
+                let mut rate = f64::INFINITY;
+                for (at, rounds) in rounds.iter_mut().enumerate() {
+                    let server = &pair.0[at % 2].1;
+                    let requests = of.requests(what, &format!("c{connections}-{at}-{round}"), count);
                     let mut clients = runtime.run(load::connect(server.client(), connections));
                     let before = process::cpu_time(server.pid());
-                    let outcome: Outcome = runtime.run(load::run(&mut clients, &requests, status));
-                    let spent = (process::cpu_time(server.pid()) - before).as_secs_f64() * 1e6 / count as f64;
-                    let quantile = |share| outcome.quantile(share).as_secs_f64();
-                    found.push((outcome.rate(), quantile(0.5), quantile(0.99), spent));
+                    let limit = if at == 2 { rate } else { f64::INFINITY };
+                    let outcome = runtime.run(load::run_at(limit, &mut clients, &requests, status));
+                    let spent = process::cpu_time(server.pid()) - before;
+                    rate = outcome.rate();
+                    rounds.push(Round { outcome, cpu: spent.as_secs_f64() * 1e6 / count as f64 });
                 }
             }
-            let cpu = found.each_ref().map(|all| median(all.iter().map(|one| one.3).collect()));
-            for ((name, _), all) in pair.0.iter().zip(&found) {
-                let pick = |part: fn(&(f64, f64, f64, f64)) -> f64| median(all.iter().map(part).collect());
-                let each = pick(|one| one.3);
+            let cpu = rounds.each_ref().map(|all| median(all.iter().map(|one| one.cpu).collect()));
+            for (at, all) in rounds.iter().enumerate() {
+                let pick =
+                    |part: fn(&Outcome) -> f64| median(all.iter().map(|one| part(&one.outcome)).collect());
+                let of = |own: f64| if at == 1 { format!("{:.2}", cpu[1] / own) } else { String::new() };
                 report::row(
-                    &format!("{what}, {connections} connections, {name}"),
+                    &format!("{what}, {connections} connections, {}", WRITERS[at]),
                     &[
-                        &format!("{:.0}", pick(|one| one.0)),
-                        &report::time(Duration::from_secs_f64(pick(|one| one.1))),
-                        &report::time(Duration::from_secs_f64(pick(|one| one.2))),
-                        &format!("{each:.0} µs, {:.2} of own", each / cpu[0]),
+                        &format!("{:.0}", pick(Outcome::rate)),
+                        &seconds(pick(|outcome| outcome.quantile(0.5).as_secs_f64())),
+                        &seconds(pick(|outcome| outcome.quantile(0.99).as_secs_f64())),
+                        &format!("{:.0} µs", cpu[at]),
+                        &of(cpu[0]),
+                        &of(cpu[2]),
                     ],
                 );
             }
@@ -157,7 +179,7 @@ fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
 }
 
 /// Lists of many pods, and of one.
-fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd) {
+fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves) {
     let pods = scale(5000, 50);
     for (_, server) in &pair.0 {
         let requests = benches::cluster::pod_creates("listed", pods);
@@ -187,31 +209,30 @@ fn lists(runtime: &Runtime, pair: &Pair, etcd: &Etcd) {
             );
         }
     }
-    quorum_read(runtime, pair, etcd, &one_item);
+    quorum_read(runtime, pair, etcd, halves, &one_item);
 }
 
-/// What the quorum read of a list of one item costs, beside what a client of etcd waits for the same question. They take turns, so that each
-/// finds etcd and its servers as much at rest as the others do.
-fn quorum_read(runtime: &Runtime, pair: &Pair, etcd: &Etcd, one_item: &str) {
+/// What the quorum read of a list of one item costs, beside what a client of etcd at the servers' place waits for the same
+/// question. They take turns, so that each finds etcd and its servers as much at rest as the others do.
+fn quorum_read(runtime: &Runtime, pair: &Pair, etcd: &Etcd, halves: &Halves, one_item: &str) {
     let client = etcd.client();
-    let [own, on_etcd, trip] = runtime.run(async {
-        let [mut own, mut on_etcd] =
-            [Connection::open(pair.0[0].1.client()).await, Connection::open(pair.0[1].1.client()).await];
-        let list = load::get(one_item, &[]);
-        let mut times = [Vec::new(), Vec::new(), Vec::new()];
-        for _ in 0..scale(1000, 10) {
-            for (connection, times) in [&mut own, &mut on_etcd].into_iter().zip(&mut times) {
-                let sent = Instant::now();
-                connection.expect(200, &list).await;
-                times.push(sent.elapsed());
-            }
+    let mut connections = pair.0.each_ref().map(|(_, server)| runtime.run(Connection::open(server.client())));
+    let list = load::get(one_item, &[]);
+    let request = RangeRequest { key: "\0".into(), limit: 1, ..RangeRequest::default() };
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    for _ in 0..scale(1000, 10) {
+        for (connection, times) in connections.iter_mut().zip(&mut times) {
             let sent = Instant::now();
-            let request = RangeRequest { key: "\0".into(), limit: 1, ..RangeRequest::default() };
-            client.range(&request).await.expect("etcd answers");
-            times[2].push(sent.elapsed());
+            runtime.run(connection.expect(200, &list));
+            times.push(sent.elapsed());
         }
-        times.map(median)
-    });
+        times[2].push(halves.on_servers(|| {
+            let sent = Instant::now();
+            runtime.run(client.range(&request)).expect("etcd answers");
+            sent.elapsed()
+        }));
+    }
+    let [own, on_etcd, trip] = times.map(median);
     let more = on_etcd.saturating_sub(own);
     let of_trip = format!("{:.2} of a trip", more.as_secs_f64() / trip.as_secs_f64());
     let [own, on_etcd, trip, more] = [own, on_etcd, trip, more].map(report::time);

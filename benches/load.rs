@@ -273,11 +273,22 @@ impl Outcome {
 /// Sends `requests` over `connections`, each of which takes the next one after its response. All responses must have
 /// `status`.
 pub async fn run(connections: &mut [Connection], requests: &[Vec<u8>], status: u16) -> Outcome {
+    run_at(f64::INFINITY, connections, requests, status).await
+}
+
+/// The same at no more than `rate` requests a second.
+pub async fn run_at(rate: f64, connections: &mut [Connection], requests: &[Vec<u8>], status: u16) -> Outcome {
     let next = std::cell::Cell::new(0);
     let start = Instant::now();
     let latencies = join_all(connections.iter_mut().map(async |connection| {
         let mut latencies = Vec::new();
-        while let Some(request) = requests.get(next.replace(next.get() + 1)) {
+        loop {
+            let at = next.replace(next.get() + 1);
+            let Some(request) = requests.get(at) else { break };
+            let due = start + Duration::from_secs_f64(at as f64 / rate);
+            if due > Instant::now() {
+                tokio::time::sleep_until(due.into()).await;
+            }
             let sent = Instant::now();
             connection.expect(status, request).await;
             latencies.push(sent.elapsed());
