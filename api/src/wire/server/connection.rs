@@ -14,6 +14,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use cork::{Cork, Corked};
 use futures_util::FutureExt;
 use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -21,7 +22,8 @@ use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::rt::{Read, Write};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -273,15 +275,36 @@ where
     }
 }
 
-impl<I, S, E> Graceful for http2::Connection<I, S, E>
+/// A connection of HTTP/2, which sends together what its requests have ready together.
+struct Multiplexed<C, I> {
+    corked: Corked<Pin<Box<C>>, I>,
+    info: Arc<ConnectionInfo>,
+    activity: Arc<Activity>,
+}
+
+impl<C, I> Future for Multiplexed<C, I>
+where
+    C: Future<Output = hyper::Result<()>>,
+    I: AsyncWrite + Unpin,
+{
+    type Output = hyper::Result<()>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        // A turn of a crowded connection comes after all others as it is.
+        let several = self.activity.requests_in_flight.load(Relaxed) > 1 && !self.info.is_crowded();
+        self.corked.poll_among(cx, several)
+    }
+}
+
+impl<I, S, E> Graceful for Multiplexed<http2::Connection<TokioIo<Cork<I>>, S, E>, I>
 where
     S: hyper::service::HttpService<hyper::body::Incoming, ResBody = Tracked>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-    I: Read + Write + Unpin,
+    I: AsyncRead + AsyncWrite + Unpin,
     E: hyper::rt::bounds::Http2ServerConnExec<S::Future, Tracked>,
 {
-    fn graceful_shutdown(self: Pin<&mut Self>) {
-        self.graceful_shutdown();
+    fn graceful_shutdown(mut self: Pin<&mut Self>) {
+        self.corked.connection().as_mut().graceful_shutdown();
     }
 }
 
@@ -305,7 +328,7 @@ pub(super) async fn run<H, I>(
 ) -> hyper::Result<()>
 where
     H: Handler,
-    I: Read + Write + Unpin + Send + 'static,
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let Server { protocols, shutdown, .. } = server;
     let turns = (server.turns.place(), info.clone());
@@ -344,11 +367,15 @@ where
     });
     // Boxed, because a future reserves space for every location that a value in it is moved through.
     if http1 {
-        let connection = Box::pin(protocols.http1.serve_connection(io, service).with_upgrades());
-        drive(connection, true, turns, &activity, server).await
+        let connection = protocols.http1.serve_connection(TokioIo::new(io), service).with_upgrades();
+        drive(Box::pin(connection), true, turns, &activity, server).await
     } else {
-        let connection = Box::pin(protocols.http2.serve_connection(io, service));
-        drive(connection, false, turns, &activity, server).await
+        let cork = Cork::new(io);
+        let connection = Box::pin(protocols.http2.serve_connection(TokioIo::new(cork.clone()), service));
+        let info = turns.1.clone();
+        let connection =
+            Multiplexed { corked: Corked::new(connection, cork), info, activity: activity.clone() };
+        drive(Box::pin(connection), false, turns, &activity, server).await
     }
 }
 
@@ -505,7 +532,6 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     use futures_util::StreamExt;
-    use hyper_util::rt::TokioIo;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::super::wire::Wire;

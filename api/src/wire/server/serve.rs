@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use hyper_util::rt::TokioIo;
 use rustls::pki_types::CertificateDer;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -197,7 +196,7 @@ async fn converse<H: Handler>(
         .map(|certificate| CertificateDer::clone(certificate).into_owned())
         .collect();
     let info = Arc::new(ConnectionInfo::counted(remote, certificates, permit));
-    Box::pin(connection::run(TokioIo::new(stream), http1, &shared.server, info, activity)).await?;
+    Box::pin(connection::run(stream, http1, &shared.server, info, activity)).await?;
     Ok(())
 }
 
