@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use tests::{Options, Server};
 use tokio::sync::Notify;
 
+use crate::etcd::cluster::Etcd;
 use crate::fixture::Fixture;
 use crate::hook::Hook;
 
@@ -84,6 +85,38 @@ async fn admission_webhooks_change_and_refuse_writes() {
     assert!(failed.text().contains(r#"failed calling webhook \"hook.example.com\""#), "{}", failed.text());
     fixture.client.delete(&format!("{MUTATING}/{}", fixture.ns)).await;
     assert_eq!(fixture.client.post(&maps, &json!({"metadata": {"name": "c"}})).await.status, 201);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let (server, other) = (etcd.server(&[]).await, Arc::new(etcd.server(&[]).await));
+    let client = server.client();
+    let namespace = json!({"metadata": {"name": "asked"}});
+    assert_eq!(client.post("/api/v1/namespaces", &namespace).await.status, 201);
+    // The server lacks something when it is told of the decision.
+    let answer = move |review: Value| {
+        let other = other.clone();
+        async move {
+            let map = json!({"metadata": {"generateName": "meanwhile-"}});
+            let written = other.client().another().post("/api/v1/namespaces/default/configmaps", &map).await;
+            assert_eq!(written.status, 201, "{}", written.text());
+            let is_refused = review["request"]["object"]["data"].get("bad").is_some();
+            admitted(&review, json!({"allowed": !is_refused}))
+        }
+    };
+    let hook = Hook::start(answer).await;
+    let mut config = configuration("ValidatingWebhookConfiguration", "asked", &hook, "asked");
+    config["webhooks"][0]["rules"][0]["operations"] = json!(["CREATE", "UPDATE"]);
+    assert_eq!(client.post(VALIDATING, &config).await.status, 201);
+    let maps = "/api/v1/namespaces/asked/configmaps";
+    let map = |name: &str, member: &str| json!({"metadata": {"name": name}, "data": {member: "1"}});
+    assert_eq!(client.post(maps, &map("good", "a")).await.status, 201);
+    assert_eq!(client.post(maps, &map("refused", "bad")).await.status, 400);
+    assert_eq!(client.put(&format!("{maps}/good"), &map("good", "bad")).await.status, 400);
+    // Nothing changes: that is an answer of the store as well.
+    assert_eq!(client.put(&format!("{maps}/good"), &map("good", "a")).await.status, 200);
+    assert_eq!(hook.received().len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

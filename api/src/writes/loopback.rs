@@ -8,10 +8,9 @@
 mod event;
 mod plugins;
 
-use std::sync::Arc;
-
 use auth::User;
 use engine::{Change, Expected, Revision};
+use std::sync::Arc;
 
 use crate::objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::objects::conversion::Conversions;

@@ -145,6 +145,8 @@ pub struct Review {
     pub request_annotations: Vec<(String, String)>,
     /// What was taken for the write.
     pub charges: Vec<Box<dyn Charge>>,
+    /// Whether a webhook was asked.
+    pub asked_webhooks: bool,
     round: Round,
     states: Vec<Box<dyn Any + Send>>,
 }

@@ -27,7 +27,7 @@
 
 use std::time::Instant;
 
-use engine::{Change, Expected, Payload};
+use engine::{Change, Expected, Payload, Revision};
 
 use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
@@ -80,12 +80,13 @@ async fn rounds<C: Caller, S: Source<C>>(
         if let Some(warnings) = caller.warnings() {
             warnings.truncate(warned);
         }
-        let seen = intent.store.revision();
-        let round = prepared(caller, intent, source).await;
-        if is_behind && says_what_is_stored(&round) {
+        let seen = is_behind.then(|| Seen::now(intent));
+        let mut asked_webhooks = false;
+        let round = prepared(caller, intent, source, &mut asked_webhooks).await;
+        if let Some(seen) = seen.filter(|_| says_what_is_stored(&round)) {
             intent.api.current().await?;
             is_behind = false;
-            if intent.store.revision() > seen {
+            if seen.lacked_something(intent, asked_webhooks) {
                 continue;
             }
         }
@@ -152,11 +153,12 @@ struct Held<'w> {
     _allocated: Option<Reservation<'w>>,
 }
 
-/// The stages from the newest state to what is to be stored.
+/// The stages from the newest state to what is to be stored. Says of webhooks whether one was asked, also where it fails.
 async fn prepared<'w, C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'w>,
     source: &mut S,
+    asked_webhooks: &mut bool,
 ) -> Result<Round<'w>, Status> {
     let mut current = match locate(caller, intent).await? {
         Located::At(current) => current,
@@ -175,7 +177,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
         stages::own_new(intent, &mut object).await?;
     }
     stages::same(intent, &object, current.as_mut())?;
-    stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
+    stages::mutate(caller, intent, source, current.as_mut(), &mut object, asked_webhooks).await?;
     let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
     stages::escalate(intent, &new, old.as_ref()).await?;
     let generated_from = match &current {
@@ -190,12 +192,37 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     stages::validate(caller, intent, &new, old.as_ref()).await?;
     stages::warn(caller, intent, &new, old.as_ref());
     stages::confirm_parameters(intent, &new, old.as_ref()).await?;
-    let charges = stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
+    let charges =
+        stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut(), asked_webhooks)
+            .await?;
     let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
     // A plugin may have given a new object another name.
     let name = if intent.presence == Presence::New { meta(&new, "name").to_owned() } else { String::new() };
     let held = Held { charges, _structures: structures, _creation: creation, _allocated: allocated };
     Ok(Round::Ready(Box::new(Ready { name, encoded, new, current, generated_from, held })))
+}
+
+/// What the store has when a round begins.
+struct Seen {
+    revision: Revision,
+    /// The revision of the object, if it is there.
+    object: Option<Revision>,
+}
+
+impl Seen {
+    fn now(intent: &Intent<'_>) -> Seen {
+        let is_named = intent.presence != Presence::New && store::check_key_name(intent.name).is_ok();
+        let key = is_named.then(|| store::key(intent.resource, intent.namespace, intent.name));
+        let object = key.and_then(|key| intent.store.entry(&key)).map(|entry| entry.revision());
+        Seen { revision: intent.store.revision(), object }
+    }
+
+    /// Whether the round might have come to something else with what the store has now. A webhook is told of a write once
+    /// for each state of the object, whatever else has changed.
+    fn lacked_something(&self, intent: &Intent<'_>, asked_webhooks: bool) -> bool {
+        let now = Seen::now(intent);
+        now.object != self.object || now.revision > self.revision && !asked_webhooks
+    }
 }
 
 /// Whether a round ends with what the store says, which another look may deny: a refusal, or that nothing is to be done. That a

@@ -115,6 +115,7 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     source: &S,
     current: Option<&mut Current>,
     object: &mut Object,
+    asked_webhooks: &mut bool,
 ) -> Result<(), Status> {
     if !intent.passes(Stage::Mutate) {
         return Ok(());
@@ -132,6 +133,7 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     let new = (operation != Operation::Delete).then_some(&mut *object);
     let record = Record { operation, ..intent.record(old.as_deref(), new) };
     let (review, outcome) = asked.mutate(record).await;
+    *asked_webhooks |= review.asked_webhooks;
     caller.take_review(review);
     outcome?;
     set_meta(object, "selfLink", None);
@@ -416,6 +418,7 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
     (new, fate): (&Object, Fate),
     old: Option<&Object>,
     current: Option<&mut Current>,
+    asked_webhooks: &mut bool,
 ) -> Result<Vec<Box<dyn Charge>>, Status> {
     if !intent.passes(Stage::Admit) {
         return Ok(Vec::new());
@@ -443,6 +446,7 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
             asked.validate(intent.record(Some(&*old), new.as_deref())).await
         }
     };
+    *asked_webhooks |= review.asked_webhooks;
     let charges = std::mem::take(&mut review.charges);
     caller.take_review(review);
     outcome.map(|()| charges)

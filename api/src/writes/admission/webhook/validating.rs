@@ -37,6 +37,7 @@ impl ValidatingWebhooks {
                 asked.push((index, webhook, seen));
             }
         }
+        review.asked_webhooks |= !asked.is_empty();
         let write = &write;
         let mut calls = Vec::with_capacity(asked.len());
         for (_, webhook, seen) in &asked {
