@@ -38,7 +38,9 @@ pub fn is_printable(c: char) -> bool {
         return (' '..='~').contains(&c);
     }
     // `str::escape_debug` escapes by the same Unicode categories, and marks that combine only at the start of a text.
-    String::from_iter(['a', c]).escape_debug().count() == 2
+    let mut bytes = [b'a', 0, 0, 0, 0];
+    let end = 1 + c.encode_utf8(&mut bytes[1..]).len();
+    std::str::from_utf8(&bytes[..end]).is_ok_and(|text| text.escape_debug().count() == 2)
 }
 
 /// `text` in double quotes, as [`Quoted`] shows it.

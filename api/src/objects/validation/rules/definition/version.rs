@@ -39,25 +39,12 @@ pub(super) fn deprecation(
     if warning.is_empty() {
         validator.invalid(place, warning, "must not be an empty string");
     }
-    if let Some((at, _)) = warning.char_indices().find(|(_, c)| !is_printable(*c)) {
+    if let Some((at, _)) = warning.char_indices().find(|(_, c)| !go::is_printable(*c)) {
         let detail = format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {at}"
         );
         validator.invalid(place, warning, detail);
     }
-}
-
-/// Letters, marks, numbers, punctuation, symbols and the space; no other spaces, controls or unassigned characters.
-fn is_printable(c: char) -> bool {
-    c == ' ' || !(c.is_control() || c.is_whitespace() || is_invisible(c))
-}
-
-/// Formatting characters, private use and noncharacters.
-fn is_invisible(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
-        | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{e000}'..='\u{f8ff}' | '\u{feff}'
-        | '\u{fff0}'..='\u{fffb}' | '\u{fffe}'..='\u{ffff}' | '\u{e0000}'..='\u{e00ff}' | '\u{e01f0}'..)
 }
 
 /// Where `/scale` finds its numbers.
@@ -167,26 +154,4 @@ pub(super) fn selectable_fields(
 /// Selectable fields without a schema that has them.
 pub(super) fn no_schema(validator: &mut Validator, path: &Path, detail: &str) {
     validator.invalid(path, Value::from(""), detail);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn printable_characters_are_those_that_are_seen_and_the_space() {
-        for (c, want) in
-            [('a', true), (' ', true), ('é', true), ('\u{301}', true), ('語', true), ('\u{1f600}', true)]
-                .into_iter()
-                .chain([
-                    ('\n', false),
-                    ('\u{a0}', false),
-                    ('\u{200b}', false),
-                    ('\u{7f}', false),
-                    ('\u{e000}', false),
-                ])
-        {
-            assert_eq!(is_printable(c), want, "{c:?}");
-        }
-    }
 }
