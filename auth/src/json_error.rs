@@ -1,6 +1,9 @@
-//! Errors of JSON documents in the words of Go's decoder.
+//! Errors of JSON documents in the words of Go's decoder (`go::json`), for values of `serde_json`.
 
+use go::json;
 use serde_json::Value;
+
+pub(crate) use go::json::undecided;
 
 /// What a value is, in the words of Go's decoder.
 fn kind(value: &Value) -> &'static str {
@@ -16,27 +19,20 @@ fn kind(value: &Value) -> &'static str {
 
 /// The error of a value that is not of the type `wanted`.
 pub(crate) fn unfit(value: &Value, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go value of type {wanted}", kind(value))
+    json::unfit(kind(value), wanted)
 }
 
 /// The error of a value of the member `place`, which is not of the type `wanted`.
 pub(crate) fn unfit_member(value: &Value, place: &str, wanted: &str) -> String {
-    format!("json: cannot unmarshal {} into Go struct field {place} of type {wanted}", kind(value))
+    json::unfit_member(kind(value), place, wanted)
 }
 
 /// The error of looking for version and kind in a document that is no object.
 pub(crate) fn no_version_kind(value: &Value) -> String {
-    const WANTED: &str = "struct { APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \
-                          \"json:\\\"kind,omitempty\\\"\" }";
-    undecided(&unfit(value, WANTED))
+    json::no_version_kind(kind(value))
 }
 
 /// The error where one of the two, `name`, is no text.
 pub(crate) fn odd_version_kind(name: &str, value: &Value) -> String {
-    undecided(&unfit_member(value, &format!(".{name}"), "string"))
-}
-
-/// The error of looking for version and kind.
-pub(crate) fn undecided(why: &str) -> String {
-    format!("couldn't get version/kind; json parse error: {why}")
+    json::odd_version_kind(kind(value), name)
 }

@@ -14,7 +14,7 @@ use auth::document::Document;
 /// The text of kube-apiserver's error.
 pub fn parse(bytes: &[u8]) -> Result<Document, String> {
     let (json, duplicates) = read(bytes)?;
-    Document::new(bytes, &json, duplicates).map_err(|why| undecided(&why))
+    Document::new(bytes, &json, duplicates).map_err(|why| go::json::undecided(&why))
 }
 
 /// The JSON that an answer says.
@@ -32,23 +32,19 @@ pub fn answer(bytes: &[u8]) -> Result<Vec<u8>, String> {
 pub fn of(value: &json::Value) -> Result<Document, String> {
     let mut json = Vec::new();
     json::write_sorted(value, &mut json);
-    Document::new(b"", &json, None).map_err(|why| undecided(&why))
+    Document::new(b"", &json, None).map_err(|why| go::json::undecided(&why))
 }
 
 /// The JSON that a document says, and the error about keys that YAML sets twice.
 fn read(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Option<String>), String> {
     if bytes.trim_ascii_start().starts_with(b"{") {
-        json::parse(bytes).map_err(|why| undecided(&why))?;
+        json::parse(bytes).map_err(|why| go::json::undecided(&why))?;
         return Ok((bytes.into(), None));
     }
     let document = yaml::parse(bytes).map_err(|why| why.to_string())?;
     let mut json = Vec::new();
     json::write_sorted(&document.value, &mut json);
     Ok((json.into(), document.strict_error()))
-}
-
-fn undecided(why: &dyn std::fmt::Display) -> String {
-    format!("couldn't get version/kind; json parse error: {why}")
 }
 
 #[cfg(test)]

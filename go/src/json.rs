@@ -1,9 +1,56 @@
-//! What is wrong with a text that is not JSON, in the words of Go's `encoding/json`, which clients know.
+//! What is wrong with a text that is not JSON, or with a value of another type than is wanted, in the words of Go's `encoding/json`,
+//! which clients know, and of the decoder of Kubernetes objects on top of it.
 //!
-//! Runs only after a text was refused, over its bytes once; open containers are on a heap-allocated stack.
+//! [`syntax_error`] runs only after a text was refused, over its bytes once; open containers are on a heap-allocated stack.
+
+use std::fmt::Display;
 
 /// How deep containers may be nested before the reference server stops.
 const DEPTH_MAX: usize = 10_000;
+
+/// The type of the members that say of which type an object is, as Go shows it.
+const TYPE_META: &str =
+    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
+
+/// The type of any object, as Go shows it.
+pub const MAP: &str = "map[string]interface {}";
+
+/// What the value of a JSON document is, in the words of Go's decoder; `None` for an empty text.
+pub fn kind(text: &[u8]) -> Option<&'static str> {
+    Some(match text.trim_ascii_start().first()? {
+        b'{' => "object",
+        b'[' => "array",
+        b'"' => "string",
+        b't' | b'f' => "bool",
+        b'n' => "null",
+        _ => "number",
+    })
+}
+
+/// The error of a value that is not of the type `wanted`; `found` is what it is instead, as [`kind`] names it.
+pub fn unfit(found: &str, wanted: &str) -> String {
+    format!("json: cannot unmarshal {found} into Go value of type {wanted}")
+}
+
+/// The error of a value of the member `place`, which is not of the type `wanted`.
+pub fn unfit_member(found: &str, place: &str, wanted: &str) -> String {
+    format!("json: cannot unmarshal {found} into Go struct field {place} of type {wanted}")
+}
+
+/// The error of an object that does not say of which type it is, because it cannot be read.
+pub fn undecided(why: &dyn Display) -> String {
+    format!("couldn't get version/kind; json parse error: {why}")
+}
+
+/// The same of a document that is `found` and not an object.
+pub fn no_version_kind(found: &str) -> String {
+    undecided(&unfit(found, TYPE_META))
+}
+
+/// The same where the member `name`, `apiVersion` or `kind`, is `found` and not a text.
+pub fn odd_version_kind(found: &str, name: &str) -> String {
+    undecided(&unfit_member(found, &format!(".{name}"), "string"))
+}
 
 /// The first syntax error of `text`; `None` if it is one JSON document.
 pub fn syntax_error(text: &[u8]) -> Option<String> {
@@ -252,6 +299,41 @@ fn quoted(byte: u8) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_another_type_are_told_apart() {
+        for (text, want) in [
+            ("", None),
+            (" {}", Some("object")),
+            ("\n[]", Some("array")),
+            ("\"a\"", Some("string")),
+            ("true", Some("bool")),
+            ("false", Some("bool")),
+            ("null", Some("null")),
+            ("-1", Some("number")),
+        ] {
+            assert_eq!(kind(text.as_bytes()), want, "{text}");
+        }
+        for (found, want) in [
+            (unfit("bool", "int32"), "json: cannot unmarshal bool into Go value of type int32"),
+            (
+                unfit_member("number", "A.b", "string"),
+                "json: cannot unmarshal number into Go struct field A.b of type string",
+            ),
+            (
+                no_version_kind("array"),
+                "couldn't get version/kind; json parse error: json: cannot unmarshal array into Go value of type struct { \
+                 APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }",
+            ),
+            (
+                odd_version_kind("number", "kind"),
+                "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of \
+                 type string",
+            ),
+        ] {
+            assert_eq!(found, want);
+        }
+    }
 
     #[test]
     fn syntax_errors_are_worded_as_clients_know_them() {

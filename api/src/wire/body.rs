@@ -1,5 +1,6 @@
 //! Decodes request bodies to objects and checks that their kind is the endpoint's (docs/api/writes.md#request-body).
 
+use go::json::{no_version_kind, odd_version_kind, undecided};
 use serde::Deserialize;
 
 use crate::types::schema::conform::conform;
@@ -41,24 +42,6 @@ struct TypeMeta {
     kind: String,
     #[serde(rename = "apiVersion")]
     api_version: String,
-}
-
-/// How the reference server begins to say that it cannot tell what a JSON body is.
-const NO_VERSION_KIND: &str = "couldn't get version/kind; json parse error: ";
-
-/// Its name of [`TypeMeta`].
-const TYPE_META: &str =
-    r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
-
-/// What a JSON text is that is neither an object nor `null`.
-fn not_an_object(text: &[u8]) -> Option<&'static str> {
-    match text.trim_ascii_start().first()? {
-        b'[' => Some("array"),
-        b'"' => Some("string"),
-        b't' | b'f' => Some("bool"),
-        b'{' | b'n' => None,
-        _ => Some("number"),
-    }
 }
 
 impl Expected<'_> {
@@ -264,21 +247,13 @@ fn is_unserved(naming: &Naming, kind: &str, api_version: &str) -> bool {
 /// [`untyped`] for JSON text, which may be something else.
 pub fn untyped_text(body: &[u8]) -> Option<String> {
     if let Some(syntax) = json::syntax_error(body) {
-        return Some(unreadable_type(&syntax));
+        return Some(undecided(&syntax));
     }
-    if let Some(found) = not_an_object(body) {
-        return Some(not_type_meta(found));
+    match go::json::kind(body)? {
+        "object" => json::parse(body).ok().as_ref().and_then(untyped),
+        "null" => None,
+        found => Some(no_version_kind(found)),
     }
-    json::parse(body).ok().as_ref().and_then(untyped)
-}
-
-/// Why a text does not say of which type it is.
-pub fn unreadable_type(why: &str) -> String {
-    format!("{NO_VERSION_KIND}{why}")
-}
-
-fn not_type_meta(found: &str) -> String {
-    format!("{NO_VERSION_KIND}json: cannot unmarshal {found} into Go value of type {TYPE_META}")
 }
 
 /// Why a body does not even say of which type it is; `None` if it does, or says nothing.
@@ -286,16 +261,13 @@ pub fn untyped(value: &Value) -> Option<String> {
     let object = match value {
         Value::Null => return None,
         Value::Object(object) => object,
-        other => return Some(not_type_meta(other.go_kind())),
+        other => return Some(no_version_kind(other.go_kind())),
     };
     let is_wrong = |(name, value): &(&str, &Value)| {
         matches!(*name, "kind" | "apiVersion") && !value.is_null() && value.as_str().is_none()
     };
     if let Some((name, value)) = object.iter().find(is_wrong) {
-        let found = value.go_kind();
-        return Some(format!(
-            "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go struct field .{name} of type string"
-        ));
+        return Some(odd_version_kind(value.go_kind(), name));
     }
     let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
     (version.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {version}"))
@@ -355,20 +327,13 @@ mod tests {
 
     #[test]
     fn a_body_says_of_which_type_it_is_or_nothing() {
-        let of_struct =
-            format!("{NO_VERSION_KIND}json: cannot unmarshal string into Go value of type {TYPE_META}");
-        let of_field = |found: &str, field: &str| {
-            format!(
-                "{NO_VERSION_KIND}json: cannot unmarshal {found} into Go struct field .{field} of type string"
-            )
-        };
         for (body, want) in [
             (r#"{"kind":"A","apiVersion":"a/b"}"#, None),
             (r#"{"kind":null}"#, None),
             ("null", None),
-            (r#""x""#, Some(of_struct)),
-            (r#"{"kind":5}"#, Some(of_field("number", "kind"))),
-            (r#"{"apiVersion":[],"kind":{}}"#, Some(of_field("array", "apiVersion"))),
+            (r#""x""#, Some(no_version_kind("string"))),
+            (r#"{"kind":5}"#, Some(odd_version_kind("number", "kind"))),
+            (r#"{"apiVersion":[],"kind":{}}"#, Some(odd_version_kind("array", "apiVersion"))),
             (r#"{"apiVersion":"a/b/c"}"#, Some("unexpected GroupVersion string: a/b/c".to_owned())),
         ] {
             assert_eq!(untyped(&json::parse(body.as_bytes()).unwrap()), want, "{body}");

@@ -15,7 +15,7 @@ use crate::wire::codec::yaml;
 /// It is no object, or what it says of its type is no text.
 pub fn parse(text: &[u8]) -> Result<Value, String> {
     let value = if is_json(text) {
-        json::parse(text).map_err(|error| body::unreadable_type(&error.to_string()))?
+        json::parse(text).map_err(|error| go::json::undecided(&error))?
     } else {
         yaml::parse(text).map_err(|error| error.to_string())?.value
     };

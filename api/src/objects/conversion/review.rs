@@ -100,10 +100,7 @@ pub(super) fn object(answer: &[u8], at: usize, value: Value) -> Result<Object, S
             Err(format!("Object 'Kind' is missing in '{text}'"))
         }
         Value::Null => Err("unexpected end of JSON input".to_owned()),
-        other => {
-            let found = other.go_kind();
-            Err(format!("json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"))
-        }
+        other => Err(go::json::unfit(other.go_kind(), go::json::MAP)),
     }
 }
 

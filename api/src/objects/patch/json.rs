@@ -139,7 +139,7 @@ pub(super) fn parse(
         Value::Null => Vec::new(),
         other => {
             let target = if strict_reporting { "[]handlers.jsonPatchOp" } else { "jsonpatch.Patch" };
-            return Err(wrong_type(&other, &format!("value of type {target}"), strict_reporting));
+            return Err(wrong_type(&go::json::unfit(other.go_kind(), target), strict_reporting));
         }
     };
     if items.len() > OPERATIONS_MAX {
@@ -167,7 +167,7 @@ fn read_operation(
         Value::Null => Object::new(),
         other => {
             let target = if strict_reporting { "handlers.jsonPatchOp" } else { "jsonpatch.Operation" };
-            return Err(wrong_type(&other, &format!("value of type {target}"), strict_reporting));
+            return Err(wrong_type(&go::json::unfit(other.go_kind(), target), strict_reporting));
         }
     };
     let mut operation =
@@ -181,8 +181,8 @@ fn read_operation(
             ("op" | "path" | "from", Value::String(text)) => text,
             ("op" | "path" | "from", Value::Null) => continue,
             ("op" | "path" | "from", other) if strict_reporting => {
-                let target = format!("struct field jsonPatchOp.{name} of type string");
-                return Err(wrong_type(&other, &target, true));
+                let place = format!("jsonPatchOp.{name}");
+                return Err(wrong_type(&go::json::unfit_member(other.go_kind(), &place, "string"), true));
             }
             ("op" | "path" | "from", _) => continue,
             _ => {
@@ -234,10 +234,10 @@ impl Verb {
     }
 }
 
-/// 400 in the words of the reference server's decoder.
-fn wrong_type(value: &Value, target: &str, strict_reporting: bool) -> Status {
+/// 400 for a part of the patch that is of the wrong type.
+fn wrong_type(why: &str, strict_reporting: bool) -> Status {
     let prefix = if strict_reporting { "error decoding patch: " } else { "" };
-    Status::bad_request(format!("{prefix}json: cannot unmarshal {} into Go {target}", value.go_kind()))
+    Status::bad_request(format!("{prefix}{why}"))
 }
 
 /// The document after all operations, for a PATCH.

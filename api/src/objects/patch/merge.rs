@@ -20,8 +20,8 @@ pub(super) fn check(patch: Value, strict_reporting: bool) -> Result<Value, Statu
         Value::Object(_) => Ok(patch),
         Value::Null => Err(Status::bad_request(INVALID)),
         other if strict_reporting => Err(Status::bad_request(format!(
-            "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            other.go_kind()
+            "error decoding patch: {}",
+            go::json::unfit(other.go_kind(), go::json::MAP)
         ))),
         Value::Array(_) => Ok(patch),
         _ => Err(Status::bad_request(INVALID)),

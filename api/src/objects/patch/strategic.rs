@@ -52,10 +52,7 @@ impl From<Failure> for Status {
 pub(super) fn check(patch: Value) -> Result<Value, Status> {
     match patch {
         Value::Object(_) | Value::Null => Ok(patch),
-        other => Err(Status::bad_request(format!(
-            "json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
-            other.go_kind()
-        ))),
+        other => Err(Status::bad_request(go::json::unfit(other.go_kind(), go::json::MAP))),
     }
 }
 

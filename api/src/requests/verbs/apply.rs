@@ -137,14 +137,14 @@ pub fn configuration(
 ) -> Result<Configuration, Status> {
     let (value, duplicates) = read(format, body, message)?;
     let not_a_map = |what: &str| {
-        let type_name = "Go value of type map[string]interface {}";
         Err(Status::bad_request(match format {
-            PatchKind::ApplyCbor => {
-                format!("error decoding patch: cbor: cannot unmarshal {what} into {type_name}")
-            }
+            PatchKind::ApplyCbor => format!(
+                "error decoding patch: cbor: cannot unmarshal {what} into Go value of type {}",
+                go::json::MAP
+            ),
             _ => format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {what} into \
-                 {type_name}"
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: {}",
+                go::json::unfit(what, go::json::MAP)
             ),
         }))
     };

@@ -40,12 +40,7 @@ impl Wire {
         let members = match &value {
             Value::Null => return Ok(wire),
             Value::Object(members) => members,
-            other => {
-                let found = other.go_kind();
-                return Err(format!(
-                    "json: cannot unmarshal {found} into Go value of type storage.continueToken"
-                ));
-            }
+            other => return Err(go::json::unfit(other.go_kind(), "storage.continueToken")),
         };
         for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
             wire.set(name, value)?;
@@ -59,9 +54,7 @@ impl Wire {
                 Value::Float(number) if wanted == "int64" => format!("number {number}"),
                 other => other.go_kind().to_owned(),
             };
-            format!(
-                "json: cannot unmarshal {found} into Go struct field continueToken.{field} of type {wanted}"
-            )
+            go::json::unfit_member(&found, &format!("continueToken.{field}"), wanted)
         };
         let text = |field: &str| value.as_str().map(str::to_owned).ok_or_else(|| wrong(field, "string"));
         match name {

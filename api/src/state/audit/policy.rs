@@ -408,10 +408,8 @@ impl<'v> Reader<'v> {
 }
 
 fn mismatch(value: &Value, kind: &str, field: &str, wanted: &str) -> String {
-    let what = value.go_kind();
-    format!(
-        "failed decoding: json: cannot unmarshal {what} into Go struct field {kind}.{field} of type {wanted}"
-    )
+    let why = go::json::unfit_member(value.go_kind(), &format!("{kind}.{field}"), wanted);
+    format!("failed decoding: {why}")
 }
 
 #[cfg(test)]

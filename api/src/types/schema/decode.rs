@@ -251,7 +251,7 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
 impl Single<'_> {
     /// A value of the wrong type. It counts as none, unless the type reads itself.
     fn wrong<E: serde::de::Error>(self, found: &str) -> Result<Option<Value>, E> {
-        let into = |wanted| format!("json: cannot unmarshal {found} into Go value of type {wanted}");
+        let into = |wanted| go::json::unfit(found, wanted);
         let sentence = match self.kind {
             Kind::Time | Kind::MicroTime | Kind::Duration => into("string"),
             Kind::IntOrString => into("int32"),

@@ -134,13 +134,14 @@ impl Report {
 
     /// Keeps the error that a value is of the wrong type.
     pub(super) fn mismatch(&self, path: At, found: &str, wanted: &str) {
-        let place = match path.and_then(|path| Some((path.holder()?, path.fields()))) {
+        let message = match path.and_then(|path| Some((path.holder()?, path.fields()))) {
+            Some((holder, fields)) if !fields.is_empty() => {
+                go::json::unfit_member(found, &format!("{}.{fields}", holder.name), wanted)
+            }
             // Metadata is read on its own, so as a whole it is no field.
-            Some((_, fields)) if fields.is_empty() => "value".to_owned(),
-            Some((holder, fields)) => format!("struct field {}.{fields}", holder.name),
-            None => "value".to_owned(),
+            _ => go::json::unfit(found, wanted),
         };
-        self.save(path, format!("json: cannot unmarshal {found} into Go {place} of type {wanted}"));
+        self.save(path, message);
     }
 
     /// Ends decoding with `message` at `path`, which replaces an error that was kept before.

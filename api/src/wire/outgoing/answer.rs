@@ -24,12 +24,11 @@ impl Review<'_> {
     /// # Errors
     /// It is no document, or of another kind or version.
     pub fn read(&self, text: &[u8]) -> Result<Value, String> {
-        let unreadable = |why: &dyn std::fmt::Display| body::unreadable_type(&why.to_string());
         // What does not look like JSON may be YAML.
         let answer = if text.trim_ascii_start().starts_with(b"{") {
-            json::parse(text).map_err(|why| unreadable(&why))?
+            json::parse(text).map_err(|why| go::json::undecided(&why))?
         } else {
-            yaml::parse(text).map_err(|why| unreadable(&why))?.value
+            yaml::parse(text).map_err(|why| go::json::undecided(&why))?.value
         };
         // Nothing at all says nothing wrong.
         let answer = if answer.is_null() { Value::Object(Object::new()) } else { answer };

@@ -178,7 +178,7 @@ impl Place<'_> {
             other => other.go_kind().to_owned(),
         };
         let Place { holder, fields, .. } = self;
-        format!("json: cannot unmarshal {found} into Go struct field {holder}.{fields} of type {wanted}")
+        go::json::unfit_member(&found, &format!("{holder}.{fields}"), wanted)
     }
 }
 

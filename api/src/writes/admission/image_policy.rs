@@ -82,10 +82,10 @@ impl Config {
         let absent = Value::Null;
         let policy = config.get("imagePolicy").unwrap_or(&absent);
         if !matches!(policy, Value::Object(_) | Value::Null) {
-            return Err(format!(
-                "json: cannot unmarshal {} into Go struct field AdmissionConfig.imagePolicy of type \
-                 imagepolicy.imagePolicyWebhookConfig",
-                policy.go_kind()
+            return Err(go::json::unfit_member(
+                policy.go_kind(),
+                "AdmissionConfig.imagePolicy",
+                "imagepolicy.imagePolicyWebhookConfig",
             ));
         }
         let time = |name: &str, unit: i64, least: i64, most: i64, default: i64| {
@@ -126,9 +126,7 @@ fn not_of(name: &str, given: &Value, kind: &str) -> String {
         Value::Float(number) if kind == "time.Duration" => format!("number {number}"),
         other => other.go_kind().to_owned(),
     };
-    format!(
-        "json: cannot unmarshal {found} into Go struct field imagePolicyWebhookConfig.imagePolicy.{name} of type {kind}"
-    )
+    go::json::unfit_member(&found, &format!("imagePolicyWebhookConfig.imagePolicy.{name}"), kind)
 }
 
 impl ImagePolicyWebhook {

@@ -323,8 +323,7 @@ fn version_of(config: &Value, naming: &'static Naming) -> Result<&'static str, S
 /// The plugins of an AdmissionConfiguration, with the types of their members checked.
 fn plugins_of<'c>(config: &'c Value, version: &str) -> Result<&'c [Value], String> {
     let mismatch = |value: &Value, place: &str, wanted: &str| {
-        let found = value.go_kind();
-        Err(format!("json: cannot unmarshal {found} into Go struct field {place} of type {wanted}"))
+        Err(go::json::unfit_member(value.go_kind(), place, wanted))
     };
     let plugins = match config.get("plugins") {
         None | Some(Value::Null) => return Ok(&[]),

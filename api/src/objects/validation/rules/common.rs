@@ -162,7 +162,7 @@ pub(super) fn annotated(
         if fits {
             return Some(value);
         }
-        format!("json: cannot unmarshal {} into Go value of type {kind}", value.go_kind())
+        go::json::unfit(value.go_kind(), kind)
     };
     validator.invalid(path, key, detail);
     None

@@ -128,15 +128,9 @@ fn docker_config(validator: &mut Validator, path: &Path, data: View, key: &str) 
     let place = path.key(key);
     let Some(text) = data.get(key) else { return validator.required(place, "") };
     let content = bytes::decode(text.as_str().unwrap_or_default()).unwrap_or_default();
-    let detail = json::syntax_error(&content).or_else(|| {
-        let kind = match content.trim_ascii_start().first() {
-            Some(b'{' | b'n') | None => return None,
-            Some(b'"') => "string",
-            Some(b'[') => "array",
-            Some(b't' | b'f') => "bool",
-            Some(_) => "number",
-        };
-        Some(format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"))
+    let detail = json::syntax_error(&content).or_else(|| match go::json::kind(&content)? {
+        "object" | "null" => None,
+        found => Some(go::json::unfit(found, go::json::MAP)),
     });
     if let Some(detail) = detail {
         validator.invalid(place, "<secret contents redacted>", detail);
