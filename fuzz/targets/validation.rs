@@ -22,7 +22,7 @@ pub fn validate(data: &[u8]) {
     check(&validation::create(resource, &CLUSTER, &first));
     check(&validation::update(resource, &CLUSTER, &first, &first));
     let Some(mut second) = object(resource, &mut input) else { return };
-    validation::prepare(resource, &mut second, Some(&first));
+    validation::prepare_update(resource, &mut second, &first);
     check(&validation::create(resource, &CLUSTER, &second));
     check(&validation::update(resource, &CLUSTER, &second, &first));
     for subresource in &*resource.subresources {
@@ -33,7 +33,7 @@ pub fn validate(data: &[u8]) {
 fn object(resource: &ResourceTable, input: &mut Input) -> Option<api::values::json::Object> {
     let mut object = decode(&resource.message, &document::object(&resource.message, input)).ok()?.object;
     defaults::apply(&resource.message, &mut object, &CLUSTER);
-    validation::prepare(resource, &mut object, None);
+    validation::prepare(resource, &mut object);
     Some(object)
 }
 

@@ -23,6 +23,9 @@ pub enum Stage {
     Prepare,
     /// The rules of the kind.
     Validate,
+    /// The writer of a policy or of its binding may read the objects that it makes the parameters. Only writes of the
+    /// resource itself.
+    Confirm,
     /// The validating point of admission.
     Admit,
     /// The bytes to store; a write that changes nothing ends here. Never left out.

@@ -173,10 +173,16 @@ fn is_within(path: &str, place: &str) -> bool {
 }
 
 /// Normalises fields that a kind stores in another form than it accepts (a secret's `stringData`); before validation.
-/// `old` is the stored object on update.
-pub fn prepare(resource: &ResourceTable, object: &mut Object, old: Option<&Object>) {
+pub fn prepare(resource: &ResourceTable, object: &mut Object) {
     if let Some(normalize) = rules::normalization(resource) {
-        normalize(object, old);
+        normalize(object, None);
+    }
+}
+
+/// The same of an update of the stored object `old`.
+pub fn prepare_update(resource: &ResourceTable, object: &mut Object, old: &Object) {
+    if let Some(normalize) = rules::normalization(resource) {
+        normalize(object, Some(old));
     }
 }
 

@@ -21,7 +21,7 @@ fn object(resource: &ResourceTable, document: &str) -> Object {
     assert!(decoded.strict.is_empty(), "{:?}", decoded.strict);
     let mut object = decoded.object;
     defaults::apply(&resource.message, &mut object, &KUBERNETES);
-    prepare(resource, &mut object, None);
+    prepare(resource, &mut object);
     object
 }
 
@@ -277,7 +277,7 @@ fn nothing_panics_on_objects_of_any_shape() {
                         })
                         .collect();
                     let mut prepared = object.clone();
-                    prepare(table, &mut prepared, None);
+                    prepare(table, &mut prepared);
                     defaults::apply(&table.message, &mut prepared, naming);
                     wrong += create(table, naming, &prepared).len();
                     wrong += update(table, naming, &prepared, &object).len();

@@ -209,7 +209,7 @@ impl<'r> Call<'r> {
             let mut object = object.clone();
             defaults::apply(&self.resource.table.message, &mut object, self.api.naming());
             // As upstream sees it, so that nothing of a secret is recorded that the policy would not look for.
-            validation::prepare(&self.resource.table, &mut object, None);
+            validation::prepare(&self.resource.table, &mut object);
             let mut object = Value::from(object);
             if let Ok(given) = yaml::parse(body) {
                 keep_empty(&mut object, &given.value);

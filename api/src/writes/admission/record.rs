@@ -10,7 +10,9 @@ use engine::Revision;
 
 use super::options::Options;
 use super::plugin::Target;
+use super::policy::request::is_whole;
 use crate::objects::strategy::Endpoint;
+use crate::objects::validation;
 use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
 use crate::values::object::meta;
@@ -99,6 +101,17 @@ impl<New> Record<'_, New> {
     /// Whether it is about an object of a namespace.
     pub fn is_namespaced(&self) -> bool {
         self.resource.namespaced() && !self.namespace.is_empty()
+    }
+}
+
+impl Record<'_, &mut Object> {
+    /// Puts what a plugin made of the object in its place, prepared for validation as the object of a request is.
+    pub fn replace(&mut self, changed: Object) {
+        let Some(new) = self.new.as_deref_mut() else { return };
+        *new = changed;
+        if is_whole(self.subresource) {
+            validation::prepare(&self.resource.table, new);
+        }
     }
 }
 

@@ -33,17 +33,18 @@ use crate::writes::context::Context;
 
 /// What the server's own writes leave out that clients of upstream's make: the comparison (they say what they saw in
 /// [`Intent::seen`]), and the question what they may grant.
-pub const BY_SERVER: &[Stage] = &[Stage::Compare, Stage::Escalate];
+pub const BY_SERVER: &[Stage] = &[Stage::Compare, Stage::Escalate, Stage::Confirm];
 
 /// [`BY_SERVER`], and admission: for what comes before the first request, and what no client of upstream's writes.
-pub const BY_SERVER_UNASKED: &[Stage] = &[Stage::Mutate, Stage::Compare, Stage::Escalate, Stage::Admit];
+pub const BY_SERVER_UNASKED: &[Stage] =
+    &[Stage::Mutate, Stage::Compare, Stage::Escalate, Stage::Confirm, Stage::Admit];
 
 /// [`BY_SERVER`] for an object whose managed fields were computed before.
-pub const BY_SERVER_APPLIED: &[Stage] = &[Stage::Compare, Stage::Own, Stage::Escalate];
+pub const BY_SERVER_APPLIED: &[Stage] = &[Stage::Compare, Stage::Own, Stage::Escalate, Stage::Confirm];
 
 /// [`BY_SERVER_UNASKED`] for an object whose managed fields were computed before.
 pub const BY_SERVER_APPLIED_UNASKED: &[Stage] =
-    &[Stage::Mutate, Stage::Compare, Stage::Own, Stage::Escalate, Stage::Admit];
+    &[Stage::Mutate, Stage::Compare, Stage::Own, Stage::Escalate, Stage::Confirm, Stage::Admit];
 
 /// What the backfill of defaults leaves out: everything but the defaults, as it repairs what was valid when it was
 /// stored.
@@ -55,6 +56,7 @@ pub const BACKFILL: &[Stage] = &[
     Stage::Prepare,
     Stage::Validate,
     Stage::Escalate,
+    Stage::Confirm,
     Stage::Admit,
 ];
 
@@ -67,6 +69,7 @@ pub const DELETION: &[Stage] = &[
     Stage::Prepare,
     Stage::Validate,
     Stage::Escalate,
+    Stage::Confirm,
 ];
 
 /// [`DELETION`] that admission is not asked about: the end of an eviction that was admitted, and of what a definition
@@ -80,6 +83,7 @@ pub const DELETION_UNASKED: &[Stage] = &[
     Stage::Prepare,
     Stage::Validate,
     Stage::Escalate,
+    Stage::Confirm,
     Stage::Admit,
 ];
 

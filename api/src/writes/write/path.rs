@@ -3,8 +3,8 @@
 //! ```text
 //! locate ─► decode ─► default ─► (own a new object) ─► mutating admission ─► convert ─► escalate ─► compare ─► own a change
 //!    ▲                                                                                                               │
-//!    │ conflict                             commit ◄─ encode ◄─ validating admission ◄─ validate ◄─ prepare ◄─ allocate
-//!    └────────────────────────────────────────┘
+//!    │ conflict                 commit ◄─ encode ◄─ validating admission ◄─ confirm ◄─ validate ◄─ prepare ◄─ allocate
+//!    └────────────────────────────┘
 //! ```
 //!
 //! Why this order and no other:
@@ -13,6 +13,7 @@
 //! - A new object is owned as it was sent, in the version of the request, so that what a plugin adds to it belongs to
 //!   no manager either. Of an update the two stored states are compared, so its ownership comes after the conversion.
 //! - What a role grants is looked at before anything of the object is refused: its writer is told of what it lacks first.
+//!   Whether the writer of a policy may read its parameters is confirmed of a valid object only, as one more of its rules.
 //! - The creation is registered before the definition of its type is looked at, and the namespace by mutating admission,
 //!   and until the commit is over: the controllers that empty either wait for the creations that may have seen it alive.
 //! - What was allocated is held until the commit is over, whatever becomes of it; what admission took for the write, such

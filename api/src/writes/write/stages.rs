@@ -148,7 +148,7 @@ fn operation(intent: &Intent<'_>, is_new: bool) -> Operation {
 /// Gives the fields of a new object, as the request means it, to the writer.
 pub(super) async fn own_new(intent: &Intent<'_>, object: &mut Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
-        validation::prepare(&intent.resource.table, object, None);
+        validation::prepare(&intent.resource.table, object);
     }
     if intent.passes(Stage::Own) {
         let own = |object: &mut Object| {
@@ -248,7 +248,7 @@ pub(super) fn compare(
 /// Gives what an update changes to the writer.
 pub(super) async fn own_change(intent: &Intent<'_>, new: &mut Object, old: &Object) -> Result<(), Status> {
     if intent.passes(Stage::Prepare) {
-        validation::prepare(&intent.resource.stored().table, new, Some(old));
+        validation::prepare_update(&intent.resource.stored().table, new, old);
     }
     if intent.passes(Stage::Own) {
         with_conversions(intent, new, |new| tracking(intent).update(old, new)).await?;
@@ -400,8 +400,8 @@ pub(super) async fn confirm_parameters(
     new: &Object,
     old: Option<&Object>,
 ) -> Result<(), Status> {
-    let is_asked = intent.permission.is_some() && !intent.leaves_out.contains(&Stage::Escalate);
-    if !is_asked || intent.endpoint != Endpoint::Main {
+    let is_of_client = intent.permission.is_some() && intent.endpoint == Endpoint::Main;
+    if !is_of_client || !intent.passes(Stage::Confirm) {
         return Ok(());
     }
     let source = (intent.api.lookup(), intent.api.authorizer());

@@ -20,45 +20,45 @@ use crate::writes::loopback::Loopback;
 /// command says (a binding, an eviction, a request for a token) passes both points of admission, the write that comes
 /// of it does not pass them again.
 const TABLE: &str = r"
-                           decode default mutate escalate compare own allocate prepare validate admit encode commit
-POST                       x      x       x      x        .       x   x        x       x        x     x      x
-POST, generated name       x      x       x      x        .       x   x        x       x        x     x      x
-POST, dry run              x      x       x      x        .       x   x        x       x        x     x      .
-PUT                        x      x       x      x        x       x   x        x       x        x     x      x
-PUT, no change             x      x       x      x        x       x   x        x       x        x     x      .
-PUT, creating              x      x       x      x        .       x   x        x       x        x     x      x
-JSON patch                 x      x       x      x        x       x   x        x       x        x     x      x
-merge patch                x      x       x      x        x       x   x        x       x        x     x      x
-strategic merge patch      x      x       x      x        x       x   x        x       x        x     x      x
-apply, creating            x      x       x      x        .       .   x        x       x        x     x      x
-apply                      x      x       x      x        x       .   x        x       x        x     x      x
-review                     .      .       x      .        .       .   .        .       .        x     .      .
-PUT status                 x      x       x      x        x       x   .        x       x        x     x      x
-PATCH status               x      x       x      x        x       x   .        x       x        x     x      x
-apply status               x      x       x      x        x       .   .        x       x        x     x      x
-PUT scale                  x      .       x      x        x       .   .        x       x        x     x      x
-PATCH scale                x      .       x      x        x       .   .        x       x        x     x      x
-apply scale                x      .       x      x        x       .   .        x       x        x     x      x
-binding                    x      .       x      x        x       .   .        x       .        x     x      x
-resize                     x      x       x      x        x       x   .        x       x        x     x      x
-ephemeralcontainers        x      x       x      x        x       x   .        x       x        x     x      x
-connect                    .      .       x      .        .       .   .        .       .        x     .      .
-eviction                   x      x       x      .        .       x   .        x       x        x     x      x
-token                      .      .       x      .        .       .   .        .       .        x     .      .
-finalize                   x      x       x      x        x       x   .        x       x        x     x      x
-approval                   x      x       x      x        x       x   .        x       x        x     x      x
-DELETE                     x      .       x      .        .       .   .        .       .        x     x      x
-DELETE, first phase        x      .       x      .        .       .   .        .       .        x     x      x
-PATCH, last finalizer      x      x       x      x        x       x   x        x       x        x     x      x
-DELETE of a collection     x      .       x      .        .       .   .        .       .        x     x      x
-bootstrap                  x      x       .      .        .       x   x        x       x        .     x      x
-server: create             x      x       x      .        .       x   x        x       x        x     x      x
-server: update             x      x       x      .        .       x   x        x       x        x     x      x
-server: apply              x      x       x      .        .       .   x        x       x        x     x      x
-controller: change         x      x       x      .        .       x   x        x       x        x     x      x
-controller: change status  x      x       x      .        .       x   .        x       x        x     x      x
-backfill, no change        x      x       .      .        .       .   .        .       .        .     x      .
-controller: delete         x      .       x      .        .       .   .        .       .        x     x      x
+                           decode default mutate escalate compare own allocate prepare validate confirm admit encode commit
+POST                       x      x       x      x        .       x   x        x       x        x       x     x      x
+POST, generated name       x      x       x      x        .       x   x        x       x        x       x     x      x
+POST, dry run              x      x       x      x        .       x   x        x       x        x       x     x      .
+PUT                        x      x       x      x        x       x   x        x       x        x       x     x      x
+PUT, no change             x      x       x      x        x       x   x        x       x        x       x     x      .
+PUT, creating              x      x       x      x        .       x   x        x       x        x       x     x      x
+JSON patch                 x      x       x      x        x       x   x        x       x        x       x     x      x
+merge patch                x      x       x      x        x       x   x        x       x        x       x     x      x
+strategic merge patch      x      x       x      x        x       x   x        x       x        x       x     x      x
+apply, creating            x      x       x      x        .       .   x        x       x        x       x     x      x
+apply                      x      x       x      x        x       .   x        x       x        x       x     x      x
+review                     .      .       x      .        .       .   .        .       .        .       x     .      .
+PUT status                 x      x       x      x        x       x   .        x       x        .       x     x      x
+PATCH status               x      x       x      x        x       x   .        x       x        .       x     x      x
+apply status               x      x       x      x        x       .   .        x       x        .       x     x      x
+PUT scale                  x      .       x      x        x       .   .        x       x        .       x     x      x
+PATCH scale                x      .       x      x        x       .   .        x       x        .       x     x      x
+apply scale                x      .       x      x        x       .   .        x       x        .       x     x      x
+binding                    x      .       x      x        x       .   .        x       .        .       x     x      x
+resize                     x      x       x      x        x       x   .        x       x        .       x     x      x
+ephemeralcontainers        x      x       x      x        x       x   .        x       x        .       x     x      x
+connect                    .      .       x      .        .       .   .        .       .        .       x     .      .
+eviction                   x      x       x      .        .       x   .        x       x        .       x     x      x
+token                      .      .       x      .        .       .   .        .       .        .       x     .      .
+finalize                   x      x       x      x        x       x   .        x       x        .       x     x      x
+approval                   x      x       x      x        x       x   .        x       x        .       x     x      x
+DELETE                     x      .       x      .        .       .   .        .       .        .       x     x      x
+DELETE, first phase        x      .       x      .        .       .   .        .       .        .       x     x      x
+PATCH, last finalizer      x      x       x      x        x       x   x        x       x        x       x     x      x
+DELETE of a collection     x      .       x      .        .       .   .        .       .        .       x     x      x
+bootstrap                  x      x       .      .        .       x   x        x       x        .       .     x      x
+server: create             x      x       x      .        .       x   x        x       x        .       x     x      x
+server: update             x      x       x      .        .       x   x        x       x        .       x     x      x
+server: apply              x      x       x      .        .       .   x        x       x        .       x     x      x
+controller: change         x      x       x      .        .       x   x        x       x        .       x     x      x
+controller: change status  x      x       x      .        .       x   .        x       x        .       x     x      x
+backfill, no change        x      x       .      .        .       .   .        .       .        .       .     x      .
+controller: delete         x      .       x      .        .       .   .        .       .        .       x     x      x
 ";
 
 /// The stages that the table has a column for.

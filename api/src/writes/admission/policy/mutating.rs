@@ -14,13 +14,12 @@ use cel::library::authorizer::Authorizer;
 use super::condition::{Match, Owner};
 use super::matching::Asked;
 use super::mutation::{Mutating, ObjectType, Refused};
-use super::request::{Request, is_whole, message_of};
+use super::request::{Request, message_of};
 use super::scope::Inputs;
 use super::source::{
     Bound, Invocation, Policy, Source, WithBindings, asked, handles, inputs, misconfigured, request,
 };
 use super::validation::FailurePolicy;
-use crate::objects::validation;
 use crate::types::schema::defaults;
 use crate::values::field::go_quote;
 use crate::values::json::{Object, Value};
@@ -107,11 +106,8 @@ impl MutatingAdmissionPolicy {
             }
             let about = (&*record, &mut *review, &mut refusals);
             let changed = self.changed(&bound, policy, &round, about).await?;
-            if let (Some(new), Some(changed)) = (record.new.as_deref_mut(), changed) {
-                *new = changed;
-                if is_whole(record.subresource) {
-                    validation::prepare(&record.resource.table, new, None);
-                }
+            if let Some(changed) = changed {
+                record.replace(changed);
                 review.reinvoke();
             }
         }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use super::review::Verdict;
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::objects::patch::{Patch, PatchKind, apply_operations};
-use crate::objects::validation;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::{defaults, table::Message};
 use crate::values::field::go_quote;
@@ -142,18 +141,16 @@ impl MutatingWebhooks {
         operations: Value,
     ) -> Result<(), Status> {
         let lookup = &self.0.lookup;
-        let Some(new) = record.new.as_deref_mut() else { return Ok(()) };
+        let Some(new) = record.new.as_deref() else { return Ok(()) };
         let resource = record.resource;
-        *new = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
+        let changed = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
             let shown = lookup.converted(new.clone(), (resource, seen)).await?;
             let patched = patched(operations, &seen.table.message, &shown, lookup)?;
             lookup.converted(patched, (seen, resource)).await?
         } else {
             patched(operations, message_of(new, resource, record.subresource), new, lookup)?
         };
-        if is_whole(record.subresource) {
-            validation::prepare(&resource.table, new, None);
-        }
+        record.replace(changed);
         Ok(())
     }
 }
