@@ -28,7 +28,7 @@ use crate::wire::body::Expected;
 use crate::wire::negotiate::Transform;
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
-use crate::writes::write::intent::OWNED_BY_SOURCE;
+use crate::writes::write::intent::{OWNED_BY_SOURCE, precondition_failed};
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{Current, Form, Intent, Source, Wanted};
 
@@ -290,7 +290,7 @@ fn judge(intent: &Intent<'_>, scale: &Object, replicas: i64, stored: &str) -> Re
     if wanted.is_empty() || wanted == stored {
         return Ok(());
     }
-    let cause = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {stored}");
+    let cause = precondition_failed("UID", wanted, stored);
     let kind = format!("{}/{SUBRESOURCE}", intent.resource.table.plural);
     Err(Status::conflict(Subject { kind: &kind, ..intent.subject(intent.name) }, &cause))
 }

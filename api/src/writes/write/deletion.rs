@@ -4,7 +4,7 @@
 //! The first phase marks the object with a time and finalizers; the second removes it once nothing holds it. Preconditions
 //! are checked in the round that writes, so that they hold for the state that goes.
 
-use super::intent::{Caller, Current, Intent, Made, Outcome, Wanted};
+use super::intent::{Caller, Current, Intent, Made, Outcome, Wanted, precondition_failed};
 use crate::objects::store::Stored;
 use crate::objects::strategy;
 use crate::types::options::{DeleteOptions, Propagation};
@@ -214,10 +214,7 @@ fn check_preconditions_of_content(
     for (what, wanted, found) in pairs {
         if let Some(wanted) = wanted.filter(|wanted| *wanted != found) {
             let subject = Subject { group: &resource.group, kind: &resource.table.plural, name };
-            let cause = format!(
-                "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
-            );
-            return Err(Status::conflict(subject, &cause));
+            return Err(Status::conflict(subject, &precondition_failed(what, wanted, found)));
         }
     }
     Ok(())

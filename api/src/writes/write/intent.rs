@@ -94,6 +94,11 @@ pub const OWNED_BY_SOURCE: &[Stage] = &[Stage::Own];
 /// what it brings only the target is checked.
 pub const BINDING: &[Stage] = &[Stage::Default, Stage::Mutate, Stage::Own, Stage::Validate, Stage::Admit];
 
+/// Why an object does not meet a precondition on its `what` (`UID`, `ResourceVersion`).
+pub fn precondition_failed(what: &str, wanted: &str, found: &str) -> String {
+    format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}")
+}
+
 /// What must be in the store for a write to go on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Presence {
@@ -188,9 +193,9 @@ impl<'w> Intent<'w> {
     /// meet.
     pub fn unmet(&self, what: &str, wanted: &str, found: &str) -> Status {
         let key = store::shown_key(self.resource, self.namespace, self.name);
+        let why = precondition_failed(what, wanted, found);
         let cause = format!(
-            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition \
-             failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+            "StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
         );
         Status::conflict(self.subject(self.name), &cause)
     }

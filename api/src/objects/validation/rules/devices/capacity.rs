@@ -184,7 +184,7 @@ fn ordered(
     }
 }
 
-/// Whether a text is a version as semver.org 2.0.0 defines it.
+/// Whether a text is a version as semver.org 2.0.0 defines it. Unlike the versions of expressions its numbers have no limit.
 fn is_semantic_version(text: &str) -> bool {
     let (rest, build) = text.split_once('+').map_or((text, None), |(rest, build)| (rest, Some(build)));
     let (numbers, stage) =
@@ -208,7 +208,15 @@ mod tests {
 
     #[test]
     fn versions_have_three_numbers_and_may_have_a_stage_and_a_build() {
-        for text in ["1.2.3", "0.0.0", "1.2.3-alpha.1", "1.2.3--x.0a", "1.2.3+05.x-y", "1.2.3-rc.1+build"] {
+        for text in [
+            "1.2.3",
+            "0.0.0",
+            "1.2.3-alpha.1",
+            "1.2.3--x.0a",
+            "1.2.3+05.x-y",
+            "1.2.3-rc.1+build",
+            "99999999999999999999.0.0-99999999999999999999",
+        ] {
             assert!(is_semantic_version(text), "{text}");
         }
         for text in
