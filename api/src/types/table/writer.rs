@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::alike::Before;
+use super::alike::{Before, Look};
 use super::eval::{Output, Row, text_of};
 use super::{
     ColumnKind, CompiledColumn, Headers, IncludeObject, ListMeta, PartialWriter, RowError, Source,
@@ -29,13 +29,26 @@ pub struct TableWriter {
     pub(super) before: Option<Box<Before>>,
 }
 
-/// What an object is written as.
-#[derive(Clone, Copy)]
-enum Part {
-    /// A row of the table.
-    Row,
-    /// A table of its own.
-    Single(Headers),
+/// What the cells of a row are written from.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one is on the stack at a time; a box would cost each row an allocation"
+)]
+enum Cells {
+    /// What is remembered, which is that of an object in its usual form.
+    Remembered(Look),
+    /// An object as it was read.
+    Computed(Value),
+}
+
+impl Cells {
+    /// The resourceVersion of the object whose stored form is `stored`; empty if there is none.
+    fn resource_version<'c>(&'c self, stored: &'c [u8]) -> &'c str {
+        match self {
+            Cells::Remembered(look) => look.resource_version(stored).unwrap_or_default(),
+            Cells::Computed(object) => object.str_at(&["metadata", "resourceVersion"]),
+        }
+    }
 }
 
 impl TableWriter {
@@ -85,46 +98,29 @@ impl TableWriter {
     /// # Errors
     /// `stored` cannot be parsed; nothing was written.
     pub fn row(&mut self, stored: &[u8], shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
-        if let Some(written) = self.beside(Part::Row, stored, shown, out) {
-            return written;
-        }
-        let object = self.format.reads.read(stored)?;
-        self.write_row(&object, shown, out)
+        let cells = match self.remember(stored) {
+            Some(look) => Cells::Remembered(look),
+            None => Cells::Computed(self.format.reads.read(stored)?),
+        };
+        self.write_row(&cells, stored, shown, out)
     }
 
-    /// The row, or the beginning of the table, of an object in its usual form, as far as possible like the row before.
-    /// `None` for any other object, and if no row is remembered; nothing is written then.
-    fn beside(
-        &mut self,
-        part: Part,
-        stored: &[u8],
-        shown: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Option<Result<(), RowError>> {
+    /// Remembers the cells of an object in its usual form, and computes only those that differ from the row before. `None` for
+    /// any other object, and if no row is remembered.
+    fn remember(&mut self, stored: &[u8]) -> Option<Look> {
         let mut before = self.before.take()?;
-        let written = self.beside_row(&mut before, part, stored, shown, out);
-        if written.is_none() {
+        let look = self.compare(&mut before, stored);
+        if look.is_none() {
             before.forget();
         }
         self.before = Some(before);
-        written
+        look
     }
 
-    /// [`TableWriter::beside`] of the row that is remembered.
-    fn beside_row(
-        &mut self,
-        before: &mut Before,
-        part: Part,
-        stored: &[u8],
-        shown: &[u8],
-        out: &mut Vec<u8>,
-    ) -> Option<Result<(), RowError>> {
-        let format = self.format.clone();
+    /// [`TableWriter::remember`] beside the row before.
+    fn compare(&self, before: &mut Before, stored: &[u8]) -> Option<Look> {
+        let format = &*self.format;
         let look = before.look(&format.inputs, stored)?;
-        let opening = match part {
-            Part::Row => None,
-            Part::Single(headers) => Some((look.resource_version(stored)?, headers)),
-        };
         let finished = format.finished_mask();
         before.cells.resize_with(format.columns.len(), Vec::new);
         let masks = format.columns.iter().map(|column| column.mask).chain([finished]);
@@ -143,25 +139,7 @@ impl TableWriter {
             }
         }
         before.keep(&format.inputs, &look, stored);
-        let start = out.len();
-        if let Some((resource_version, headers)) = opening {
-            self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
-        }
-        if self.rows > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"{\"cells\":[");
-        for (at, cell) in before.cells.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
-            }
-            out.extend_from_slice(cell);
-        }
-        out.push(b']');
-        out.extend_from_slice(before.conditions.as_bytes());
-        let is_stored = std::ptr::eq(stored, shown);
-        let metadata = is_stored.then(|| &stored[look.metadata.clone()]);
-        Some(self.end_row(metadata, shown, start, out))
+        Some(look)
     }
 
     /// Closes the table, with the final newline of a document.
@@ -181,16 +159,15 @@ impl TableWriter {
         headers: Headers,
         out: &mut Vec<u8>,
     ) -> Result<(), RowError> {
-        let before = out.len();
-        let written = match self.beside(Part::Single(headers), stored, shown, out) {
-            Some(written) => written,
-            None => {
-                let object = self.format.single_reads.read(stored)?;
-                let resource_version = object.str_at(&["metadata", "resourceVersion"]);
-                self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
-                self.write_row(&object, shown, out)
-            }
+        // A table has a resourceVersion of its own, which must be a plain text to be taken from the stored form.
+        let cells = match self.remember(stored).filter(|look| look.resource_version(stored).is_some()) {
+            Some(look) => Cells::Remembered(look),
+            None => Cells::Computed(self.format.single_reads.read(stored)?),
         };
+        let before = out.len();
+        let resource_version = cells.resource_version(stored);
+        self.head(&ListMeta { resource_version, ..ListMeta::default() }, headers, out);
+        let written = self.write_row(&cells, stored, shown, out);
         match written {
             Ok(()) => out.extend_from_slice(b"]}"),
             Err(_) => out.truncate(before),
@@ -198,12 +175,46 @@ impl TableWriter {
         written
     }
 
-    fn write_row(&mut self, object: &Value, shown: &[u8], out: &mut Vec<u8>) -> Result<(), RowError> {
-        let before = out.len();
+    fn write_row(
+        &mut self,
+        cells: &Cells,
+        stored: &[u8],
+        shown: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), RowError> {
+        let start = out.len();
         if self.rows > 0 {
             out.push(b',');
         }
         out.extend_from_slice(b"{\"cells\":[");
+        let metadata = match cells {
+            Cells::Remembered(look) => {
+                self.write_remembered(out);
+                std::ptr::eq(stored, shown).then(|| &stored[look.metadata.clone()])
+            }
+            Cells::Computed(object) => {
+                self.write_computed(object, out);
+                None
+            }
+        };
+        self.end_row(metadata, shown, start, out)
+    }
+
+    /// Writes the cells that are remembered, and the row conditions.
+    fn write_remembered(&self, out: &mut Vec<u8>) {
+        let Some(before) = &self.before else { return };
+        for (at, cell) in before.cells.iter().enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            out.extend_from_slice(cell);
+        }
+        out.push(b']');
+        out.extend_from_slice(before.conditions.as_bytes());
+    }
+
+    /// Writes the cells of an object, and the row conditions.
+    fn write_computed(&self, object: &Value, out: &mut Vec<u8>) {
         let row = Row { object, now: self.now };
         for (at, column) in self.format.columns.iter().enumerate() {
             if at > 0 {
@@ -215,15 +226,14 @@ impl TableWriter {
         if self.format.marks_finished {
             out.extend_from_slice(finished_conditions(row.str(&["status", "phase"])).as_bytes());
         }
-        self.end_row(None, shown, before, out)
     }
 
-    /// Ends the row that began at `before` with its object, whose metadata may be known.
+    /// Ends the row that began at `start` with its object, whose metadata may be known.
     fn end_row(
         &mut self,
         metadata: Option<&[u8]>,
         shown: &[u8],
-        before: usize,
+        start: usize,
         out: &mut Vec<u8>,
     ) -> Result<(), RowError> {
         out.extend_from_slice(b",\"object\":");
@@ -245,7 +255,7 @@ impl TableWriter {
             }
         };
         if !written {
-            out.truncate(before);
+            out.truncate(start);
             return Err(RowError::NoMetadata);
         }
         out.push(b'}');
