@@ -14,12 +14,13 @@ use std::time::Duration;
 
 use auth::User;
 use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
+use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
 use hashbrown::HashMap;
 use http::header::{ACCEPT, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 
+use super::WRITES_MAX;
 use super::api_services::{GROUP, all, target};
 use super::condition::Condition;
 use crate::objects::store;
@@ -85,7 +86,8 @@ impl<'a> Checks<'a> {
         ended
     }
 
-    /// Tells what was found.
+    /// Tells what was found. The conditions are written side by side, so that they share syncs; one that is refused is the
+    /// error, once the others are written.
     pub(super) async fn tell(&mut self, ended: Vec<Ended>) -> Result<(), Status> {
         let api = self.api;
         let again: Vec<String> = (ended.iter())
@@ -108,14 +110,19 @@ impl<'a> Checks<'a> {
         if is_changed {
             api.show_foreign();
         }
-        for Ended { extension, verdict } in found {
+        let reports = found.into_iter().map(|Ended { extension, verdict }| async move {
             let (status, reason, message) = match verdict {
                 Ok(_) => ("True", "Passed", "all checks passed".to_owned()),
                 Err((reason, message)) => ("False", reason, message),
             };
-            report(api, &extension.name, (status, reason, &message)).await?;
+            report(api, &extension.name, (status, reason, &message)).await
+        });
+        let mut outcomes = stream::iter(reports).buffer_unordered(WRITES_MAX);
+        let mut told = Ok(());
+        while let Some(outcome) = outcomes.next().await {
+            told = told.and(outcome);
         }
-        Ok(())
+        told
     }
 }
 
