@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use benches::records::put;
-use benches::report::{percent, quantile};
+use benches::report::percent;
 use benches::{process, raw, scale};
 use bytes::Bytes;
 use engine::{Engine, Options, Write};
@@ -159,11 +159,7 @@ impl Plain {
 }
 
 fn report(writers: usize, rounds: &[Round]) {
-    let median = |of: &dyn Fn(&Round) -> f64| {
-        let mut values: Vec<_> = rounds.iter().map(of).collect();
-        values.sort_by(f64::total_cmp);
-        quantile(&values, 0.5)
-    };
+    let median = |of: &dyn Fn(&Round) -> f64| benches::report::median(rounds.iter().map(of).collect());
     let cost = |of: &dyn Fn(&Round) -> Cost| {
         let (time, cpu) = (median(&|round| of(round).time), median(&|round| of(round).cpu));
         format!("{time:.2} us ({cpu:.2} of CPU)")

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use benches::cluster::{self, CONFIG_MAPS, PODS, create, fill_config_maps, fill_pods};
 use benches::load::{self, Connection, Outcome};
 use benches::process::Halves;
+use benches::report::median;
 use benches::{Runtime, data, process, report, scale};
 use etcd::rpc::RangeRequest;
 use etcd::{Client, Config, Endpoint};
@@ -77,11 +78,6 @@ fn main() {
     lists(&runtime, &pair, &etcd, &halves);
     watches(&runtime, &pair);
     starts(&runtime, &mut pair, &halves);
-}
-
-fn median<T: Copy + PartialOrd>(mut all: Vec<T>) -> T {
-    all.sort_by(|a, b| a.partial_cmp(b).expect("numbers have an order"));
-    all[all.len() / 2]
 }
 
 fn seconds(time: f64) -> String {

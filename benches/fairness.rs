@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use benches::cluster::{CONFIG_MAPS, PODS, fill_pods};
 use benches::load::Connection;
 use benches::process::{Halves, cpu_time, yield_to_others};
-use benches::report::{quantile, row, time};
+use benches::report::{median, quantile, row, time};
 use benches::{Runtime, data, scale};
 use tests::client::Identity;
 use tests::{Client, Options, Server};
@@ -210,13 +210,11 @@ struct Part {
 impl Part {
     /// A row of what was measured in `length`, all rounds together.
     fn report(&self, name: &str, length: Duration) {
-        let median = |kind: usize, share: usize| {
-            let mut all: Vec<Duration> = self.quantiles.iter().map(|round| round[kind][share]).collect();
-            all.sort_unstable();
-            time(all[all.len() / 2])
+        let middle = |kind: usize, share: usize| {
+            time(median(self.quantiles.iter().map(|round| round[kind][share]).collect()))
         };
-        let mut cells = vec![median(0, 0), median(0, 1)];
-        cells.extend((1..4).map(|kind| format!("{} / {}", median(kind, 0), median(kind, 1))));
+        let mut cells = vec![middle(0, 0), middle(0, 1)];
+        cells.extend((1..4).map(|kind| format!("{} / {}", middle(kind, 0), middle(kind, 1))));
         let per_second = |count: u64| count as f64 / self.flooded_for.max(length).as_secs_f64();
         cells.extend([
             self.refused.to_string(),

@@ -32,6 +32,12 @@ pub fn percent(part: f64, whole: f64) -> String {
     format!("{:.0} %", part / whole * 100.0)
 }
 
+/// The value in the middle.
+pub fn median<T: Copy + Default + PartialOrd>(mut all: Vec<T>) -> T {
+    all.sort_by(|a, b| a.partial_cmp(b).expect("numbers have an order"));
+    quantile(&all, 0.5)
+}
+
 /// The value that `share` of the sorted values do not exceed.
 pub fn quantile<T: Copy + Default>(sorted: &[T], share: f64) -> T {
     let at = (sorted.len() as f64 * share) as usize;

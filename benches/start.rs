@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use benches::process::{Memory, memory};
-use benches::{Runtime, cluster, scale};
+use benches::{Runtime, cluster, report, scale};
 use tests::client::Identity;
 use tests::server::{TempDir, binary};
 use tests::{Client, Server};
@@ -61,7 +61,7 @@ fn filled(runtime: &Runtime, rounds: usize, what: &str, fill: impl FnOnce(&Serve
     server.terminate();
     let starts: Vec<_> = (0..rounds).map(|_| start(runtime, server.data_dir())).collect();
     row(what, &starts);
-    line("  right after making them", "", &mib(made.resident), &mib(made.anonymous));
+    line("  right after making them", "", &report::mib(made.resident), &report::mib(made.anonymous));
 }
 
 /// One start: time until ready, and memory of the idle server.
@@ -106,15 +106,10 @@ impl Drop for Kill {
 
 /// The median start and the largest memory.
 fn row(what: &str, starts: &[(Duration, Memory)]) {
-    let mut times: Vec<_> = starts.iter().map(|(time, _)| *time).collect();
-    times.sort_unstable();
+    let time = report::median(starts.iter().map(|(time, _)| *time).collect());
     let resident = starts.iter().map(|(_, memory)| memory.resident).max().unwrap_or_default();
     let anonymous = starts.iter().map(|(_, memory)| memory.anonymous).max().unwrap_or_default();
-    line(what, &format!("{:.1?}", times[times.len() / 2]), &mib(resident), &mib(anonymous));
-}
-
-fn mib(kib: u64) -> String {
-    format!("{:.1} MiB", kib as f64 / 1024.0)
+    line(what, &report::time(time), &report::mib(resident), &report::mib(anonymous));
 }
 
 #[expect(clippy::print_stdout, reason = "a bench reports on stdout")]
