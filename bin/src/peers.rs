@@ -18,6 +18,8 @@ pub struct PeerConfig {
     is_open: bool,
     authorities: Option<Vec<u8>>,
     address: Option<SocketAddr>,
+    /// Why the flags that say where peers reach this server are not followed, if they are not.
+    warning: Option<String>,
 }
 
 impl PeerConfig {
@@ -48,15 +50,17 @@ impl PeerConfig {
             }
             (None, _) => None,
         };
-        let ip = flags.peer_advertise_ip.parse().ok();
-        let address = ip.zip(flags.peer_advertise_port.parse().ok());
-        let address = address.map(|(ip, port)| SocketAddr::new(ip, port));
-        // What says nowhere is as good as nothing.
-        let address = address.filter(|address| address.port() != 0 && !address.ip().is_unspecified());
-        Ok(PeerConfig { is_open, authorities, address })
+        let (address, warning) = match advertised(&flags.peer_advertise_ip, &flags.peer_advertise_port) {
+            Ok(address) => (address, None),
+            Err(why) => {
+                (None, Some(format!("{why}: neither --peer-advertise-ip nor --peer-advertise-port is used")))
+            }
+        };
+        Ok(PeerConfig { is_open, authorities, address, warning })
     }
 
-    /// The same for a server that listens on `bound`, and is reached by others at `advertised`, if that was said.
+    /// The same for a server that listens on `bound`, and is reached by others at `advertised`, if that was said. Logs what of the
+    /// flags is not used.
     pub fn settings(
         &self,
         bound: SocketAddr,
@@ -64,6 +68,9 @@ impl PeerConfig {
         certificate: Option<(Vec<u8>, Vec<u8>)>,
         naming: &Naming,
     ) -> Settings {
+        if let Some(warning) = &self.warning {
+            tracing::warn!("{warning}");
+        }
         let listening = || match bound.ip().is_unspecified() {
             true => host::advertised_address(bound, None),
             false => Some(bound),
@@ -78,33 +85,73 @@ impl PeerConfig {
     }
 }
 
+/// Where the two flags say that peers reach this server; `None` if neither is given.
+///
+/// # Errors
+/// What keeps them from being used.
+fn advertised(ip: &str, port: &str) -> Result<Option<SocketAddr>, String> {
+    match (ip, port) {
+        ("", "") => return Ok(None),
+        ("", _) => return Err("--peer-advertise-port is given without --peer-advertise-ip".to_owned()),
+        (_, "") => return Err("--peer-advertise-ip is given without --peer-advertise-port".to_owned()),
+        _ => {}
+    }
+    let address = ip.parse().ok().filter(|ip: &IpAddr| !ip.is_unspecified());
+    let address = address.ok_or_else(|| format!("--peer-advertise-ip {ip} is no address of a server"))?;
+    let number = port.parse().ok().filter(|number| *number != 0);
+    let number = number.ok_or_else(|| format!("--peer-advertise-port {port} is no port of a server"))?;
+    Ok(Some(SocketAddr::new(address, number)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn peers_need_a_certificate_to_know_this_server_by() {
-        let flags = |file: Option<&str>, ip: &str, port: &str| PeerFlags {
+    fn flags(file: Option<&str>, ip: &str, port: &str) -> PeerFlags {
+        PeerFlags {
             peer_ca_file: file.map(Into::into),
             peer_advertise_ip: ip.to_owned(),
             peer_advertise_port: port.to_owned(),
-        };
-        let open = Features::default();
-        for (flags, missing, want) in [
-            (flags(None, "", ""), Some("proxy-cert-file"), Ok(None)),
-            (flags(None, "192.0.2.1", "6443"), None, Ok(Some("192.0.2.1:6443"))),
-            (flags(None, "192.0.2.1", "x"), None, Ok(None)),
-            (flags(None, "0.0.0.0", "6443"), None, Ok(None)),
+        }
+    }
+
+    #[test]
+    fn peers_need_a_certificate_to_know_this_server_by() {
+        for (file, missing, want) in [
+            (None, Some("--proxy-client-cert-file"), None),
             (
-                flags(Some("/missing"), "", ""),
-                Some("proxy-key-file"),
-                Err("error building peer proxy handler, proxy-key-file not specified"),
+                Some("/missing"),
+                Some("--proxy-client-key-file"),
+                Some("error building peer proxy handler, --proxy-client-key-file not specified"),
             ),
         ] {
-            let config = PeerConfig::from_flags(&flags, &open, missing);
-            let found = config.map(|config| config.address.map(|address| address.to_string()));
-            let found = found.map_err(|error| error.to_string());
-            assert_eq!(found, want.map(|it| it.map(str::to_owned)).map_err(str::to_owned), "{flags:?}");
+            let config = PeerConfig::from_flags(&flags(file, "", ""), &Features::default(), missing);
+            let found = config.err().map(|error| error.to_string());
+            assert_eq!(found.as_deref(), want, "{file:?} {missing:?}");
+        }
+    }
+
+    #[test]
+    fn peers_are_told_the_address_of_the_flags_where_both_can_be_used() {
+        for (ip, port, want) in [
+            ("", "", Ok(None)),
+            ("192.0.2.1", "6443", Ok(Some("192.0.2.1:6443"))),
+            ("2001:db8::1", "6443", Ok(Some("[2001:db8::1]:6443"))),
+            ("192.0.2.1", "", Err("--peer-advertise-ip is given without --peer-advertise-port")),
+            ("", "6443", Err("--peer-advertise-port is given without --peer-advertise-ip")),
+            ("192.0.2.1", "x", Err("--peer-advertise-port x is no port of a server")),
+            ("192.0.2.1", "65536", Err("--peer-advertise-port 65536 is no port of a server")),
+            ("192.0.2.1", "0", Err("--peer-advertise-port 0 is no port of a server")),
+            ("0.0.0.0", "6443", Err("--peer-advertise-ip 0.0.0.0 is no address of a server")),
+            ("a.example", "6443", Err("--peer-advertise-ip a.example is no address of a server")),
+        ] {
+            let config = PeerConfig::from_flags(&flags(None, ip, port), &Features::default(), None).unwrap();
+            let address = config.address.map(|address| address.to_string());
+            assert_eq!(address.as_deref(), want.unwrap_or_default(), "{ip} {port}");
+            let warning = want
+                .err()
+                .map(|why| format!("{why}: neither --peer-advertise-ip nor --peer-advertise-port is used"));
+            assert_eq!(config.warning, warning, "{ip} {port}");
         }
     }
 }

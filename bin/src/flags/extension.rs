@@ -17,11 +17,11 @@ pub struct ExtensionFlags {
 }
 
 impl ExtensionFlags {
-    /// Of the certificate and the key that peers know this server by, what is not given first, as kube-apiserver calls it.
+    /// The flag that is not given, of those that name the certificate by which peers know this server, and its key.
     pub fn missing_for_peers(&self) -> Option<&'static str> {
         match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
-            (None, _) => Some("proxy-cert-file"),
-            (Some(_), None) => Some("proxy-key-file"),
+            (None, _) => Some("--proxy-client-cert-file"),
+            (Some(_), None) => Some("--proxy-client-key-file"),
             (Some(_), Some(_)) => None,
         }
     }
