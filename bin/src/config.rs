@@ -203,7 +203,8 @@ impl Config {
         let releases = asked.releases().map_err(|why| anyhow!(why.join(", ")))?;
         let features =
             Features::parse(&flags.feature_gates.join(","), releases).map_err(|why| anyhow!(why))?;
-        let enablement = enablement.gated(&types, |gate| features.is_open(gate)).released(&types, releases);
+        let enablement =
+            enablement.gated(flags.naming, |gate| features.is_open(gate)).released(flags.naming, releases);
         let own_service = flags.own_service.settings()?;
         let fairness = flags.fairness.settings().map_err(|why| anyhow!(why))?;
         let named_certificates = flags.tls.tls_sni_cert_key.clone();

@@ -27,25 +27,28 @@ const FORMER_GROUPS: &[&str] = &["extensions"];
 const EMPTY_GROUPS: &[(&str, bool)] =
     &[("admission", true), ("imagepolicy", true), ("internal.apiserver", true), ("storagemigration", true)];
 
-/// Types that are served with a feature alone: version, plural name and gate.
-const GATED: &[(&str, &str, &str)] = &[("v1beta1", "clustertrustbundles", "ClusterTrustBundle")];
+/// A type: stem of its group, version and plural name.
+type Named = (&'static str, &'static str, &'static str);
 
-/// Types that are younger than the oldest release that the server can be like: version, plural name and the minor number
-/// of the release that they came with.
-const INTRODUCED: &[(&str, &str, u32)] = &[
-    ("v1", "mutatingadmissionpolicies", 36),
-    ("v1", "mutatingadmissionpolicybindings", 36),
-    ("v1beta1", "mutatingadmissionpolicies", 34),
-    ("v1beta1", "mutatingadmissionpolicybindings", 34),
-    ("v1", "deviceclasses", 34),
-    ("v1", "resourceclaims", 34),
-    ("v1", "resourceclaimtemplates", 34),
-    ("v1", "resourceslices", 34),
-    ("v1", "volumeattributesclasses", 34),
+/// Types that are served with a feature alone, and its gate.
+const GATED: &[(Named, &str)] = &[(("certificates", "v1beta1", "clustertrustbundles"), "ClusterTrustBundle")];
+
+/// Types that are younger than the oldest release that the server can be like, and the minor number of the release that they
+/// came with.
+const INTRODUCED: &[(Named, u32)] = &[
+    (("admissionregistration", "v1", "mutatingadmissionpolicies"), 36),
+    (("admissionregistration", "v1", "mutatingadmissionpolicybindings"), 36),
+    (("admissionregistration", "v1beta1", "mutatingadmissionpolicies"), 34),
+    (("admissionregistration", "v1beta1", "mutatingadmissionpolicybindings"), 34),
+    (("resource", "v1", "deviceclasses"), 34),
+    (("resource", "v1", "resourceclaims"), 34),
+    (("resource", "v1", "resourceclaimtemplates"), 34),
+    (("resource", "v1", "resourceslices"), 34),
+    (("storage", "v1", "volumeattributesclasses"), 34),
 ];
 
-/// The type without which no server starts: stem of its group, version and plural name.
-const NEEDED: (&str, &str, &str) = ("apiregistration", "v1", "apiservices");
+/// The type without which no server starts.
+const NEEDED: Named = ("apiregistration", "v1", "apiservices");
 
 /// The types that are not served: group, version and plural name.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -134,33 +137,26 @@ impl Enablement {
         Ok(())
     }
 
-    /// The same without the types of `registry` whose features are off.
+    /// The same without the types whose features are off.
     #[must_use]
-    pub fn gated(self, registry: &Registry, is_open: impl Fn(&str) -> bool) -> Enablement {
-        let closed = GATED.iter().filter(|(_, _, gate)| !is_open(gate));
-        self.without(registry, closed.map(|(version, plural, _)| (*version, *plural)))
+    pub fn gated(self, naming: &Naming, is_open: impl Fn(&str) -> bool) -> Enablement {
+        let closed = GATED.iter().filter(|(_, gate)| !is_open(gate));
+        self.without(naming, closed.map(|(named, _)| *named))
     }
 
-    /// The same without the types of `registry` that the emulated release does not have yet.
+    /// The same without the types that the emulated release does not have yet.
     #[must_use]
-    pub fn released(self, registry: &Registry, releases: Releases) -> Enablement {
-        let later = INTRODUCED.iter().filter(|(_, _, minor)| *minor > releases.emulated);
-        self.without(registry, later.map(|(version, plural, _)| (*version, *plural)))
+    pub fn released(self, naming: &Naming, releases: Releases) -> Enablement {
+        let later = INTRODUCED.iter().filter(|(_, minor)| *minor > releases.emulated);
+        self.without(naming, later.map(|(named, _)| *named))
     }
 
-    fn without<'t>(
-        mut self,
-        registry: &Registry,
-        types: impl Iterator<Item = (&'t str, &'t str)>,
-    ) -> Enablement {
-        for (version, plural) in types {
-            let meant = registry
-                .resources()
-                .filter(|resource| &*resource.version == version && resource.table.plural == plural);
-            let meant = meant.map(|resource| {
-                (resource.group.clone(), resource.version.to_string(), resource.table.plural.to_string())
-            });
-            self.off.extend(meant.filter(|meant| !self.off.contains(meant)).collect::<Vec<_>>());
+    fn without(mut self, naming: &Naming, types: impl Iterator<Item = Named>) -> Enablement {
+        for (stem, version, plural) in types {
+            let meant = (naming.group(stem, true), version.to_owned(), plural.to_owned());
+            if !self.off.contains(&meant) {
+                self.off.push(meant);
+            }
         }
         self
     }
@@ -289,6 +285,17 @@ mod tests {
     }
 
     #[test]
+    fn types_that_may_not_be_served_exist() {
+        let registry = Registry::new(&KUBERNETES);
+        let gated = GATED.iter().map(|(named, _)| *named);
+        let introduced = INTRODUCED.iter().map(|(named, _)| *named);
+        for (stem, version, plural) in gated.chain(introduced).chain([NEEDED]) {
+            let group = KUBERNETES.group(stem, true);
+            assert!(registry.resource(&group, version, plural).is_some(), "{group}/{version} {plural}");
+        }
+    }
+
+    #[test]
     fn types_that_came_later_than_the_emulated_release_are_off() {
         let registry = Registry::new(&KUBERNETES);
         let types = [
@@ -306,7 +313,7 @@ mod tests {
         ] {
             let releases = Releases { emulated, ..Releases::default() };
             let enablement = Enablement::parse("api/beta=true", &registry).unwrap();
-            let left = enablement.released(&registry, releases).of(&registry);
+            let left = enablement.released(&KUBERNETES, releases).of(&registry);
             for ((group, version, plural), want) in types.iter().zip(want) {
                 let is_there = left.resource(group, version, plural).is_some();
                 assert_eq!(is_there, want, "{emulated}: {group}/{version}/{plural}");

@@ -311,7 +311,7 @@ fn resources_agree_with_the_reference() {
         names.insert(place);
     }
     let none = Enablement::parse("", &registry).unwrap();
-    let served = none.gated(&registry, |_| false).of(&registry);
+    let served = none.gated(registry.naming(), |_| false).of(&registry);
     for ours in registry.resources() {
         let place = format!("{}/{}/{}", ours.group, ours.version, ours.table.plural);
         let is_served = served.resource(&ours.group, &ours.version, &ours.table.plural).is_some();
