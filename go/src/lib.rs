@@ -1,5 +1,5 @@
-//! Texts as the standard library of Go reads and writes them: quoted strings, durations, base64, JSON syntax, IP addresses and URLs, with
-//! its error messages. Clients of the reference server know them, and configuration files are written for it.
+//! Texts as the standard library of Go reads and writes them: quoted strings, durations, base64, IP addresses and URLs, with
+//! its error messages, those of JSON among them. Clients of the reference server know them, and configuration files are written for it.
 //!
 //! Nothing here knows objects, requests or expressions.
 

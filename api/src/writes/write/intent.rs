@@ -90,8 +90,8 @@ pub const DELETION_UNASKED: &[Stage] = &[
 /// What a request leaves out whose source computes the managed fields itself: an apply, or a scale.
 pub const OWNED_BY_SOURCE: &[Stage] = &[Stage::Own];
 
-/// What a binding leaves out: the Binding was admitted before, the change that it makes of the pod has no owner, and of
-/// what it brings only the target is checked.
+/// What a binding leaves out: the Binding was admitted before, the change that it makes of the pod has no owner, and the labels
+/// and annotations that it brings are stored as given, without validation.
 pub const BINDING: &[Stage] = &[Stage::Default, Stage::Mutate, Stage::Own, Stage::Validate, Stage::Admit];
 
 /// Why an object does not meet a precondition on its `what` (`UID`, `ResourceVersion`).
