@@ -58,47 +58,33 @@ impl Workers {
             };
             std::thread::Builder::new().name("engine-keeper".into()).spawn(run)?
         };
-        let Workers {
-            sequencer,
-            turns,
-            keeper,
-            maintenance,
-            requests,
-            storage,
-            queue,
-            hub,
-            status,
-            closing,
-            ..
-        } = self;
-        let keeper_at_failure = keeper.clone();
+        // What ends the threads that run already, when a later one cannot be started.
+        let (keeper, requests, turns) = (self.keeper.clone(), self.requests.clone(), self.turns.clone());
         let maintain = move || {
             // On Linux this is about the thread that calls it. Where it is refused, commits wait a little longer.
             let _ = rustix::process::setpriority_process(None, MAINTENANCE_NICE);
-            or_abort(|| maintenance.run());
+            or_abort(|| self.maintenance.run());
         };
         let maintenance_thread = std::thread::Builder::new().name("engine-maintain".into()).spawn(maintain);
-        let maintenance_thread = maintenance_thread.inspect_err(|_| keeper_at_failure.stop())?;
-        let requests_at_failure = requests.clone();
-        turns.start(sequencer);
-        let turns_at_failure = turns.clone();
+        let maintenance_thread = maintenance_thread.inspect_err(|_| keeper.stop())?;
+        self.turns.start(self.sequencer);
         let run = move || {
-            or_abort(|| turns.run(&queue, &status));
-            queue.abandon();
-            hub.close();
-            keeper.stop();
-            requests.stop();
+            or_abort(|| self.turns.run(&self.queue, &self.status));
+            self.queue.abandon();
+            self.hub.close();
+            self.keeper.stop();
+            self.requests.stop();
             let _ = keeper_thread.join();
             let _ = maintenance_thread.join();
             // The lock goes with the storage, before callers hear that the store is closed.
-            drop(storage);
-            let _ = closing.send(true);
+            drop(self.storage);
+            let _ = self.closing.send(true);
         };
         let spawned = std::thread::Builder::new().name("engine-commit".into()).spawn(run);
         spawned.inspect_err(|_| {
-            turns_at_failure.stop();
-            keeper_at_failure.stop();
-            requests_at_failure.stop();
+            turns.stop();
+            keeper.stop();
+            requests.stop();
         })
     }
 }
