@@ -22,8 +22,10 @@ use crate::objects::store::Addresses;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
-use crate::wire::codec::protobuf::envelope::{self, Unknown};
-use crate::wire::codec::protobuf::{self};
+use crate::wire::codec::protobuf::{
+    self,
+    envelope::{self, Unknown},
+};
 
 /// Path of the keys, below the prefix.
 const PATH: &str = "peerserverleases/";
@@ -58,7 +60,7 @@ impl Replica {
         self.change_known(Request::Delete(delete).into()).await
     }
 
-    /// A store that is being moved, or was, takes no writes but the mover's.
+    /// Changes what etcd says of a server. A store that is being moved, or was, is not changed: it takes no writes but the mover's.
     pub(super) async fn change_known(&self, operation: RequestOp) -> Result<(), Status> {
         let compare = vec![Compare::mod_revision(self.mark_key(), self.claimed())];
         let request = TxnRequest { compare, success: vec![operation], ..TxnRequest::default() };
