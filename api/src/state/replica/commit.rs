@@ -80,7 +80,7 @@ impl Replica {
             return Err(Status::internal("the key is no object's").into());
         };
         let old = self.replaced(&key, &etcd_key, expected).await?;
-        // As long as the stream may bring it back.
+        // Kept until the transaction is decided: so long the stream may bring the value back.
         let mut _noted = None;
         let (operation, ttl) = match &change {
             Change::Delete(_) => {
