@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use api::objects::patch::{Patch, PatchKind, apply, go_print, undecodable};
+use api::objects::patch::{Patch, PatchKind, apply, undecodable};
 use api::types::schema::builtin;
 use api::types::schema::conform::conform;
 use api::types::schema::decode::decode;
 use api::types::schema::table::{Message, Ref};
-use api::values::json::{Key, Object, Value, parse};
+use api::values::json::{Key, Object, Value, go_print, parse};
 use api::values::naming::CLUSTER;
 
 use super::patch_model::{COPIED_BYTES_MAX, carried_out};

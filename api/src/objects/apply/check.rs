@@ -2,11 +2,10 @@
 //! (docs/api/apply.md#type-errors-of-a-configuration). All errors are collected; texts are the reference server's.
 
 use super::typed::{Primitive, Type, item_element};
-use crate::objects::patch::go_print;
 use crate::types::schema::decode::plain_number;
 use crate::types::schema::table::{ListType, Message};
 use crate::values::field::{Element, go_quote};
-use crate::values::json::{Object, Value};
+use crate::values::json::{Object, Value, go_print};
 
 /// One type error and its path.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -160,15 +159,7 @@ fn scalar(primitive: Primitive, value: &Value, errors: &mut Vec<TypeError>) {
         | (Primitive::Text, Value::String(_))
         | (Primitive::Boolean, Value::Bool(_))
         | (Primitive::Any, Value::Int(_) | Value::Float(_) | Value::String(_) | Value::Bool(_)) => return,
-        (Primitive::Numeric, value) => {
-            let found = match value {
-                Value::Bool(_) => "bool",
-                Value::String(_) => "string",
-                Value::Array(_) => "[]interface {}",
-                _ => "map[string]interface {}",
-            };
-            format!("expected numeric (int or float), got {found}")
-        }
+        (Primitive::Numeric, value) => format!("expected numeric (int or float), got {}", value.go_type()),
         (Primitive::Text, value) => {
             format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
         }

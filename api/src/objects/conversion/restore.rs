@@ -39,7 +39,7 @@ pub(super) fn metadata(mut converted: Object, mut original: Object) -> Result<Ob
         None => return Err("missing metadata in converted object".to_owned()),
         Some(Value::Object(given)) => given,
         Some(other) => {
-            return Err(format!("invalid metadata of type {} in converted object", type_name(&other)));
+            return Err(format!("invalid metadata of type {} in converted object", other.go_type()));
         }
     };
     let mut metadata = match original.remove("metadata") {
@@ -54,12 +54,12 @@ pub(super) fn metadata(mut converted: Object, mut original: Object) -> Result<Ob
             }
             Some(Value::Object(value)) => value,
             Some(other) => {
-                let found = type_name(other);
+                let found = other.go_type();
                 return Err(format!("invalid metadata.{name} of type {found} in converted object"));
             }
         };
         if let Some((key, other)) = value.iter().find(|(_, value)| value.as_str().is_none()) {
-            let found = type_name(other);
+            let found = other.go_type();
             return Err(format!(
                 "metadata.{name}[{key}] must be a string, but is {found} in converted object"
             ));
@@ -79,17 +79,4 @@ pub(super) fn metadata(mut converted: Object, mut original: Object) -> Result<Ob
     }
     converted.insert("metadata", metadata.into());
     Ok(converted)
-}
-
-/// The name of a value's type in the words of the reference server.
-fn type_name(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "<nil>",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    }
 }

@@ -32,8 +32,9 @@ pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
     })
 }
 
-/// What is wrong with a single value at `place`, such as a default, where `schema` says what it looks like. Its rules are asked as of a new value and as of one that stays, and cost of the `budget`; `is_object` is set
-/// for the objects of the type.
+/// What is wrong with a single value at `place`, such as a default, where `schema` says what it looks like. Its rules are
+/// evaluated for a new value and for one that stays, and their cost is taken from `budget`; `is_object` is set for the objects of
+/// the type.
 ///
 /// # Errors
 /// [`MakeError`] for a schema that is not structural.

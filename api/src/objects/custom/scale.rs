@@ -1,8 +1,8 @@
 //! The scale of a custom object: numbers and a selector at paths that the definition names.
 
 use crate::types::schema::table::ScalePaths;
-use crate::values::field::{FieldError, go_float};
-use crate::values::json::{Object, Value};
+use crate::values::field::FieldError;
+use crate::values::json::{Object, Value, go_print};
 
 /// Why there is nothing to be read at a path.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -101,35 +101,8 @@ fn at<'o>(object: &'o Object, path: &str) -> Result<Option<&'o Value>, AccessErr
 }
 
 fn access_error(path: &str, found: &Value, wanted: &'static str) -> AccessError {
-    let (kind, found) = match found {
-        Value::Null => ("<nil>", "<nil>".to_owned()),
-        Value::Bool(value) => ("bool", value.to_string()),
-        Value::Int(value) => ("int64", value.to_string()),
-        Value::Float(value) => ("float64", go_float(*value)),
-        Value::String(value) => ("string", value.clone()),
-        Value::Array(_) => ("[]interface {}", shown(found)),
-        Value::Object(_) => ("map[string]interface {}", shown(found)),
-    };
-    AccessError { path: steps(path).collect::<Vec<_>>().join("."), found, kind, wanted }
-}
-
-/// A value as Go prints it: `map[a:1 b:[x y]]`. Recursion is as deep as the value.
-fn shown(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::Bool(value) => value.to_string(),
-        Value::Int(value) => value.to_string(),
-        Value::Float(value) => go_float(*value),
-        Value::String(value) => value.clone(),
-        Value::Array(items) => format!("[{}]", items.iter().map(shown).collect::<Vec<_>>().join(" ")),
-        Value::Object(members) => {
-            let mut members: Vec<_> = members.iter().collect();
-            members.sort_by_key(|(name, _)| *name);
-            let members: Vec<_> =
-                members.into_iter().map(|(name, value)| format!("{name}:{}", shown(value))).collect();
-            format!("map[{}]", members.join(" "))
-        }
-    }
+    let path = steps(path).collect::<Vec<_>>().join(".");
+    AccessError { path, found: go_print(found), kind: found.go_type(), wanted }
 }
 
 #[cfg(test)]

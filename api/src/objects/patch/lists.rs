@@ -8,8 +8,9 @@ use std::hash::{Hash, Hasher};
 
 use hashbrown::HashMap;
 
+use super::Value;
 use super::strategic::{Failure, Outcome};
-use super::{Value, go_print};
+use crate::values::json::go_print;
 
 /// How elements of a list are identified.
 #[derive(Clone, Copy)]
@@ -37,7 +38,7 @@ impl Key {
         match self {
             Key::Element => Scalar::of(item).ok_or(Failure::Unprocessable),
             Key::Member(name) => {
-                let members = item.as_object().ok_or_else(|| bad_type("map[string]interface {}", item))?;
+                let members = item.as_object().ok_or_else(|| bad_type(go::json::MAP, item))?;
                 members.get(name).and_then(Scalar::of).ok_or_else(|| {
                     let shown = go_print(item);
                     Failure::Other(format!("map: {shown} does not contain declared merge key: {name}"))
@@ -215,14 +216,6 @@ fn mixed(a: &[Value], b: &[Value]) -> Failure {
 
 /// 500 in the words of the reference server, which names Go types.
 pub(super) fn bad_type(expected: &str, value: &Value) -> Failure {
-    let received = match value {
-        Value::Null => "%!s(<nil>)",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::Array(_) => "[]interface {}",
-        Value::Object(_) => "map[string]interface {}",
-    };
+    let received = if value.is_null() { "%!s(<nil>)" } else { value.go_type() };
     Failure::Other(format!("expected a {expected}, but received a {received}"))
 }

@@ -20,8 +20,8 @@ mod strategic;
 mod words;
 
 use crate::types::schema::table::Message;
-use crate::values::field::{FieldError, go_float};
-use crate::values::json::{Object, ParseError, Value, parse, parse_reporting_duplicates, write};
+use crate::values::field::FieldError;
+use crate::values::json::{Object, ParseError, Value, go_print, parse, parse_reporting_duplicates, write};
 use crate::values::memory::Memory;
 use crate::values::status::{Reason, Status, Subject};
 
@@ -218,47 +218,6 @@ pub fn apply(
 pub fn undecodable(shown: String, error: &str) -> Status {
     let unnamed = Subject { group: "", kind: "", name: "" };
     Status::invalid(unnamed, &[FieldError::invalid("patch", &shown.into(), error)])
-}
-
-/// A value in Go's `%v` format: `map[a:1 b:[x y] c:<nil>]`, maps sorted by key, strings unquoted.
-pub fn go_print(value: &Value) -> String {
-    let mut out = String::new();
-    print_into(value, &mut out);
-    out
-}
-
-fn print_into(value: &Value, out: &mut String) {
-    match value {
-        Value::Null => out.push_str("<nil>"),
-        Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
-        Value::Int(n) => out.push_str(&n.to_string()),
-        Value::Float(n) => out.push_str(&go_float(*n)),
-        Value::String(text) => out.push_str(text),
-        Value::Array(items) => {
-            out.push('[');
-            for (at, item) in items.iter().enumerate() {
-                if at > 0 {
-                    out.push(' ');
-                }
-                print_into(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(members) => {
-            let mut sorted: Vec<_> = members.iter().collect();
-            sorted.sort_unstable_by_key(|(name, _)| *name);
-            out.push_str("map[");
-            for (at, (name, member)) in sorted.into_iter().enumerate() {
-                if at > 0 {
-                    out.push(' ');
-                }
-                out.push_str(name);
-                out.push(':');
-                print_into(member, out);
-            }
-            out.push(']');
-        }
-    }
 }
 
 fn read(text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), ParseError> {

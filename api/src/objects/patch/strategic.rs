@@ -16,9 +16,9 @@ use hashbrown::HashSet;
 
 use super::lists::{Class, Key, Scalar, bad_type, element_class};
 use super::members::Members;
-use super::{Status, Value, go_print, plain_error};
+use super::{Status, Value, plain_error};
 use crate::types::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
-use crate::values::json::Object;
+use crate::values::json::{Object, go_print};
 
 pub(super) const DIRECTIVE: &str = "$patch";
 pub(super) const RETAIN_KEYS: &str = "$retainKeys";

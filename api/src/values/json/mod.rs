@@ -12,6 +12,7 @@ mod object;
 mod parse;
 mod repair;
 pub mod scan;
+mod shown;
 mod structures;
 mod write;
 
@@ -22,6 +23,7 @@ pub(crate) use object::sharing;
 pub use object::{Key, Object, ReadMembers};
 pub use parse::{DEPTH_MAX, MemberCollector, ParseError, Tree, parse, parse_reporting_duplicates};
 pub use repair::repaired;
+pub use shown::go_print;
 pub use structures::structures_in;
 pub use write::{write, write_escaped, write_items, write_members, write_pretty, write_sorted, write_string};
 
@@ -47,18 +49,6 @@ pub enum Value {
 }
 
 impl Value {
-    /// What it is, in the words of Go's decoder.
-    pub fn go_kind(&self) -> &'static str {
-        match self {
-            Value::Null => "null",
-            Value::Bool(_) => "bool",
-            Value::Int(_) | Value::Float(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        }
-    }
-
     /// Whether the values are equal but for the order of the members of objects.
     pub fn is_same_in_any_order(&self, other: &Value) -> bool {
         match (self, other) {

@@ -161,7 +161,7 @@ impl Mutating {
 fn merged(value: &Value<'_>, message: &Message, object: &Object) -> Result<Object, String> {
     let mut config = match json::from(value)? {
         trees::Value::Object(config) => config,
-        other => return Err(format!("expected an object, got {}", patch::go_print(&other))),
+        other => return Err(format!("expected an object, got {}", trees::go_print(&other))),
     };
     named_after_fields(value, &mut vec![OBJECT.to_owned()])
         .map_err(|mismatch| format!("type mismatch: {mismatch}"))?;
