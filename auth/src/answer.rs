@@ -4,7 +4,7 @@
 use go::quote;
 use serde_json::Value;
 
-use crate::document::{self, Tree};
+use crate::document::{self, Tree, Typed};
 use crate::json_error;
 use crate::strict::Object;
 
@@ -26,42 +26,43 @@ impl Review<'_> {
     pub(crate) fn read(&self, answer: &[u8]) -> Result<Value, String> {
         let tree: Tree =
             serde_json::from_slice(answer).map_err(|error| json_error::undecided(&error.to_string()))?;
-        let members = tree.typed_members()?;
-        let review = Value::from(document::object(members));
+        let Typed { members, api_version, kind } = tree.typed()?;
         let Review { group, version, form } = self;
-        let text = |name: &str| review[name].as_str().unwrap_or_default();
-        let own = format!("{group}/{version}");
-        let (api_version, kind) = (or(text("apiVersion"), &own), or(text("kind"), form.name));
-        if (api_version, kind) != (&own, form.name) {
-            if !self.is_known(api_version, kind) {
-                let (kind, api_version) = (quote(kind), quote(api_version));
+        let (given_group, given) = self.completed(names::group_version(api_version)?);
+        let kind = if kind.is_empty() { form.name } else { kind };
+        if (given_group, given, kind) != (*group, *version, form.name) {
+            if !self.is_known(given_group, given, kind) {
+                let slash = if given_group.is_empty() { "" } else { "/" };
+                let (kind, given) = (quote(kind), quote(&format!("{given_group}{slash}{given}")));
                 return Err(format!(
-                    "no kind {kind} is registered for version {api_version} in scheme \"pkg/runtime/scheme.go:110\""
+                    "no kind {kind} is registered for version {given} in scheme \"pkg/runtime/scheme.go:110\""
                 ));
             }
-            let given = api_version.rsplit('/').next().unwrap_or_default();
             return Err(format!(
                 "converting ({given}.{kind}) to ({version}.{}): unknown conversion",
                 form.name
             ));
         }
         form.check(members, version, &mut Vec::new())?;
-        Ok(review)
+        Ok(document::object(members).into())
+    }
+
+    /// Group and version of an answer, which may leave out both or the version.
+    fn completed<'g>(&'g self, given: (&'g str, &'g str)) -> (&'g str, &'g str) {
+        match given {
+            ("", "") => (self.group, self.version),
+            (group, "") if group == self.group => (group, self.version),
+            given => given,
+        }
     }
 
     /// Whether clients of kube-apiserver know a kind, as far as groups and versions tell: there are no lists of reviews, and
     /// groups of other domains are not of Kubernetes.
-    fn is_known(&self, api_version: &str, kind: &str) -> bool {
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    fn is_known(&self, group: &str, version: &str, kind: &str) -> bool {
         if group == self.group {
             return matches!(version, "v1" | "v1beta1") && !kind.ends_with("List");
         }
         let domain = self.group.split_once('.').map_or(self.group, |(_, domain)| domain);
         !group.contains('.') || group.ends_with(domain)
     }
-}
-
-/// A text, or another if it is empty.
-fn or<'t>(text: &'t str, default: &'t str) -> &'t str {
-    if text.is_empty() { default } else { text }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use go::json::sets_field;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -35,15 +36,7 @@ impl Document {
     /// # Errors
     /// The text of Go's error about a document that is no object, or about a member of another type.
     pub fn check(&self, form: &Object, version: &str) -> Result<(), String> {
-        form.check(self.tree.typed_members()?, version, &mut Vec::new())
-    }
-
-    /// The members; null has none.
-    ///
-    /// # Errors
-    /// The text of kube-apiserver's error: the document is no object, or its version or kind is no text.
-    pub(crate) fn typed(&self) -> Result<Map<String, Value>, String> {
-        self.tree.typed_members().map(object)
+        form.check(self.tree.typed()?.members, version, &mut Vec::new())
     }
 
     /// Checks the types of members, of which `form` has all.
@@ -51,7 +44,7 @@ impl Document {
     /// # Errors
     /// The text of Go's error, also about members that are not known.
     pub fn check_strictly(&self, form: &Object, version: &str) -> Result<(), String> {
-        form.check_strictly(self.tree.typed_members()?, version, self.duplicates.as_ref())
+        form.check_strictly(self.tree.typed()?.members, version, self.duplicates.as_ref())
     }
 
     /// A file with these contents, which is shown as `text`.
@@ -70,23 +63,42 @@ pub(crate) enum Tree {
     Members(Vec<(String, Tree)>),
 }
 
+/// The members of a document, and the type that it says it is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Typed<'t> {
+    pub(crate) members: &'t [(String, Tree)],
+    /// Group and version as they stand there; empty if there is none.
+    pub(crate) api_version: &'t str,
+    /// Empty if there is none.
+    pub(crate) kind: &'t str,
+}
+
 impl Tree {
-    /// The members of a document that may say what version and kind it is of, in names of any case; null has none.
+    /// What a document is; null has no members. Unlike other members, those of its type have names of any case, and the last
+    /// text counts: a line of policies must not be read by the rules of another version because of a letter.
     ///
     /// # Errors
-    /// The text of kube-apiserver's error: it is no object, or one of the two is no text.
-    pub(crate) fn typed_members(&self) -> Result<&[(String, Tree)], String> {
+    /// The text of kube-apiserver's error: it is no object, or its version or kind is no text.
+    pub(crate) fn typed(&self) -> Result<Typed<'_>, String> {
         let members = match self {
             Tree::Members(members) => members.as_slice(),
             Tree::Scalar(Value::Null) => &[],
             Tree::Scalar(_) | Tree::List(_) => return Err(json_error::no_version_kind(&self.value())),
         };
-        let is_typed = |tree: &Tree| matches!(tree, Tree::Scalar(Value::Null | Value::String(_)));
-        let odd = members.iter().filter(|(_, tree)| !is_typed(tree)).find_map(|(name, tree)| {
-            let known = ["apiVersion", "kind"].into_iter().find(|known| known.eq_ignore_ascii_case(name))?;
-            Some(json_error::odd_version_kind(known, &tree.value()))
-        });
-        odd.map_or(Ok(members), Err)
+        let mut typed = Typed { members, api_version: "", kind: "" };
+        for (name, tree) in members {
+            let (field, place) = match name {
+                name if sets_field(name, "apiVersion") => ("apiVersion", &mut typed.api_version),
+                name if sets_field(name, "kind") => ("kind", &mut typed.kind),
+                _ => continue,
+            };
+            match tree {
+                Tree::Scalar(Value::String(text)) => *place = text,
+                Tree::Scalar(Value::Null) => {}
+                other => return Err(json_error::odd_version_kind(field, &other.value())),
+            }
+        }
+        Ok(typed)
     }
 
     /// The value; of members with one name the last.
@@ -97,15 +109,6 @@ impl Tree {
             Tree::Members(members) => object(members).into(),
         }
     }
-}
-
-/// The last text among the members called `name` in upper or lower case: what a document is of is read so, unlike the rest.
-pub(crate) fn text_of_any_case<'m>(members: &'m [(String, Tree)], name: &str) -> &'m str {
-    let mut texts = members.iter().filter_map(|(member, tree)| match tree {
-        Tree::Scalar(Value::String(text)) if member.eq_ignore_ascii_case(name) => Some(text.as_str()),
-        _ => None,
-    });
-    texts.next_back().unwrap_or_default()
 }
 
 /// Members as an object; of those with one name the last.

@@ -4,8 +4,7 @@
 use go::{base64, duration, quote};
 use serde_json::{Map, Value};
 
-use crate::document::{self, Document, Tree};
-
+use crate::document::{self, Document, Tree, Typed};
 use crate::json_error;
 
 /// A kind of configuration file.
@@ -75,9 +74,8 @@ impl File<'_> {
     /// The text of kube-apiserver's error.
     pub(crate) fn read(&self, document: &Document) -> Result<Map<String, Value>, String> {
         let Document { text, tree, duplicates } = document;
-        let members = tree.typed_members()?;
-        let (group, version) = names::group_version(document::text_of_any_case(members, "apiVersion"))?;
-        let kind = document::text_of_any_case(members, "kind");
+        let Typed { members, api_version, kind } = tree.typed()?;
+        let (group, version) = names::group_version(api_version)?;
         if kind.is_empty() {
             return Err(format!("Object 'Kind' is missing in '{text}'"));
         }

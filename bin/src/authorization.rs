@@ -8,6 +8,7 @@ use anyhow::{anyhow, bail};
 use api::state::policy::Nodes;
 use api::wire::metrics::Metrics;
 use api::wire::outgoing::Egress;
+use api::wire::typed;
 use auth::Authorizer;
 use auth::authz::abac::Policies;
 use auth::authz::config::{self, AuthorizerSettings};
@@ -16,7 +17,6 @@ use auth::authz::{Conditions, Mode, Module, NodePolicy};
 use engine::Engine;
 use go::quote;
 
-use crate::documents;
 use crate::flags::{AuthorizationFlags, List, Profile};
 use crate::flaws::Flaws;
 use crate::issuers::opening;
@@ -273,7 +273,7 @@ fn policies(path: &Path) -> anyhow::Result<Policies> {
         _ => opening(path, &error),
     })?;
     let text = String::from_utf8_lossy(&bytes);
-    let read = Policies::parse(&text, |line| documents::parse(line.as_bytes()));
+    let read = Policies::parse(&text, |line| typed::document(line.as_bytes()));
     read.map_err(|error| anyhow!("error reading policy file {shown}{error}"))
 }
 
@@ -294,7 +294,7 @@ fn contents(bytes: &[u8], naming: Profile) -> Result<Vec<AuthorizerSettings>, St
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    config::read(&documents::parse(bytes)?, &naming.group("apiserver.config", true))
+    config::read(&typed::document(bytes)?, &naming.group("apiserver.config", true))
 }
 
 /// The authorizers that a file names; `abac` makes the one that has a file of its own.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
+use api::wire::body::type_of;
 use api::wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transport, Tunnel};
 use api::wire::typed;
 use auth::strict::{Form, Object};
@@ -78,7 +79,7 @@ pub fn read(path: &Path, naming: &Naming) -> anyhow::Result<Networks> {
 fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<Networks> {
     let unreadable = |why: String| anyhow!("failed to read egress selector config: {why}");
     let document = typed::parse_named(bytes).map_err(unreadable)?;
-    let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
+    let (kind, version) = type_of(&document);
     let group = naming.group("apiserver", true);
     let is_known = VERSIONS.iter().any(|known| version == format!("{group}/{known}"));
     if kind != FORM.name || !is_known {

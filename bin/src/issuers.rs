@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use api::types::features::{Feature, Features};
 use api::wire::metrics::reloads::Reloads;
 use api::wire::outgoing::{self, Credentials, Egress, Endpoint, Networks, Tls};
+use api::wire::typed;
 use auth::authn::jws::Algorithm;
 use auth::authn::jwt::file::{self, AnonymousSettings, Contents};
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Settings};
@@ -23,7 +24,6 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::authorities::system_authorities;
-use crate::documents;
 use crate::flags::{List, OidcFlags, Profile};
 use crate::freshness;
 use crate::reload::{self, Watched};
@@ -156,7 +156,7 @@ fn contents(bytes: &[u8], naming: Profile) -> anyhow::Result<Contents> {
     if bytes.is_empty() {
         bail!("empty config data");
     }
-    let document = documents::parse(bytes).map_err(anyhow::Error::msg)?;
+    let document = typed::document(bytes).map_err(anyhow::Error::msg)?;
     let group = naming.group("apiserver.config", true);
     file::read(&document, &group).map_err(anyhow::Error::msg)
 }

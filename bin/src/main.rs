@@ -12,7 +12,6 @@ mod client;
 mod config;
 mod credentials;
 mod debug_socket;
-mod documents;
 mod duration;
 mod egress;
 mod encryption;

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
+use api::wire::body::type_of;
 use api::wire::typed;
 use auth::strict::{Form, Object};
 
@@ -59,7 +60,7 @@ impl TracingConfig {
             anyhow!("failed to read tracing config: unable to decode tracing configuration data: {why}")
         };
         let document = typed::parse(bytes).map_err(undecodable)?;
-        let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
+        let (kind, version) = type_of(&document);
         let group = naming.group("apiserver.config", true);
         let is_known =
             ["v1", "v1beta1", "v1alpha1"].iter().any(|known| version == format!("{group}/{known}"));

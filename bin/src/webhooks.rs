@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::bail;
 use api::values::json::Value;
 use api::wire::outgoing::{self, Egress, Failure, Identities};
+use api::wire::typed;
 use auth::authn::webhook::{Reviewed, Reviewer, WebhookTokens};
 use bytes::Bytes;
 use http::Uri;
@@ -16,7 +17,6 @@ use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use crate::documents;
 use crate::flags::Profile;
 use crate::kubeconfig::{self, Settings, Source};
 
@@ -215,7 +215,7 @@ impl Reviewer for Remote {
         let remote = self.clone();
         Box::pin(async move {
             let answer = remote.send(review.into(), remote.pause, Failure::is_passing, || false).await;
-            documents::answer(&answer.map_err(|failure| failure.to_string())?.body)
+            typed::to_json(&answer.map_err(|failure| failure.to_string())?.body)
         })
     }
 }

@@ -1,5 +1,5 @@
-//! What is wrong with a text that is not JSON, or with a value of another type than is wanted, in the words of Go's `encoding/json`,
-//! which clients know, and of the decoder of Kubernetes objects on top of it.
+//! JSON as Go's `encoding/json` reads it: which field a member is; what is wrong with a text that is not JSON, or with a value of
+//! another type than is wanted, in its words, which clients know, and in those of the decoder of Kubernetes objects on top of it.
 //!
 //! [`syntax_error`] runs only after a text was refused, over its bytes once; open containers are on a heap-allocated stack.
 
@@ -61,6 +61,17 @@ pub fn syntax_error(text: &[u8]) -> Option<String> {
         Err(Fault::Depth) => Some("exceeded max depth".to_owned()),
         Err(Fault::Byte(byte, place)) => Some(format!("invalid character {} {place}", quoted(byte))),
     }
+}
+
+/// Whether a member called `name` sets the field `field`, whose name is ASCII: Go compares names without regard to case, and
+/// two characters outside ASCII fold to ASCII letters.
+pub fn sets_field(name: &str, field: &str) -> bool {
+    let folded = name.chars().map(|c| match c {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        c => c.to_ascii_lowercase(),
+    });
+    folded.eq(field.chars().map(|c| c.to_ascii_lowercase()))
 }
 
 /// Why the scan ended.
@@ -333,6 +344,21 @@ mod tests {
         ] {
             assert_eq!(found, want);
         }
+    }
+
+    #[test]
+    fn members_set_fields_in_any_case() {
+        for (name, want) in [
+            ("apiVersion", true),
+            ("APIVERSION", true),
+            ("apiver\u{17f}ion", true),
+            ("apiVersio", false),
+            ("apiVersions", false),
+            ("\u{430}piVersion", false),
+        ] {
+            assert_eq!(sets_field(name, "apiVersion"), want, "{name}");
+        }
+        assert!(sets_field("\u{212a}ind", "kind"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Decodes request bodies to objects and checks that their kind is the endpoint's (docs/api/writes.md#request-body).
 
-use go::json::{no_version_kind, odd_version_kind, undecided};
+use go::json::{no_version_kind, odd_version_kind, sets_field, undecided};
 use serde::Deserialize;
 
 use crate::types::schema::conform::conform;
@@ -263,14 +263,27 @@ pub fn untyped(value: &Value) -> Option<String> {
         Value::Object(object) => object,
         other => return Some(no_version_kind(other.go_kind())),
     };
-    let is_wrong = |(name, value): &(&str, &Value)| {
-        matches!(*name, "kind" | "apiVersion") && !value.is_null() && value.as_str().is_none()
-    };
-    if let Some((name, value)) = object.iter().find(is_wrong) {
-        return Some(odd_version_kind(value.go_kind(), name));
+    let mut others = object.iter().filter(|(_, value)| !value.is_null() && value.as_str().is_none());
+    let wrong = others.find_map(|(name, value)| {
+        let field = ["kind", "apiVersion"].into_iter().find(|field| sets_field(name, field))?;
+        Some((field, value.go_kind()))
+    });
+    if let Some((field, found)) = wrong {
+        return Some(odd_version_kind(found, field));
     }
-    let version = object.get("apiVersion").and_then(Value::as_str).unwrap_or_default();
-    (version.matches('/').count() > 1).then(|| format!("unexpected GroupVersion string: {version}"))
+    names::group_version(type_of(value).1).err()
+}
+
+/// The kind and the version that a document says it is of, in members with names of any case, of which the last text counts;
+/// empty if there is none.
+pub fn type_of(document: &Value) -> (&str, &str) {
+    let members = || document.as_object().into_iter().flat_map(Object::iter);
+    let last = |field: &str| {
+        let mut texts =
+            members().filter(|(name, _)| sets_field(name, field)).filter_map(|(_, value)| value.as_str());
+        texts.next_back().unwrap_or_default()
+    };
+    (last("kind"), last("apiVersion"))
 }
 
 /// The package of upstream's own type behind all versions of a kind.

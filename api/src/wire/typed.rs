@@ -1,9 +1,18 @@
 //! Documents that say of which type they are, in JSON or YAML: configuration files and answers of webhooks.
 //!
-//! A text that begins with a brace is JSON, and what is wrong with it is said of JSON.
+//! ```text
+//! text ─► JSON ─┬─► Value, whose type is looked at
+//!               └─► Document, whose members are checked in order
+//! ```
+//!
+//! A text that begins with a brace is JSON, anything else YAML, of which the first document counts. The members of YAML are
+//! checked in the order of their names.
+
+use std::borrow::Cow;
 
 use auth::document::Document;
 use auth::strict::Object as Form;
+use go::json::undecided;
 
 use crate::values::json::{self, Object, Value};
 use crate::wire::body;
@@ -15,7 +24,7 @@ use crate::wire::codec::yaml;
 /// It is no object, or what it says of its type is no text.
 pub fn parse(text: &[u8]) -> Result<Value, String> {
     let value = if is_json(text) {
-        json::parse(text).map_err(|error| go::json::undecided(&error))?
+        json::parse(text).map_err(|error| undecided(&error))?
     } else {
         yaml::parse(text).map_err(|error| error.to_string())?.value
     };
@@ -41,8 +50,9 @@ pub fn parse_named(text: &[u8]) -> Result<Value, String> {
 /// # Errors
 /// It does not.
 pub fn check_named(document: &Value, text: &[u8]) -> Result<(), String> {
-    for (member, shown) in [("kind", "Kind"), ("apiVersion", "apiVersion")] {
-        if document.str_at(&[member]).is_empty() {
+    let (kind, api_version) = body::type_of(document);
+    for (said, shown) in [(kind, "Kind"), (api_version, "apiVersion")] {
+        if said.is_empty() {
             return Err(format!("Object '{shown}' is missing in '{}'", String::from_utf8_lossy(text)));
         }
     }
@@ -55,16 +65,46 @@ pub fn check_named(document: &Value, text: &[u8]) -> Result<(), String> {
 /// # Errors
 /// The text of Go's error.
 pub fn check(text: &[u8], form: &Form, version: &str) -> Result<(), String> {
-    let (json, duplicates) = if is_json(text) {
-        (text.to_vec(), None)
-    } else {
-        let document = yaml::parse(text).map_err(|error| error.to_string())?;
-        let mut json = Vec::new();
-        json::write_sorted(&document.value, &mut json);
-        (json, document.strict_error())
-    };
-    let document = Document::new(b"", &json, duplicates).map_err(|error| error.to_string())?;
-    document.check_strictly(form, version)
+    document(text)?.check_strictly(form, version)
+}
+
+/// The document that a text is, with its members in order, as often as they occur.
+///
+/// # Errors
+/// It cannot be read.
+pub fn document(text: &[u8]) -> Result<Document, String> {
+    let (json, duplicates) = json_and_duplicates(text)?;
+    Document::new(text, &json, duplicates).map_err(|error| undecided(&error))
+}
+
+/// A tree as a document, whose members can be checked.
+///
+/// # Errors
+/// It is nested too deep.
+pub fn document_of(value: &Value) -> Result<Document, String> {
+    let mut json = Vec::new();
+    json::write_sorted(value, &mut json);
+    Document::new(b"", &json, None).map_err(|error| undecided(&error))
+}
+
+/// The JSON that a text says.
+///
+/// # Errors
+/// It cannot be read.
+pub fn to_json(text: &[u8]) -> Result<Vec<u8>, String> {
+    json_and_duplicates(text).map(|(json, _)| json.into_owned())
+}
+
+/// The JSON that a text says, and the error about keys that YAML sets twice.
+fn json_and_duplicates(text: &[u8]) -> Result<(Cow<'_, [u8]>, Option<String>), String> {
+    if is_json(text) {
+        json::parse(text).map_err(|error| undecided(&error))?;
+        return Ok((text.into(), None));
+    }
+    let document = yaml::parse(text).map_err(|error| error.to_string())?;
+    let mut json = Vec::new();
+    json::write_sorted(&document.value, &mut json);
+    Ok((json.into(), document.strict_error()))
 }
 
 fn is_json(text: &[u8]) -> bool {
@@ -83,6 +123,7 @@ mod tests {
             ("", "", "Object 'Kind' is missing in ''"),
             ("a: b\n", "", "Object 'Kind' is missing in 'a: b\n'"),
             ("kind: A", "", "Object 'apiVersion' is missing in 'kind: A'"),
+            ("Kind: A\nAPIVersion: a/v1", "", ""),
         ] {
             assert_eq!(parse(text.as_bytes()).err().unwrap_or_default(), want, "{text}");
             assert_eq!(parse_named(text.as_bytes()).err().unwrap_or_default(), want_named, "{text}");
@@ -98,6 +139,11 @@ mod tests {
             ("x", true, "json: cannot unmarshal string into Go value of type struct { APIVersion string "),
             (
                 "apiVersion: 1",
+                true,
+                "json: cannot unmarshal number into Go struct field .apiVersion of type string",
+            ),
+            (
+                "APIVersion: 1",
                 true,
                 "json: cannot unmarshal number into Go struct field .apiVersion of type string",
             ),
@@ -131,6 +177,20 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(check(text.as_bytes(), &FORM, "v1").err().unwrap_or_default(), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_json_or_yaml() {
+        for (text, want) in [
+            ("{\"b\":1, \"a\":2}", Ok("{\"b\":1, \"a\":2}")),
+            ("b: 1\na: 2\n", Ok("{\"a\":2,\"b\":1}")),
+            ("hello", Ok("\"hello\"")),
+            ("{", Err("couldn't get version/kind; json parse error: unexpected end of JSON input")),
+            ("a: b\nc: d\n\te: []\n", Err("yaml: line 3: found a tab character that violates indentation")),
+        ] {
+            let got = to_json(text.as_bytes()).map(|json| String::from_utf8(json).unwrap());
+            assert_eq!(got, want.map(str::to_owned).map_err(str::to_owned), "{text}");
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::policy::Rule;
 use crate::attributes::Attributes;
 use crate::decision::{Decision, Reason};
-use crate::document::Document;
+use crate::document::{self, Document, Typed};
 use crate::identity::{AUTHENTICATED, User};
 use crate::strict::{Form, Object, text_of};
 
@@ -135,11 +135,10 @@ impl Policies {
 
 impl Policy {
     fn read(document: &Document) -> Result<Policy, String> {
-        let line = Value::Object(document.typed()?);
-        let given = text_of(&line, "kind");
-        let kind = if given.is_empty() { KIND } else { given.as_str() };
-        let api_version = text_of(&line, "apiVersion");
-        match (self::api_version(&api_version)?, kind) {
+        let Typed { members, api_version, kind: given } = document.tree.typed()?;
+        let line = Value::Object(document::object(members));
+        let kind = if given.is_empty() { KIND } else { given };
+        match (self::api_version(api_version)?, kind) {
             (API_VERSION, KIND) => {
                 document.check(&POLICY, "v1beta1")?;
                 if given.is_empty() {
@@ -279,6 +278,11 @@ mod tests {
             (r#"{"user":"a"}"#.to_owned(), "a", pods, true),
             (r#"{"user":"a","readonly":true}"#.to_owned(), "a", ("delete", "pods", "ns"), false),
             (r#"{"resource":"pods"}"#.to_owned(), "a", pods, true),
+            // What a line is, is read in any case; its members are not.
+            (line(r#"{"user":"b"}"#).replace("apiVersion", "apiversion"), "a", pods, false),
+            (line(r#"{"user":"b"}"#).replace("apiVersion", "apiVer\u{17f}ion"), "a", pods, false),
+            (line(r#"{"user":"a","resource":"*","namespace":"*"}"#).replace("kind", "Kind"), "a", pods, true),
+            (line(r#"{"User":"a","resource":"*","namespace":"*"}"#), "a", pods, false),
         ] {
             let policies = parse(&text).unwrap();
             let user = User::new(user, ["dev", AUTHENTICATED]);
@@ -333,6 +337,12 @@ mod tests {
                 r#"{"apiVersion":"v1"}"#,
                 Err(
                     r#"no kind "Policy" is registered for version "v1" in scheme "pkg/apis/abac/register.go:30""#,
+                ),
+            ),
+            (
+                r#"{"KIND":"Foo"}"#,
+                Err(
+                    r#"no kind "Foo" is registered for version "abac.authorization.kubernetes.io/v0" in scheme "pkg/apis/abac/register.go:30""#,
                 ),
             ),
             (r#"{"apiVersion":"a/b/c"}"#, Err("unexpected GroupVersion string: a/b/c")),

@@ -395,6 +395,16 @@ mod tests {
                 r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SubjectAccessReviewList"}"#,
                 "no kind \"SubjectAccessReviewList\" is registered for version \"authorization.k8s.io/v1\" in scheme \"",
             ),
+            // What an answer is, is read in any case.
+            (
+                r#"{"APIVersion":"v1","Kind":"Pod","status":{"allowed":true}}"#,
+                "converting (v1.Pod) to (v1.SubjectAccessReview): unknown conversion",
+            ),
+            (
+                r#"{"apiVersion":"authorization.k8s.io/","Kind":"SubjectAccessReviewList"}"#,
+                "no kind \"SubjectAccessReviewList\" is registered for version \"authorization.k8s.io/v1\" in scheme \"",
+            ),
+            (r#"{"apiversion":"a/b/c"}"#, "unexpected GroupVersion string: a/b/c"),
             (
                 r#"{"status":{"allowed":"yes"}}"#,
                 "json: cannot unmarshal string into Go struct field SubjectAccessReviewStatus.status.allowed of type bool",

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use api::values::json::{self, Object, Value};
 use api::values::naming::{self, Naming};
+use api::wire::body;
 use api::wire::outgoing::Identity;
 use tokio::io::AsyncReadExt;
 use tokio::process::Command;
@@ -162,8 +163,8 @@ impl Exec {
     /// Reads what the program printed.
     fn credential(&self, text: &[u8]) -> anyhow::Result<Credential> {
         let answer = json::parse(text).map_err(|_| anyhow::anyhow!("exec plugin: the output is no JSON"))?;
-        let version = answer.str_at(&["apiVersion"]);
-        if answer.str_at(&["kind"]) != "ExecCredential" {
+        let (kind, version) = body::type_of(&answer);
+        if kind != "ExecCredential" {
             bail!("exec plugin: the output is no ExecCredential");
         }
         if version != self.api_version {

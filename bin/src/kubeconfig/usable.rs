@@ -6,10 +6,10 @@ use std::path::Path;
 
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
+use api::wire::{body, typed};
 use go::quote;
 
 use super::form;
-use crate::documents;
 use crate::issuers::opening;
 
 /// Where the client library says that it looked a kind up.
@@ -42,7 +42,7 @@ fn decode(text: &[u8]) -> Result<Value, String> {
         }
     })?;
     let config = document.value;
-    let (api_version, kind) = (config.str_at(&["apiVersion"]), config.str_at(&["kind"]));
+    let (kind, api_version) = body::type_of(&config);
     if !matches!(api_version, "" | "v1") || !matches!(kind, "" | "Config") {
         let kind = if kind.is_empty() { "Config" } else { kind };
         let version = if api_version.is_empty() { "v1" } else { api_version };
@@ -53,7 +53,7 @@ fn decode(text: &[u8]) -> Result<Value, String> {
             quote(SCHEME)
         ));
     }
-    documents::of(&config)?.check(&form::CONFIG, "v1")?;
+    typed::document_of(&config)?.check(&form::CONFIG, "v1")?;
     Ok(config)
 }
 

@@ -9,6 +9,7 @@ use crate::objects::validation::names;
 use crate::values::field::{FieldError, child, index};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
+use crate::wire::body::type_of;
 use crate::wire::request::RequestInfo;
 use crate::wire::typed;
 
@@ -132,7 +133,7 @@ impl Policy {
         let value = typed::parse(text).map_err(|why| format!("failed decoding: {why}"))?;
         let none = Object::new();
         let members = value.as_object().unwrap_or(&none);
-        let (kind, api_version) = (value.str_at(&["kind"]), value.str_at(&["apiVersion"]));
+        let (kind, api_version) = type_of(&value);
         let group = naming.group("audit", true);
         let scheme = naming.own("apiserver/pkg/audit/scheme.go:31");
         let is_own = api_version == format!("{group}/v1");

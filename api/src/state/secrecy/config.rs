@@ -15,6 +15,7 @@ use super::provider::{Key, Method};
 use super::{Provider, Rule};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
+use crate::wire::body::type_of;
 use crate::wire::typed;
 
 const KIND: &str = "EncryptionConfiguration";
@@ -95,7 +96,7 @@ struct Reading<'r> {
 /// Everything that is wrong with it.
 pub fn read(bytes: &[u8], naming: &Naming, connect: &Connect<'_>) -> Result<Vec<Rule>, Wrong> {
     let document = typed::parse_named(bytes).map_err(Wrong::Form)?;
-    let (kind, version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
+    let (kind, version) = type_of(&document);
     let group = naming.group("apiserver.config", true);
     if kind != KIND || version != format!("{group}/v1") {
         return Err(Wrong::Form(format!(

@@ -1,8 +1,8 @@
 //! Reads the answer of a webhook as the review that it should be, in the words of the reference server.
 
-use crate::values::json::{self, Object, Value};
-use crate::wire::body;
-use crate::wire::codec::yaml;
+use crate::values::json::Value;
+use crate::wire::body::type_of;
+use crate::wire::typed;
 
 /// Where the reference server says that it looked a kind up.
 const SCHEME: &str = "in scheme \"k8s.io/apiserver/pkg/util/webhook/client.go:71\"";
@@ -24,18 +24,8 @@ impl Review<'_> {
     /// # Errors
     /// It is no document, or of another kind or version.
     pub fn read(&self, text: &[u8]) -> Result<Value, String> {
-        // What does not look like JSON may be YAML.
-        let answer = if text.trim_ascii_start().starts_with(b"{") {
-            json::parse(text).map_err(|why| go::json::undecided(&why))?
-        } else {
-            yaml::parse(text).map_err(|why| go::json::undecided(&why))?.value
-        };
-        // Nothing at all says nothing wrong.
-        let answer = if answer.is_null() { Value::Object(Object::new()) } else { answer };
-        if let Some(why) = body::untyped(&answer) {
-            return Err(why);
-        }
-        let (api_version, kind) = (answer.str_at(&["apiVersion"]), answer.str_at(&["kind"]));
+        let answer = typed::parse(text)?;
+        let (kind, api_version) = type_of(&answer);
         let Review { group, version, kind: wanted } = *self;
         let (given_group, given) = split(api_version);
         let kind_or_wanted = if kind.is_empty() { wanted } else { kind };
@@ -54,7 +44,8 @@ impl Review<'_> {
         Ok(answer)
     }
 
-    /// Whether a document says that it is the review. Of version v1beta1 none has to.
+    /// Whether a document says that it is the review, in members whose names have the case of the schema. Of version v1beta1
+    /// none has to.
     ///
     /// # Errors
     /// What it says that it is.
@@ -71,7 +62,7 @@ impl Review<'_> {
     }
 }
 
-/// Group and version.
+/// Group and version of a document that was read.
 fn split(api_version: &str) -> (&str, &str) {
     api_version.split_once('/').unwrap_or(("", api_version))
 }
@@ -126,6 +117,18 @@ mod tests {
                 "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .apiVersion",
             ),
             (review, r#"{"apiVersion":"a/b/c"}"#, "unexpected GroupVersion string: a/b/c"),
+            (
+                review,
+                r#"{"APIVersion":"v1","Kind":"Status"}"#,
+                "converting (v1.Status) to (v1.Review): unknown conversion",
+            ),
+            // Only members in the case of the schema verify it.
+            (
+                review,
+                r#"{"APIVersion":"g.example/v1","Kind":"Review"}"#,
+                "expected webhook response of g.example/v1, Kind=Review, got /, Kind=",
+            ),
+            (review, "a: [", "yaml: line 1: did not find expected node content"),
             (review, "null", "expected webhook response of g.example/v1, Kind=Review, got /, Kind="),
             (
                 review,

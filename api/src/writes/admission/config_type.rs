@@ -11,6 +11,7 @@ use auth::strict::{Form, Object};
 use crate::values::field::go_quote;
 use crate::values::json::Value;
 use crate::values::naming::Naming;
+use crate::wire::body::type_of;
 use crate::wire::typed;
 
 /// The type of a plugin's configuration.
@@ -156,7 +157,7 @@ impl ConfigType {
     /// It is none, or of another type.
     pub(super) fn read(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
         let document = typed::parse_named(text)?;
-        let (kind, api_version) = (document.str_at(&["kind"]), document.str_at(&["apiVersion"]));
+        let (kind, api_version) = type_of(&document);
         let is_own = self.names.iter().any(|(stem, versions, own)| {
             let named = |version: &str| {
                 naming.understood().any(|naming| naming.api_version(stem, true, version) == api_version)

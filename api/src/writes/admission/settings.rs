@@ -15,6 +15,7 @@ use super::plugin::Plugin;
 use crate::values::field::go_quote;
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::{self, Naming};
+use crate::wire::body::type_of;
 use crate::wire::codec::yaml;
 use crate::wire::outgoing::{Identities, Networks};
 use crate::wire::typed;
@@ -304,7 +305,7 @@ fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, S
 
 /// The version of an AdmissionConfiguration.
 fn version_of(config: &Value, naming: &'static Naming) -> Result<&'static str, String> {
-    let (kind, api_version) = (config.str_at(&["kind"]), config.str_at(&["apiVersion"]));
+    let (kind, api_version) = type_of(config);
     let known = [("apiserver.config", "v1"), ("apiserver", "v1alpha1")];
     let is_asked = |(stem, version): &(&str, &str)| {
         naming.understood().any(|naming| naming.api_version(stem, true, version) == api_version)
