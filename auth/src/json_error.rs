@@ -1,7 +1,7 @@
 //! Errors of JSON documents in the words of Go's decoder (`go::json`), for values of `serde_json`.
 
 use go::json;
-use serde_json::Value;
+use serde_json::{Number, Value};
 
 pub(crate) use go::json::undecided;
 
@@ -25,6 +25,11 @@ pub(crate) fn unfit(value: &Value, wanted: &str) -> String {
 /// The error of a value of the member `place`, which is not of the type `wanted`.
 pub(crate) fn unfit_member(value: &Value, place: &str, wanted: &str) -> String {
     json::unfit_member(kind(value), place, wanted)
+}
+
+/// The same of a number that a whole number of the type `wanted` cannot be.
+pub(crate) fn unfit_number(number: &Number, place: &str, wanted: &str) -> String {
+    json::unfit_member(&format!("number {number}"), place, wanted)
 }
 
 /// The error of looking for version and kind in a document that is no object.

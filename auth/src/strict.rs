@@ -2,7 +2,7 @@
 //! does not open or close a door. The forms of members also check answers of webhooks, where unknown ones are ignored.
 
 use go::{base64, duration, quote};
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::document::{self, Document, Tree, Typed};
 use crate::json_error;
@@ -44,8 +44,10 @@ pub enum Form {
     Text,
     /// `true` or `false`.
     Flag,
-    /// A whole number of this type of Go.
-    Number(&'static str),
+    /// A whole number of 32 bits.
+    Int32,
+    /// A whole number of 64 bits.
+    Int64,
     /// Bytes as a text in base64.
     Bytes,
     /// A text such as `1h30m`.
@@ -183,7 +185,9 @@ fn check(
         (Tree::Scalar(Value::Null), _)
         | (Tree::Scalar(Value::String(_)), Form::Text)
         | (Tree::Scalar(Value::Bool(_)), Form::Flag) => Ok(()),
-        (Tree::Scalar(Value::Number(number)), Form::Number(_)) if number.is_i64() => Ok(()),
+        (Tree::Scalar(Value::Number(number)), Form::Int32 | Form::Int64) => {
+            check_number(number, form, within, place)
+        }
         (Tree::Scalar(Value::String(text)), Form::Duration) => {
             duration::parse(text).map(drop).map_err(|error| error.to_string())
         }
@@ -203,6 +207,20 @@ fn check(
     }
 }
 
+/// Checks that a number is whole, and in the range of its form.
+fn check_number(number: &Number, form: &Form, within: &Object, place: &Place<'_>) -> Result<(), String> {
+    let whole = number.as_i64();
+    let fits = match form {
+        Form::Int32 => whole.is_some_and(|whole| i32::try_from(whole).is_ok()),
+        _ => whole.is_some(),
+    };
+    if fits {
+        return Ok(());
+    }
+    let wanted = go_type(form, place.version);
+    Err(json_error::unfit_number(number, &go_field(within, place), &wanted))
+}
+
 /// Checks the values of one name.
 fn check_extra(values: &Tree, within: &Object, place: &Place<'_>) -> Result<(), String> {
     match values {
@@ -215,14 +233,19 @@ fn check_extra(values: &Tree, within: &Object, place: &Place<'_>) -> Result<(), 
 }
 
 fn misfit(tree: &Tree, within: &Object, place: &Place<'_>, wanted: &str) -> String {
-    json_error::unfit_member(&tree.value(), &format!("{}.{}", within.name, place.fields), wanted)
+    json_error::unfit_member(&tree.value(), &go_field(within, place), wanted)
+}
+
+fn go_field(within: &Object, place: &Place<'_>) -> String {
+    format!("{}.{}", within.name, place.fields)
 }
 
 fn go_type(form: &Form, version: &str) -> String {
     match form {
         Form::Text | Form::Duration => "string".to_owned(),
         Form::Flag => "bool".to_owned(),
-        Form::Number(name) => (*name).to_owned(),
+        Form::Int32 => "int32".to_owned(),
+        Form::Int64 => "int64".to_owned(),
         Form::Bytes => "[]uint8".to_owned(),
         Form::Extra => format!("map[string]{version}.ExtraValue"),
         Form::List(form) => format!("[]{}", go_type(form, version)),

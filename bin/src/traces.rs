@@ -22,7 +22,7 @@ const FORM: Object = Object {
         ("apiVersion", Form::Text),
         ("kind", Form::Text),
         ("endpoint", Form::Text),
-        ("samplingRatePerMillion", Form::Number("int32")),
+        ("samplingRatePerMillion", Form::Int32),
     ],
 };
 const FORM_NAME: &str = "TracingConfiguration";

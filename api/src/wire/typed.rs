@@ -162,13 +162,28 @@ mod tests {
     fn members_are_checked_strictly() {
         const FORM: Form = Form {
             name: "A",
-            members: &[("a", auth::strict::Form::Number("int32")), ("b", auth::strict::Form::Text)],
+            members: &[
+                ("a", auth::strict::Form::Int32),
+                ("b", auth::strict::Form::Text),
+                ("c", auth::strict::Form::Int64),
+            ],
         };
         for (text, want) in [
             ("a: 1\nb: c", ""),
             ("a: null", ""),
             ("a: x", "json: cannot unmarshal string into Go struct field A.a of type int32"),
-            ("c: 1\nd: 2", "strict decoding error: unknown field \"c\", unknown field \"d\""),
+            ("a: 2147483647\nc: 2147483648", ""),
+            ("a: -2147483648\nc: -2147483649", ""),
+            (
+                "a: 2147483648",
+                "json: cannot unmarshal number 2147483648 into Go struct field A.a of type int32",
+            ),
+            ("a: 1.5", "json: cannot unmarshal number 1.5 into Go struct field A.a of type int32"),
+            (
+                "{\"c\": 9223372036854775808}",
+                "json: cannot unmarshal number 9223372036854775808 into Go struct field A.c of type int64",
+            ),
+            ("d: 1\ne: 2", "strict decoding error: unknown field \"d\", unknown field \"e\""),
             (r#"{"a": 1, "a": 2}"#, "strict decoding error: duplicate field \"a\""),
             (
                 "b: c\nb: d",

@@ -56,7 +56,7 @@ const SERVICE: Members = Members {
     members: &[
         ("apiVersion", Form::Text),
         ("name", Form::Text),
-        ("cachesize", Form::Number("int32")),
+        ("cachesize", Form::Int32),
         ("endpoint", Form::Text),
         ("timeout", Form::Duration),
     ],

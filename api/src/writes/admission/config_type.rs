@@ -118,9 +118,9 @@ const LIMIT: Object = Object {
     name: "Limit",
     members: &[
         ("type", Form::Text),
-        ("qps", Form::Number("int32")),
-        ("burst", Form::Number("int32")),
-        ("cacheSize", Form::Number("int32")),
+        ("qps", Form::Int32),
+        ("burst", Form::Int32),
+        ("cacheSize", Form::Int32),
     ],
 };
 
@@ -131,7 +131,7 @@ const TOLERATION: Object = Object {
         ("operator", Form::Text),
         ("value", Form::Text),
         ("effect", Form::Text),
-        ("tolerationSeconds", Form::Number("int64")),
+        ("tolerationSeconds", Form::Int64),
     ],
 };
 
@@ -207,6 +207,11 @@ mod tests {
                 &EVENT_RATE,
                 format!("{events}limits: [{{qps: x}}]"),
                 "json: cannot unmarshal string into Go struct field Limit.limits.qps of type int32",
+            ),
+            (
+                &EVENT_RATE,
+                format!("{events}limits: [{{cacheSize: 3000000000}}]"),
+                "json: cannot unmarshal number 3000000000 into Go struct field Limit.limits.cacheSize of type int32",
             ),
             (
                 &EVENT_RATE,
