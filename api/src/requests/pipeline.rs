@@ -11,6 +11,7 @@
 //! Knows no resource types and no verbs; those begin at `routes`.
 
 mod ending;
+mod fields;
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -18,7 +19,6 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use auth::authn::HeaderFields;
 use auth::{Attributes, Authenticated, Authorized, Credentials, User};
 use engine::KeyRange;
 use futures_util::FutureExt;
@@ -26,9 +26,10 @@ use futures_util::future::Shared;
 use go::duration;
 use http::header::{AUTHORIZATION, HeaderName, RETRY_AFTER};
 use http::request::Parts as Head;
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderValue, StatusCode};
 use percent_encoding::percent_decode_str;
 
+use self::fields::Fields;
 use crate::objects::representation::answer::respond_status;
 use crate::objects::store::{self, Part, Pending};
 use crate::requests::routes::{self, Permitted};
@@ -218,7 +219,7 @@ impl<'c> Exchange<'c> {
     async fn authenticate(&mut self) -> Result<Arc<User>, Ended> {
         // Bytes outside ASCII make a token that no authenticator knows, not a request without one.
         let header = self.head.headers.get(AUTHORIZATION);
-        let header = header.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let header = header.map(fields::text);
         let protocols = websocket::protocols(&self.head.headers);
         // Paths that are open to anonymous requests are compared without escapes.
         let path = percent_decode_str(self.head.uri.path()).decode_utf8_lossy();
@@ -528,18 +529,6 @@ impl Handler for Context {
             }
         };
         exchange.finish(response)
-    }
-}
-
-/// The headers of a request, for authenticators. Bytes of values that are no UTF-8 become replacement characters, as which
-/// an answer would show them.
-struct Fields<'h>(&'h HeaderMap);
-
-impl HeaderFields for Fields<'_> {
-    fn each(&self, visit: &mut dyn FnMut(&str, &str)) {
-        for (name, value) in self.0 {
-            visit(name.as_str(), &String::from_utf8_lossy(value.as_bytes()));
-        }
     }
 }
 

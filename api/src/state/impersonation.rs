@@ -15,7 +15,8 @@ const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
 const UID: HeaderName = HeaderName::from_static("impersonate-uid");
 const EXTRA_PREFIX: &str = "impersonate-extra-";
 
-/// The user that the headers ask for; `None` when they ask for none. An empty header of one value is an absent one.
+/// The user that the headers ask for; `None` when they ask for none. An empty header of one value is an absent one. Bytes that
+/// are no UTF-8 become U+FFFD, and the caller needs permission for the text that this makes.
 ///
 /// # Errors
 /// 400 when there are groups, a uid or extra values without a user.
