@@ -5,7 +5,7 @@ use auth::attributes::Attributes;
 use auth::authz::{Authorizer, Escalation, RoleWrite};
 
 use super::rules::{read_role_ref, read_rules};
-use crate::values::json::Value;
+use crate::values::json::Object;
 use crate::values::object::same_but_for_collection;
 
 /// Checks that replacing `existing` by `new` grants nothing its writer does not hold.
@@ -20,23 +20,20 @@ use crate::values::object::same_but_for_collection;
 pub async fn confirm_no_escalation(
     authorizer: &Authorizer,
     asked: &Attributes<'_>,
-    existing: Option<&Value>,
-    new: &Value,
+    existing: Option<&Object>,
+    new: &Object,
 ) -> Result<(), Escalation> {
     if asked.group != authorizer.rbac().group() {
         return Ok(());
     }
-    if existing.is_some_and(|existing| changes_for_garbage_collection_only(existing, new)) {
+    if existing.is_some_and(|existing| same_but_for_collection(existing, new)) {
         return Ok(());
     }
     match asked.resource {
         "roles" | "clusterroles" => {
             let rules = read_rules(new.get("rules"));
-            let aggregation = |role: Option<&Value>| {
-                let rule = role.and_then(|role| role.get("aggregationRule"));
-                rule.filter(|rule| !rule.is_null()).cloned()
-            };
-            let aggregates = aggregation(existing).is_some() || aggregation(Some(new)).is_some();
+            let has_rule = |role: &Object| role.get("aggregationRule").is_some_and(|rule| !rule.is_null());
+            let aggregates = existing.is_some_and(has_rule) || has_rule(new);
             let (resource, namespace, name) = (asked.resource, asked.namespace, asked.name);
             // The name of an object that is only now created restricts nothing (there is none in the path).
             let name = if asked.verb == "create" { "" } else { name };
@@ -44,17 +41,11 @@ pub async fn confirm_no_escalation(
             authorizer.check_role(asked.user, &write).await
         }
         "rolebindings" | "clusterrolebindings" => {
-            let role = read_role_ref(new);
+            let role = read_role_ref(new.get("roleRef"));
             authorizer.check_binding(asked.user, asked.namespace, &role).await
         }
         _ => Ok(()),
     }
-}
-
-/// Whether a write changes only members that garbage collection writes and those that the server derives.
-fn changes_for_garbage_collection_only(existing: &Value, new: &Value) -> bool {
-    let (Some(existing), Some(new)) = (existing.as_object(), new.as_object()) else { return false };
-    same_but_for_collection(existing, new)
 }
 
 #[cfg(test)]
@@ -68,8 +59,8 @@ mod tests {
     use crate::testing::jane_may_get_pods;
     use crate::values::json::parse;
 
-    fn object(text: &str) -> Value {
-        parse(text.replace('\'', "\"").as_bytes()).unwrap()
+    fn object(text: &str) -> Object {
+        parse(text.replace('\'', "\"").as_bytes()).unwrap().as_object().unwrap().clone()
     }
 
     /// Jane may get pods; nobody is master.

@@ -178,7 +178,7 @@ impl<'k> Place<'k> {
             Place::Binding(namespace, name) => policy.set_binding(Binding {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
-                role: rules::read_role_ref(object),
+                role: rules::read_role_ref(object.get("roleRef")),
                 subjects: rules::read_subjects(object),
             }),
         }

@@ -42,9 +42,9 @@ pub fn write_rule(rule: &Rule) -> Value {
     members.into()
 }
 
-/// The role that a binding refers to.
-pub fn read_role_ref(binding: &Value) -> RoleRef {
-    let text = |member: &str| binding.str_at(&["roleRef", member]).to_owned();
+/// The role in the `roleRef` member of a binding.
+pub fn read_role_ref(role_ref: Option<&Value>) -> RoleRef {
+    let text = |member: &str| role_ref.map_or("", |role| role.str_at(&[member])).to_owned();
     RoleRef { api_group: text("apiGroup"), kind: text("kind"), name: text("name") }
 }
 

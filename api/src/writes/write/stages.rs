@@ -381,16 +381,12 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
     if asked.group != authorizer.rbac().group() {
         return Ok(());
     }
-    let old = old.cloned().map(Value::Object);
-    let new = Value::Object(new.clone());
-    let confirmed = policy::confirm_no_escalation(authorizer, asked, old.as_ref(), &new).await;
+    let confirmed = policy::confirm_no_escalation(authorizer, asked, old, new).await;
     confirmed.map_err(|error| match error {
         // The error names the resource of the request, and the role that it lacks.
         Escalation::RoleNotFound(name) => Status::not_found(intent.subject(&name)),
         Escalation::UnknownKind(_) => Status::new(Reason::Unknown, error.to_string()),
-        Escalation::Forbidden(why) => {
-            Status::forbidden(intent.subject(new.str_at(&["metadata", "name"])), &why)
-        }
+        Escalation::Forbidden(why) => Status::forbidden(intent.subject(meta(new, "name")), &why),
     })
 }
 
