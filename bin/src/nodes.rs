@@ -28,9 +28,6 @@ pub struct NodeConfig {
 /// What kube-apiserver says first of files that it cannot use.
 const UNUSABLE: &str = "problem initializing API group \"\": ";
 
-/// What the files hold: certificate and key, and authorities.
-type Read = (Option<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>);
-
 impl NodeConfig {
     /// Reads the files that the flags name.
     ///
@@ -41,15 +38,13 @@ impl NodeConfig {
         // As kube-apiserver: one file alone is no certificate.
         let (chain, key) = (given(flags.kubelet_client_certificate), given(flags.kubelet_client_key));
         let authorities = given(flags.kubelet_certificate_authority);
-        for path in [&authorities, &chain, &key].into_iter().flatten() {
-            open(path).map_err(|why| anyhow!("{UNUSABLE}{why}"))?;
-        }
-        let certificate = chain.zip(key);
-        let (pair, bundle) = read_files(certificate.as_ref(), authorities.as_ref())?;
-        if bundle
-            .as_ref()
-            .is_some_and(|bundle| CertificateDer::pem_slice_iter(bundle).all(|one| one.is_err()))
-        {
+        let contents = |path: &Option<PathBuf>| {
+            path.as_ref().map(open).transpose().map_err(|why| anyhow!("{UNUSABLE}{why}"))
+        };
+        let bundle = contents(&authorities)?;
+        let pair = contents(&chain)?.zip(contents(&key)?);
+        let is_empty = |bundle: &Vec<u8>| CertificateDer::pem_slice_iter(bundle).all(|one| one.is_err());
+        if bundle.as_ref().is_some_and(is_empty) {
             bail!("{UNUSABLE}unable to load root certificates: unable to parse bytes as PEM block");
         }
         let settings = Settings {
@@ -60,7 +55,7 @@ impl NodeConfig {
             egress: networks.cluster.clone(),
         };
         let nodes = Nodes::new(settings).map_err(|why| anyhow!("--kubelet-*: {why}"))?;
-        Ok(NodeConfig { nodes, certificate, authorities })
+        Ok(NodeConfig { nodes, certificate: chain.zip(key), authorities })
     }
 
     /// Reads the files again when one of them changes. New connections to agents use what is in them then.
@@ -86,7 +81,11 @@ impl NodeConfig {
     }
 
     fn read_again(&self, metrics: &Metrics) -> anyhow::Result<()> {
-        let (pair, bundle) = read_files(self.certificate.as_ref(), self.authorities.as_ref())?;
+        let pair = match &self.certificate {
+            None => None,
+            Some((chain, key)) => Some((open(chain)?, open(key)?)),
+        };
+        let bundle = self.authorities.as_ref().map(open).transpose()?;
         let chain = pair.as_ref().map(|(chain, _)| chain.clone());
         self.nodes.replace(pair, bundle.as_deref()).map_err(|why| anyhow!("--kubelet-*: {why}"))?;
         if let Some(chain) = chain {
@@ -94,17 +93,6 @@ impl NodeConfig {
         }
         Ok(())
     }
-}
-
-fn read_files(
-    certificate: Option<&(PathBuf, PathBuf)>,
-    authorities: Option<&PathBuf>,
-) -> anyhow::Result<Read> {
-    let pair = match certificate {
-        None => None,
-        Some((chain, key)) => Some((open(chain)?, open(key)?)),
-    };
-    Ok((pair, authorities.map(open).transpose()?))
 }
 
 fn open(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
