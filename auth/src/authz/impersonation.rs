@@ -174,13 +174,13 @@ impl Authorizer {
         let request = &Attributes { user: on_node.as_ref().unwrap_or(request.user), ..*request };
         let any_node = is_own_node.then(|| User::new(format!("{NODE_PREFIX}*"), [""; 0]));
         let target = any_node.as_ref().unwrap_or(wanted);
-        let (whole, identity) =
-            (Subject::request(verb, request, target), Subject::identity(verb, request.user, target));
+        let whole = Subject::request(verb, request, target);
         if self.permitted.has(whole) {
             return Ok(());
         }
-        let verb = format!("{on}{}", request.verb);
-        self.require(&Attributes { verb: &verb, ..*request }).await?;
+        let on_what = format!("{on}{}", request.verb);
+        self.require(&Attributes { verb: &on_what, ..*request }).await?;
+        let identity = Subject::identity(verb, request.user, target);
         if !self.permitted.has(identity) {
             self.require_identity(mode, request.user, wanted).await?;
             self.permitted.keep(identity);
