@@ -177,10 +177,7 @@ impl Problems {
             Err(error) => Some(format!("{error:#}")),
         };
         self.0.splice(0..0, made);
-        match self.0.as_slice() {
-            [problem] => bail!("{problem}"),
-            problems => bail!("[{}]", problems.join(", ")),
-        }
+        bail!("{}", go::join_errors(self.0).unwrap_or_default())
     }
 }
 

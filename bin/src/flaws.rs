@@ -7,7 +7,7 @@
 use std::fmt::Display;
 use std::net::IpAddr;
 
-use anyhow::bail;
+use anyhow::anyhow;
 use api::types::enablement::Enablement;
 use api::types::features::Features;
 use api::types::schema::registry::Registry;
@@ -39,11 +39,7 @@ impl Flaws {
     /// # Errors
     /// What is, on one line: several things are in brackets.
     pub fn none(self) -> anyhow::Result<()> {
-        match &self.0[..] {
-            [] => Ok(()),
-            [one] => bail!("{one}"),
-            several => bail!("[{}]", several.join(", ")),
-        }
+        go::join_errors(self.0).map_or(Ok(()), |flaws| Err(anyhow!(flaws)))
     }
 }
 

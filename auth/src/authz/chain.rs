@@ -12,7 +12,7 @@ use super::abac::Policies;
 use super::impersonation::LastModes;
 use super::permitted::Permitted;
 use super::policy::{PolicySource, Rule};
-use super::rbac::{Rbac, join_errors};
+use super::rbac::Rbac;
 use super::webhook::Webhook;
 use crate::attributes::Attributes;
 use crate::decision::{Authorized, Decision, Denied, Reason};
@@ -277,7 +277,7 @@ impl Chain {
     }
 
     fn end(self) -> Verdict {
-        let error = join_errors(&self.errors);
+        let error = go::join_errors(&self.errors);
         Verdict { decision: Decision::NoOpinion { reason: self.reasons.join("\n").into() }, error }
     }
 }

@@ -11,8 +11,6 @@ use cel::value::map::OwnedMap;
 use cel::value::{Text, Value};
 use serde_json::{Map, Value as Json};
 
-use super::rbac::join_errors;
-
 /// The compatibility version: expressions may use what it has.
 const VERSION: Version = Version::new(1, 35);
 
@@ -128,7 +126,7 @@ impl Conditions {
                 }
             }
         }
-        join_errors(&errors).map_or(Ok(true), Err)
+        go::join_errors(&errors).map_or(Ok(true), Err)
     }
 }
 

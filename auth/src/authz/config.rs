@@ -195,11 +195,7 @@ impl Errors {
     }
 
     fn end(self) -> Result<(), String> {
-        match self.0.as_slice() {
-            [] => Ok(()),
-            [error] => Err(error.clone()),
-            errors => Err(format!("[{}]", errors.join(", "))),
-        }
+        go::join_errors(&self.0).map_or(Ok(()), Err)
     }
 }
 

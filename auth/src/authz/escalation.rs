@@ -8,11 +8,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use go::{Quoted, QuotedList};
+use go::{Quoted, QuotedList, join_errors};
 
 use super::chain::Authorizer;
 use super::policy::{RoleRef, Rule};
-use super::rbac::{Held, join_errors, resource_matches, rules_of, url_matches};
+use super::rbac::{Held, resource_matches, rules_of, url_matches};
 use crate::attributes::Attributes;
 use crate::identity::{MASTERS, User};
 
@@ -139,8 +139,8 @@ impl Authorizer {
         }
         // The roles are looked up by the request, whose resource the errors name.
         let group = self.rbac().group();
-        let errors: Vec<String> = held.errors.iter().map(|error| error.text_about(resource, group)).collect();
-        if let Some(errors) = join_errors(&errors) {
+        let errors = held.errors.iter().map(|error| error.text_for_write(resource, group));
+        if let Some(errors) = join_errors(errors) {
             text.push_str(&format!("; resolution errors: [{errors}]"));
         }
         Some(text)

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use go::Quoted;
+use go::{Quoted, join_errors};
 use parking_lot::Mutex;
 
 use super::chain::Authorizer;
@@ -343,14 +343,8 @@ fn extra_fault(key: &str, values: &[String]) -> Option<String> {
         return Some("impersonating the empty string key in extra is not allowed".to_owned());
     }
     let faults = forms::domain_prefixed_path(key);
-    let shown: Vec<String> = faults.iter().map(extra_key_invalid).collect();
-    match &*shown {
-        [] => {}
-        [one] => return Some(format!("impersonating an invalid key in extra is not allowed: {one}")),
-        several => {
-            let all = several.join(", ");
-            return Some(format!("impersonating an invalid key in extra is not allowed: [{all}]"));
-        }
+    if let Some(faults) = join_errors(faults.iter().map(extra_key_invalid)) {
+        return Some(format!("impersonating an invalid key in extra is not allowed: {faults}"));
     }
     if key != key.to_lowercase() {
         let shown = Quoted(key);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use go::Quoted;
+use go::{Quoted, join_errors};
 
 use super::policy::{Policy, PolicySource, RoleRef, Rule, Rules};
 use crate::attributes::Attributes;
@@ -49,18 +49,22 @@ impl Unresolved {
     /// The text of the error, where roles live in `group`.
     pub(super) fn text(&self, group: &str) -> String {
         match self {
-            Unresolved::Missing { resource, .. } => self.text_about(resource, group),
-            Unresolved::Kind(_) => self.text_about("", group),
-        }
-    }
-
-    /// The same, which calls a missing role an object of `resource`.
-    pub(super) fn text_about(&self, resource: &str, group: &str) -> String {
-        match self {
-            Unresolved::Missing { name, .. } => format!("{resource}.{group} {} not found", Quoted(name)),
+            Unresolved::Missing { resource, name } => missing(resource, group, name),
             Unresolved::Kind(kind) => format!("unsupported role reference kind: {}", Quoted(kind)),
         }
     }
+
+    /// The text in the refusal to write an object of `resource`, which a missing role is called by.
+    pub(super) fn text_for_write(&self, resource: &str, group: &str) -> String {
+        match self {
+            Unresolved::Missing { name, .. } => missing(resource, group, name),
+            Unresolved::Kind(_) => self.text(group),
+        }
+    }
+}
+
+fn missing(resource: &str, group: &str, name: &str) -> String {
+    format!("{resource}.{group} {} not found", Quoted(name))
 }
 
 impl Rbac {
@@ -101,7 +105,7 @@ impl Rbac {
                 Err(error) => note(&mut errors, error),
             }
         }
-        match join_errors(&self.texts(&errors)) {
+        match join_errors(self.texts(&errors)) {
             None => Decision::NoOpinion { reason: Reason::None },
             Some(text) => Decision::NoOpinion { reason: format!("RBAC: {text}").into() },
         }
@@ -144,21 +148,6 @@ pub(super) fn rules_of<'p>(
 fn note(errors: &mut Vec<Unresolved>, error: Unresolved) {
     if errors.len() < RESOLUTION_ERRORS_MAX && !errors.contains(&error) {
         errors.push(error);
-    }
-}
-
-/// Errors together, each text once: one as it is, several as `[a, b]`, none as `None`.
-pub fn join_errors(errors: &[String]) -> Option<String> {
-    let mut distinct: Vec<&str> = Vec::new();
-    for error in errors {
-        if !distinct.contains(&error.as_str()) {
-            distinct.push(error);
-        }
-    }
-    match distinct.as_slice() {
-        [] => None,
-        [only] => Some((*only).to_owned()),
-        several => Some(format!("[{}]", several.join(", "))),
     }
 }
 

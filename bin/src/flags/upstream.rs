@@ -240,12 +240,7 @@ impl Logging {
         let used = self.options.iter().filter(|(is_used, _)| *is_used && !self.has_alpha_options);
         let options = used
             .map(|(_, path)| format!("options.{path}: Forbidden: Feature LoggingAlphaOptions is disabled"));
-        let wrong: Vec<String> = levels.into_iter().chain(options).collect();
-        match &wrong[..] {
-            [] => Ok(()),
-            [one] => Err(one.clone()),
-            several => Err(format!("[{}]", several.join(", "))),
-        }
+        go::join_errors(levels.into_iter().chain(options)).map_or(Ok(()), Err)
     }
 }
 

@@ -118,10 +118,9 @@ impl Faults<'_> {
     }
 
     fn end(self) -> anyhow::Result<()> {
-        match self.found.as_slice() {
-            [] => Ok(()),
-            [fault] => bail!("invalid configuration: {fault}"),
-            faults => bail!("invalid configuration: [{}]", faults.join(", ")),
+        match go::join_errors(self.found) {
+            None => Ok(()),
+            Some(faults) => bail!("invalid configuration: {faults}"),
         }
     }
 

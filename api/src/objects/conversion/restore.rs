@@ -67,12 +67,8 @@ pub(super) fn metadata(mut converted: Object, mut original: Object) -> Result<Ob
         let value = Value::Object(value.clone());
         if metadata.get(name) != Some(&value) {
             let checked = if at == 0 { (Some(&value), None) } else { (None, Some(&value)) };
-            let errors: Vec<String> =
-                validate_converted(checked.0, checked.1).iter().map(ToString::to_string).collect();
-            match &*errors {
-                [] => {}
-                [error] => return Err(error.clone()),
-                errors => return Err(format!("[{}]", errors.join(", "))),
+            if let Some(errors) = go::join_errors(validate_converted(checked.0, checked.1)) {
+                return Err(errors);
             }
         }
         metadata.insert(name, value);

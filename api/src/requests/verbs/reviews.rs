@@ -151,11 +151,8 @@ async fn access_review(call: &Call<'_>, object: &Object) -> Result<Object, Statu
     if !reason.is_empty() {
         status.push("reason", reason.into());
     }
-    let errors: Vec<String> = error.into_iter().chain(ignored).collect();
-    match errors.as_slice() {
-        [] => {}
-        [error] => status.push("evaluationError", error.as_str().into()),
-        errors => status.push("evaluationError", format!("[{}]", errors.join(", ")).into()),
+    if let Some(errors) = go::join_errors(error.into_iter().chain(ignored)) {
+        status.push("evaluationError", errors.into());
     }
     Ok(status)
 }
@@ -296,7 +293,7 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     status.push("resourceRules", Value::Array(resource_rules));
     status.push("nonResourceRules", Value::Array(non_resource_rules));
     status.push("incomplete", listed.is_incomplete.into());
-    if let Some(error) = auth::authz::rbac::join_errors(&listed.errors) {
+    if let Some(error) = go::join_errors(&listed.errors) {
         status.push("evaluationError", error.into());
     }
     Ok(status)

@@ -177,13 +177,8 @@ impl Policy {
             let reader = Reader { kind: "PolicyRule", path: "rules.", members };
             rules.push(Rule::read(&reader, &index("rules", at), &mut errors)?);
         }
-        match errors.as_slice() {
-            [] => {}
-            [only] => return Err(only.to_string()),
-            several => {
-                let texts: Vec<String> = several.iter().map(ToString::to_string).collect();
-                return Err(format!("[{}]", texts.join(", ")));
-            }
+        if let Some(errors) = go::join_errors(&errors) {
+            return Err(errors);
         }
         if rules.is_empty() {
             return Err("loaded illegal policy with 0 rules".to_owned());

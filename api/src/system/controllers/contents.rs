@@ -24,11 +24,7 @@ pub struct Failures {
 impl Failures {
     /// What is told of them; `None` without any.
     pub fn text(&self) -> Option<String> {
-        match self.told.as_slice() {
-            [] => None,
-            [only] => Some(only.clone()),
-            several => Some(format!("[{}]", several.join(", "))),
-        }
+        go::join_errors(&self.told)
     }
 }
 

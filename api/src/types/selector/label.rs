@@ -244,8 +244,8 @@ impl Requirement {
                 errors.push(FieldError::invalid(path, &value.as_str().into(), texts.join("; ")));
             }
         }
-        if !errors.is_empty() {
-            return Err(aggregate(&errors));
+        if let Some(errors) = go::join_errors(&errors) {
+            return Err(errors);
         }
         values.sort_unstable();
         values.dedup();
@@ -287,18 +287,6 @@ fn bad_key(path: &str, key: &str) -> Option<FieldError> {
 
 /// Most invalid values reported: without a bound the answer could be a hundred times as long as a URL of a megabyte.
 const ERRORS_MAX: usize = 100;
-
-/// Several errors as one text: without duplicates, in brackets when there is more than one.
-fn aggregate(errors: &[FieldError]) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for error in errors {
-        let line = error.to_string();
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    if let [line] = lines.as_mut_slice() { std::mem::take(line) } else { format!("[{}]", lines.join(", ")) }
-}
 
 /// A token of the query form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -62,11 +62,7 @@ fn check(record: &Record<'_, &Object>) -> Result<(), Status> {
             other => refuse(format!("spec.volumes[{at}].image.pullPolicy"), other),
         }
     }
-    match faults.as_slice() {
-        [] => Ok(()),
-        [fault] => Err(record.forbidden(fault)),
-        faults => Err(record.forbidden(&format!("[{}]", faults.join(", ")))),
-    }
+    go::join_errors(&faults).map_or(Ok(()), |faults| Err(record.forbidden(&faults)))
 }
 
 impl Plugin for AlwaysPullImages {

@@ -67,10 +67,8 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     }
     let limits: Vec<Parsed> =
         limits.enumerate().filter_map(|(at, limit)| Parsed::read(at, limit, &mut faults)).collect();
-    match faults.as_slice() {
-        [] => {}
-        [fault] => return Err(fault.clone()),
-        faults => return Err(format!("[{}]", faults.join(", "))),
+    if let Some(faults) = go::join_errors(&faults) {
+        return Err(faults);
     }
     Ok(Arc::new(move |_| {
         Arc::new(EventRateLimit { limits: limits.iter().map(|limit| limit.make()).collect() })
@@ -216,12 +214,7 @@ impl Plugin for EventRateLimit {
         });
         // Every limit counts the event, so none is asked in vain.
         let refused: Vec<String> = refused.collect();
-        match refused.as_slice() {
-            [] => Ok(()),
-            [why] => Err(too_many(why)),
-            whys => Err(too_many(&format!("[{}]", whys.join(", ")))),
-        }
-        .into()
+        go::join_errors(&refused).map_or(Ok(()), |why| Err(too_many(&why))).into()
     }
 }
 

@@ -94,13 +94,9 @@ impl LimitRanger {
         let Some(new) = record.new.filter(|_| !is_deleting(record.old)) else { return Ok(()) };
         let is_pod = record.resource.is_of("", "pods");
         for limits in &*self.ranges.list(&self.lookup, record.namespace)? {
-            let mut faults = if is_pod { faults_of_pod(new, limits) } else { faults_of_claim(new, limits) };
-            let mut said = std::collections::BTreeSet::new();
-            faults.retain(|fault| said.insert(fault.clone()));
-            match faults.as_slice() {
-                [] => {}
-                [fault] => return Err(record.forbidden(fault)),
-                faults => return Err(record.forbidden(&format!("[{}]", faults.join(", ")))),
+            let faults = if is_pod { faults_of_pod(new, limits) } else { faults_of_claim(new, limits) };
+            if let Some(faults) = go::join_errors(faults) {
+                return Err(record.forbidden(&faults));
             }
         }
         Ok(())

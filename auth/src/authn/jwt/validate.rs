@@ -68,10 +68,8 @@ impl Settings {
         if self.jwt.len() <= ISSUERS_MAX {
             faults.extend(anonymous.and_then(AnonymousSettings::fault));
         }
-        match faults.as_slice() {
-            [] => {}
-            [only] => return Err(format!("invalid authentication configuration: {only}")),
-            several => return Err(format!("invalid authentication configuration: [{}]", several.join(", "))),
+        if let Some(faults) = go::join_errors(&faults) {
+            return Err(format!("invalid authentication configuration: {faults}"));
         }
         for jwt in &self.jwt {
             if own_issuers.contains(&jwt.issuer.url) {

@@ -61,14 +61,13 @@ pub fn grant(definition: &Definition, taken: &Taken) -> Option<(Names, Condition
     let short_names: HashSet<&String> = accepted.short_names.iter().collect();
     let own =
         |name: &String| short_names.contains(name) || *name == accepted.plural || *name == accepted.singular;
-    let refused: Vec<String> = asked
+    let refused = asked
         .short_names
         .iter()
         .filter(|name| !own(name) && taken.resources.contains(*name))
-        .map(|name| in_use(name))
-        .collect();
+        .map(|name| in_use(name));
     let mut other: Option<(&str, String)> = None;
-    if let Some(text) = aggregate(refused) {
+    if let Some(text) = go::join_errors(refused) {
         other = Some(("ShortNamesConflict", text));
     } else {
         names.short_names.clone_from(&asked.short_names);
@@ -95,17 +94,6 @@ pub fn grant(definition: &Definition, taken: &Taken) -> Option<(Names, Condition
 
 fn in_use(name: &str) -> String {
     format!("{} is already in use", go_quote(name))
-}
-
-/// Several errors as one: each text once, in brackets if there are several.
-fn aggregate(texts: Vec<String>) -> Option<String> {
-    let mut seen = HashSet::new();
-    let texts: Vec<String> = texts.into_iter().filter(|text| seen.insert(text.clone())).collect();
-    match texts.as_slice() {
-        [] => None,
-        [one] => Some(one.clone()),
-        several => Some(format!("[{}]", several.join(", "))),
-    }
 }
 
 #[cfg(test)]

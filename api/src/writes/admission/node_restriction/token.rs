@@ -53,9 +53,8 @@ impl NodeRestriction {
         if self.names_audience(&pod, audience, &mut missing)? {
             return Ok(());
         }
-        if !missing.is_empty() {
-            let audience = go::quote(audience);
-            let why = format!("error validating audience {audience}: {}", together(&missing));
+        if let Some(missing) = go::join_errors(&missing) {
+            let why = format!("error validating audience {}: {missing}", go::quote(audience));
             return Err(record.forbidden(&why));
         }
         let asked = Attributes {
@@ -146,32 +145,5 @@ impl NodeRestriction {
             missing.push(format!("{kind} \"{name}\" not found"));
         }
         Ok(object)
-    }
-}
-
-/// Several errors as one: each text once.
-fn together(errors: &[String]) -> String {
-    let mut texts: Vec<&str> = Vec::new();
-    for error in errors {
-        if !texts.contains(&error.as_str()) {
-            texts.push(error);
-        }
-    }
-    match *texts {
-        [only] => only.to_owned(),
-        _ => format!("[{}]", texts.join(", ")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn several_errors_are_one_text() {
-        for (errors, want) in [(&["a"][..], "a"), (&["a", "b", "a"], "[a, b]"), (&["a", "a"], "a")] {
-            let errors: Vec<String> = errors.iter().map(|error| (*error).to_owned()).collect();
-            assert_eq!(together(&errors), want);
-        }
     }
 }

@@ -63,11 +63,7 @@ impl Config {
 
 /// Checks that there are no errors; `what` says what they are about.
 fn none(what: &str, errors: &[String]) -> Result<(), String> {
-    match errors {
-        [] => Ok(()),
-        [error] => Err(format!("PodSecurity {what}: {error}")),
-        errors => Err(format!("PodSecurity {what}: [{}]", errors.join(", "))),
-    }
+    go::join_errors(errors).map_or(Ok(()), |errors| Err(format!("PodSecurity {what}: {errors}")))
 }
 
 /// The default of one mode, which errors show under another name.

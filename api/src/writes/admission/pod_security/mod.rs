@@ -180,10 +180,8 @@ impl PodSecurity {
             counts.exempted();
             return Ok(());
         }
-        if !errors.is_empty() {
-            let lines: Vec<String> = errors.iter().map(FieldError::to_string).collect();
-            let lines = if lines.len() == 1 { lines.join("") } else { format!("[{}]", lines.join(", ")) };
-            annotate("error", format!("Failed to parse policy: {lines}"));
+        if let Some(errors) = go::join_errors(errors) {
+            annotate("error", format!("Failed to parse policy: {errors}"));
         }
         let would = |mode, level: level::LevelVersion| {
             let violations = evaluate(level, pod);

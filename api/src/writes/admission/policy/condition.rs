@@ -133,10 +133,6 @@ impl Conditions {
         if let Some(unmet) = unmet {
             return Match::No(unmet.clone());
         }
-        match failures.as_slice() {
-            [] => Match::Yes,
-            [one] => Match::Failed(one.clone()),
-            several => Match::Failed(format!("[{}]", several.join(", "))),
-        }
+        go::join_errors(&failures).map_or(Match::Yes, Match::Failed)
     }
 }

@@ -62,10 +62,8 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
             scopes: scopes.iter().map(Scope::read).collect(),
         });
     }
-    match &wrong[..] {
-        [] => {}
-        [one] => return Err(one.clone()),
-        several => return Err(format!("[{}]", several.join(", "))),
+    if let Some(wrong) = go::join_errors(&wrong) {
+        return Err(wrong);
     }
     Ok(Arc::new(move |lookup: &Lookup| {
         let quotas = lookup.resource("", "v1", "resourcequotas");

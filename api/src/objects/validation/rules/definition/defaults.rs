@@ -133,12 +133,7 @@ fn fault(object: Object) -> Option<String> {
         Ok(read) => embedded::check("", &read.object, &mut errors),
         Err(error) => return Some(error.message),
     }
-    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    match &*errors {
-        [] => None,
-        [error] => Some(error.clone()),
-        errors => Some(format!("[{}]", errors.join(", "))),
-    }
+    go::join_errors(&errors)
 }
 
 /// Whether pruning leaves a value as it is; `None` is the schema of what is not specified.

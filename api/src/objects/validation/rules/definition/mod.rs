@@ -391,11 +391,7 @@ fn violations(naming: &Naming, definition: &Definition) -> Option<String> {
         let errors = structural::errors(schema, &place.child("openAPIV3Schema"), &words);
         texts.extend(errors.iter().map(ToString::to_string));
     }
-    match texts.as_slice() {
-        [] => None,
-        [one] => Some(one.clone()),
-        several => Some(format!("[{}]", several.join(", "))),
-    }
+    go::join_errors(texts)
 }
 
 /// With `/status`, the root of a schema says only what does not cut across `status`.
