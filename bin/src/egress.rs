@@ -7,9 +7,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
-use api::wire::body::type_of;
+use api::wire::config_type::ConfigType;
 use api::wire::outgoing::{Credentials, Egress, Identity, Networks, Protocol, Transport, Tunnel};
-use api::wire::typed;
 use auth::strict::{Form, Object};
 
 use crate::authorities::system_authorities;
@@ -25,8 +24,13 @@ const DIRECT: &str = "Direct";
 const HTTP_CONNECT: &str = "HTTPConnect";
 const GRPC: &str = "GRPC";
 
-/// Versions of the file; what is said in them is the same.
-const VERSIONS: [&str; 2] = ["v1alpha1", "v1beta1"];
+/// The file; what is said in its versions is the same.
+const FILE: ConfigType = ConfigType {
+    names: &[("apiserver", &["v1alpha1", "v1beta1"], FORM.name)],
+    scheme: "apiserver/pkg/server/egressselector/config.go:33",
+    form: &FORM,
+    is_implied: false,
+};
 
 /// The members of the file.
 const FORM: Object = Object {
@@ -65,7 +69,7 @@ const TLS: Object = Object {
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read(path: &Path, naming: &Naming) -> anyhow::Result<Networks> {
+pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<Networks> {
     let bytes = std::fs::read(path).map_err(|error| {
         anyhow!(
             "failed to read egress selector config: unable to read egress selector configuration from {} [{}]",
@@ -76,27 +80,12 @@ pub fn read(path: &Path, naming: &Naming) -> anyhow::Result<Networks> {
     parse(&bytes, naming)
 }
 
-fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<Networks> {
+fn parse(bytes: &[u8], naming: &'static Naming) -> anyhow::Result<Networks> {
     let unreadable = |why: String| anyhow!("failed to read egress selector config: {why}");
-    let document = typed::parse_named(bytes).map_err(unreadable)?;
-    let (kind, version) = type_of(&document);
-    let group = naming.group("apiserver", true);
-    let is_known = VERSIONS.iter().any(|known| version == format!("{group}/{known}"));
-    if kind != FORM.name || !is_known {
-        return Err(unreadable(format!(
-            "no kind {} is registered for version {} in scheme {:?}",
-            go::quote(kind),
-            go::quote(version),
-            naming.own("apiserver/pkg/server/egressselector/config.go:33"),
-        )));
-    }
-    let version = version.rsplit('/').next().unwrap_or_default();
-    typed::check(bytes, &FORM, version).map_err(unreadable)?;
+    let document = FILE.read(bytes, naming).map_err(unreadable)?;
     let selections = document.get("egressSelections").and_then(Value::as_array).unwrap_or_default();
-    let wrong = flaws(selections);
-    if !wrong.is_empty() {
-        let all = if wrong.len() == 1 { wrong.concat() } else { format!("[{}]", wrong.join(", ")) };
-        bail!("failed to validate egress selector configuration: {all}");
+    if let Some(wrong) = go::join_errors(flaws(selections)) {
+        bail!("failed to validate egress selector configuration: {wrong}");
     }
     let mut networks = Networks { is_configured: true, ..Networks::default() };
     for selection in selections {

@@ -5,8 +5,7 @@ use std::path::Path;
 use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::values::naming::Naming;
-use api::wire::body::type_of;
-use api::wire::typed;
+use api::wire::config_type::ConfigType;
 use auth::strict::{Form, Object};
 
 use crate::flaws::Flaws;
@@ -15,9 +14,17 @@ use crate::issuers::opening;
 /// Where traces go unless the file says it: a collector on the same machine.
 const ENDPOINT: &str = "localhost:4317";
 
+/// The file.
+const FILE: ConfigType = ConfigType {
+    names: &[("apiserver.config", &["v1", "v1beta1", "v1alpha1"], FORM.name)],
+    scheme: "apiserver/pkg/server/options/tracing.go:49",
+    form: &FORM,
+    is_implied: true,
+};
+
 /// The members of the file.
 const FORM: Object = Object {
-    name: FORM_NAME,
+    name: "TracingConfiguration",
     members: &[
         ("apiVersion", Form::Text),
         ("kind", Form::Text),
@@ -25,7 +32,6 @@ const FORM: Object = Object {
         ("samplingRatePerMillion", Form::Int32),
     ],
 };
-const FORM_NAME: &str = "TracingConfiguration";
 
 /// All of the chances.
 const MILLION: i64 = 1_000_000;
@@ -44,7 +50,7 @@ impl TracingConfig {
     ///
     /// # Errors
     /// What is wrong with it, in the words of kube-apiserver where it has any.
-    pub fn read(path: &Path, naming: &Naming) -> anyhow::Result<TracingConfig> {
+    pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<TracingConfig> {
         let bytes = std::fs::read(path).map_err(|error| {
             anyhow!(
                 "failed to read tracing config: unable to read tracing configuration from {}: {}",
@@ -55,25 +61,11 @@ impl TracingConfig {
         TracingConfig::parse(&bytes, naming)
     }
 
-    fn parse(bytes: &[u8], naming: &Naming) -> anyhow::Result<TracingConfig> {
+    fn parse(bytes: &[u8], naming: &'static Naming) -> anyhow::Result<TracingConfig> {
         let undecodable = |why: String| {
             anyhow!("failed to read tracing config: unable to decode tracing configuration data: {why}")
         };
-        let document = typed::parse(bytes).map_err(undecodable)?;
-        let (kind, version) = type_of(&document);
-        let group = naming.group("apiserver.config", true);
-        let is_known =
-            ["v1", "v1beta1", "v1alpha1"].iter().any(|known| version == format!("{group}/{known}"));
-        // A file that does not say what it is, is taken for what is wanted.
-        if !matches!(kind, "" | FORM_NAME) || !is_known && !version.is_empty() {
-            let scheme = naming.own("apiserver/pkg/server/options/tracing.go:49");
-            return Err(undecodable(format!(
-                "no kind {} is registered for version {} in scheme {scheme:?}",
-                go::quote(kind),
-                go::quote(version)
-            )));
-        }
-        typed::check(bytes, &FORM, "v1").map_err(undecodable)?;
+        let document = FILE.read(bytes, naming).map_err(undecodable)?;
         let mut flaws = Flaws::default();
         let per_million = document.get("samplingRatePerMillion").and_then(Value::as_i64).unwrap_or(0);
         flaws.take(check_chance(per_million));

@@ -4,6 +4,7 @@
 pub mod body;
 pub mod codec;
 pub mod compress;
+pub mod config_type;
 pub(crate) mod keepalive;
 pub mod metrics;
 pub mod negotiate;

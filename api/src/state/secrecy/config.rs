@@ -15,19 +15,23 @@ use super::provider::{Key, Method};
 use super::{Provider, Rule};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
-use crate::wire::body::type_of;
-use crate::wire::typed;
-
-const KIND: &str = "EncryptionConfiguration";
+use crate::wire::config_type::ConfigType;
 
 /// The members of a file.
 const FORM: Members = Members {
-    name: KIND,
+    name: "EncryptionConfiguration",
     members: &[
         ("apiVersion", Form::Text),
         ("kind", Form::Text),
         ("resources", Form::List(&Form::Object(&RULE))),
     ],
+};
+
+const FILE: ConfigType = ConfigType {
+    names: &[("apiserver.config", &["v1"], FORM.name)],
+    scheme: "apiserver/pkg/server/options/encryptionconfig/config.go:79",
+    form: &FORM,
+    is_implied: false,
 };
 
 const RULE: Members = Members {
@@ -94,19 +98,8 @@ struct Reading<'r> {
 ///
 /// # Errors
 /// Everything that is wrong with it.
-pub fn read(bytes: &[u8], naming: &Naming, connect: &Connect<'_>) -> Result<Vec<Rule>, Wrong> {
-    let document = typed::parse_named(bytes).map_err(Wrong::Form)?;
-    let (kind, version) = type_of(&document);
-    let group = naming.group("apiserver.config", true);
-    if kind != KIND || version != format!("{group}/v1") {
-        return Err(Wrong::Form(format!(
-            "no kind {} is registered for version {} in scheme {:?}",
-            go::quote(kind),
-            go::quote(version),
-            naming.own("apiserver/pkg/server/options/encryptionconfig/config.go:79"),
-        )));
-    }
-    typed::check(bytes, &FORM, "v1").map_err(Wrong::Form)?;
+pub fn read(bytes: &[u8], naming: &'static Naming, connect: &Connect<'_>) -> Result<Vec<Rule>, Wrong> {
+    let document = FILE.read(bytes, naming).map_err(Wrong::Form)?;
     let mut reading = Reading { mark: mark(naming), connect, services: Vec::new(), wrong: Vec::new() };
     let rules = list(&document, "resources");
     if rules.is_empty() {
@@ -124,11 +117,7 @@ pub fn read(bytes: &[u8], naming: &Naming, connect: &Connect<'_>) -> Result<Vec<
         .enumerate()
         .map(|(at, rule)| read_rule(&mut reading, &events, &format!("resources[{at}]"), rule));
     let rules: Vec<Rule> = rules.collect();
-    match &reading.wrong[..] {
-        [] => Ok(rules),
-        [one] => Err(Wrong::Content(one.clone())),
-        several => Err(Wrong::Content(format!("[{}]", several.join(", ")))),
-    }
+    go::join_errors(&reading.wrong).map_or(Ok(rules), |wrong| Err(Wrong::Content(wrong)))
 }
 
 /// What encrypted values begin with.

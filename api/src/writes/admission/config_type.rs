@@ -1,95 +1,103 @@
-//! The types of the plugins' configurations: what a file must say of itself, and its members.
-//!
-//! ```text
-//! text ─► document ─► kind and version ─► members ─► the plugin, which checks what they mean
-//! ```
-//!
-//! What is wrong is said in the words of the reference server.
+//! The types of the plugins' configurations.
 
 use auth::strict::{Form, Object};
 
-use crate::values::field::go_quote;
-use crate::values::json::Value;
-use crate::values::naming::Naming;
-use crate::wire::body::type_of;
-use crate::wire::typed;
+use crate::wire::config_type::ConfigType;
 
 /// The type of a plugin's configuration.
-pub(super) struct ConfigType {
-    /// Its names: stem of the group, versions and kind.
-    names: &'static [(&'static str, &'static [&'static str], &'static str)],
-    /// Where the reference server says that it looked a kind up; in a package of its own where that is named first.
-    scheme: &'static str,
-    form: &'static Object,
+pub(super) struct PluginConfig {
+    pub(super) config_type: ConfigType,
     /// Whether what the members mean is checked when the plugin is initialized, not when it is made.
     pub(super) is_checked_late: bool,
 }
 
 /// Of PodSecurity.
-pub(super) const POD_SECURITY: ConfigType = ConfigType {
-    names: &[("pod-security.admission.config", &["v1", "v1beta1", "v1alpha1"], "PodSecurityConfiguration")],
-    scheme: "pod-security-admission/admission/api/scheme/scheme.go:31",
-    form: &Object {
-        name: "PodSecurityConfiguration",
-        members: &[
-            API_VERSION,
-            KIND,
-            ("defaults", Form::Object(&POD_SECURITY_DEFAULTS)),
-            ("exemptions", Form::Object(&POD_SECURITY_EXEMPTIONS)),
-        ],
+pub(super) const POD_SECURITY: PluginConfig = PluginConfig {
+    config_type: ConfigType {
+        names: &[(
+            "pod-security.admission.config",
+            &["v1", "v1beta1", "v1alpha1"],
+            "PodSecurityConfiguration",
+        )],
+        scheme: "pod-security-admission/admission/api/scheme/scheme.go:31",
+        form: &Object {
+            name: "PodSecurityConfiguration",
+            members: &[
+                API_VERSION,
+                KIND,
+                ("defaults", Form::Object(&POD_SECURITY_DEFAULTS)),
+                ("exemptions", Form::Object(&POD_SECURITY_EXEMPTIONS)),
+            ],
+        },
+        is_implied: false,
     },
     is_checked_late: true,
 };
 
 /// Of EventRateLimit.
-pub(super) const EVENT_RATE: ConfigType = ConfigType {
-    names: &[("eventratelimit.admission", &["v1alpha1"], "Configuration")],
-    scheme: "pkg/admission/eventratelimit/config.go:31",
-    form: &Object {
-        name: "Configuration",
-        members: &[API_VERSION, KIND, ("limits", Form::List(&Form::Object(&LIMIT)))],
+pub(super) const EVENT_RATE: PluginConfig = PluginConfig {
+    config_type: ConfigType {
+        names: &[("eventratelimit.admission", &["v1alpha1"], "Configuration")],
+        scheme: "pkg/admission/eventratelimit/config.go:31",
+        form: &Object {
+            name: "Configuration",
+            members: &[API_VERSION, KIND, ("limits", Form::List(&Form::Object(&LIMIT)))],
+        },
+        is_implied: false,
     },
     is_checked_late: false,
 };
 
 /// Of PodTolerationRestriction.
-pub(super) const TOLERATIONS: ConfigType = ConfigType {
-    names: &[("podtolerationrestriction.admission", &["v1alpha1"], "Configuration")],
-    scheme: "pkg/admission/podtolerationrestriction/config.go:32",
-    form: &Object {
-        name: "Configuration",
-        members: &[
-            API_VERSION,
-            KIND,
-            ("default", Form::List(&Form::Object(&TOLERATION))),
-            ("whitelist", Form::List(&Form::Object(&TOLERATION))),
-        ],
+pub(super) const TOLERATIONS: PluginConfig = PluginConfig {
+    config_type: ConfigType {
+        names: &[("podtolerationrestriction.admission", &["v1alpha1"], "Configuration")],
+        scheme: "pkg/admission/podtolerationrestriction/config.go:32",
+        form: &Object {
+            name: "Configuration",
+            members: &[
+                API_VERSION,
+                KIND,
+                ("default", Form::List(&Form::Object(&TOLERATION))),
+                ("whitelist", Form::List(&Form::Object(&TOLERATION))),
+            ],
+        },
+        is_implied: false,
     },
     is_checked_late: false,
 };
 
 /// Of ResourceQuota.
-pub(super) const QUOTA: ConfigType = ConfigType {
-    names: &[
-        ("apiserver.config", &["v1"], "ResourceQuotaConfiguration"),
-        ("resourcequota.admission", &["v1", "v1beta1", "v1alpha1"], "Configuration"),
-    ],
-    scheme: "apiserver/pkg/admission/plugin/resourcequota/config.go:31",
-    form: &Object {
-        name: "Configuration",
-        members: &[API_VERSION, KIND, ("limitedResources", Form::List(&Form::Object(&LIMITED)))],
+pub(super) const QUOTA: PluginConfig = PluginConfig {
+    config_type: ConfigType {
+        names: &[
+            ("apiserver.config", &["v1"], "ResourceQuotaConfiguration"),
+            ("resourcequota.admission", &["v1", "v1beta1", "v1alpha1"], "Configuration"),
+        ],
+        scheme: "apiserver/pkg/admission/plugin/resourcequota/config.go:31",
+        form: &Object {
+            name: "Configuration",
+            members: &[API_VERSION, KIND, ("limitedResources", Form::List(&Form::Object(&LIMITED)))],
+        },
+        is_implied: false,
     },
     is_checked_late: false,
 };
 
 /// Of the two plugins of webhooks.
-pub(super) const WEBHOOK: ConfigType = ConfigType {
-    names: &[
-        ("apiserver.config", &["v1"], "WebhookAdmissionConfiguration"),
-        ("apiserver.config", &["v1alpha1"], "WebhookAdmission"),
-    ],
-    scheme: "apiserver/pkg/admission/plugin/webhook/config/kubeconfig.go:34",
-    form: &Object { name: "WebhookAdmission", members: &[API_VERSION, KIND, ("kubeConfigFile", Form::Text)] },
+pub(super) const WEBHOOK: PluginConfig = PluginConfig {
+    config_type: ConfigType {
+        names: &[
+            ("apiserver.config", &["v1"], "WebhookAdmissionConfiguration"),
+            ("apiserver.config", &["v1alpha1"], "WebhookAdmission"),
+        ],
+        scheme: "apiserver/pkg/admission/plugin/webhook/config/kubeconfig.go:34",
+        form: &Object {
+            name: "WebhookAdmission",
+            members: &[API_VERSION, KIND, ("kubeConfigFile", Form::Text)],
+        },
+        is_implied: false,
+    },
     is_checked_late: false,
 };
 
@@ -149,37 +157,6 @@ const SCOPE: Object = Object {
     name: "ScopedResourceSelectorRequirement",
     members: &[("scopeName", Form::Text), ("operator", Form::Text), ("values", TEXTS)],
 };
-
-impl ConfigType {
-    /// The document of this type that a text is.
-    ///
-    /// # Errors
-    /// It is none, or of another type.
-    pub(super) fn read(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
-        let document = typed::parse_named(text)?;
-        let (kind, api_version) = type_of(&document);
-        let is_own = self.names.iter().any(|(stem, versions, own)| {
-            let named = |version: &str| {
-                naming.understood().any(|naming| naming.api_version(stem, true, version) == api_version)
-            };
-            kind == *own && versions.iter().any(|version| named(version))
-        });
-        if !is_own {
-            let scheme = match self.scheme {
-                scheme if scheme.starts_with("pkg/") => scheme.to_owned(),
-                scheme => naming.own(scheme),
-            };
-            return Err(format!(
-                "no kind {} is registered for version {} in scheme {}",
-                go_quote(kind),
-                go_quote(api_version),
-                go_quote(&scheme)
-            ));
-        }
-        typed::check(text, self.form, api_version.rsplit('/').next().unwrap_or_default())?;
-        Ok(document)
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -253,7 +230,7 @@ mod tests {
                  \"k8s.io/pod-security-admission/admission/api/scheme/scheme.go:31\"",
             ),
         ] {
-            let read = of.read(text.as_bytes(), &KUBERNETES);
+            let read = of.config_type.read(text.as_bytes(), &KUBERNETES);
             assert_eq!(read.err().unwrap_or_default(), want, "{text}");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::always_pull_images::AlwaysPullImages;
 use super::anti_affinity::AntiAffinity;
 use super::claim_resize::ClaimResize;
-use super::config_type::{ConfigType, EVENT_RATE, POD_SECURITY, QUOTA, TOLERATIONS, WEBHOOK};
+use super::config_type::{EVENT_RATE, POD_SECURITY, PluginConfig, QUOTA, TOLERATIONS, WEBHOOK};
 use super::default_class::DefaultClass;
 use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::extended_resource_toleration::ExtendedResourceToleration;
@@ -41,24 +41,24 @@ pub(super) struct Registration {
     /// How it is made. `None`: the name is known to the flags, and nothing is done.
     pub(super) configure: Option<Configure>,
     /// The type of its configuration, unless the plugin reads any.
-    pub(super) config_type: Option<&'static ConfigType>,
+    pub(super) config: Option<&'static PluginConfig>,
 }
 
 impl Registration {
     /// The same with a configuration of this type.
-    const fn configured(self, config_type: &'static ConfigType) -> Registration {
-        Registration { config_type: Some(config_type), ..self }
+    const fn configured(self, config: &'static PluginConfig) -> Registration {
+        Registration { config: Some(config), ..self }
     }
 }
 
 /// A plugin that runs unless it is disabled.
 const fn on(name: &'static str, configure: Option<Configure>) -> Registration {
-    Registration { name, by_default: true, configure, config_type: None }
+    Registration { name, by_default: true, configure, config: None }
 }
 
 /// A plugin that runs only if it is enabled.
 const fn off(name: &'static str, configure: Option<Configure>) -> Registration {
-    Registration { name, by_default: false, configure, config_type: None }
+    Registration { name, by_default: false, configure, config: None }
 }
 
 /// A plugin without configuration.

@@ -155,8 +155,8 @@ impl Wishes<'_> {
 impl Registration {
     /// The configuration that a text is.
     fn document(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
-        match self.config_type {
-            Some(config_type) => config_type.read(text, naming),
+        match self.config {
+            Some(config) => config.config_type.read(text, naming),
             None => Ok(yaml::parse(text).map_err(|error| error.to_string())?.value),
         }
     }
@@ -168,10 +168,8 @@ impl Settings {
     /// # Errors
     /// An unknown name, a plugin that is both wanted and not, or a configuration that cannot be read.
     pub fn parse(wishes: &Wishes<'_>, files: &dyn Files) -> Result<Settings, Unusable> {
-        match &wishes.errors()[..] {
-            [] => {}
-            [one] => return Err(Unusable::Wrong(one.clone())),
-            several => return Err(Unusable::Wrong(format!("[{}]", several.join(", ")))),
+        if let Some(errors) = go::join_errors(wishes.errors()) {
+            return Err(Unusable::Wrong(errors));
         }
         let failed =
             |what: &str, why: String| Unusable::Wrong(format!("failed to apply admission: {what}: {why}"));
@@ -188,7 +186,7 @@ impl Settings {
             let unmade = format!("couldn't init admission plugin {:?}", plugin.name);
             let config = text.map(|text| plugin.document(&text, wishes.naming)).transpose();
             let config = config.map_err(|why| failed(&unmade, why))?;
-            let is_late = plugin.config_type.is_some_and(|of| of.is_checked_late);
+            let is_late = plugin.config.is_some_and(|of| of.is_checked_late);
             let make = configure(config.as_ref(), files).map_err(|why| match is_late {
                 true => failed(&format!("failed to initialize admission plugin {:?}", plugin.name), why),
                 false => failed(&unmade, why),
