@@ -11,7 +11,7 @@ use x509_parser::oid_registry::{
 };
 use x509_parser::prelude::{FromDer, X509CertificationRequest};
 
-use super::der::{self, Element};
+use super::der::{self, Element, Signed};
 use super::trust_anchors::Blocks;
 
 /// Most bytes of a request that is read: one has a few thousand, with many names.
@@ -209,11 +209,8 @@ impl Request {
         let request = request_of(&block)?;
         let info = &request.certification_request_info;
         let key_der = info.subject_pki.raw.to_vec();
-        let [signed, algorithm, signature] = Element::children(&block).map_err(malformed)?;
-        let [key_algorithm, _] = Element::children(&key_der).map_err(malformed)?;
-        let key = &*info.subject_pki.subject_public_key.data;
-        let signature = signature.bits().ok_or(RequestError::Malformed)?;
-        if !der::is_signed((key_algorithm.content, key), signed.whole, (algorithm.content, signature)) {
+        let (key, _) = Element::first(&key_der).map_err(malformed)?;
+        if !Signed::read(&block).map_err(malformed)?.is_by(key.content) {
             return Err(RequestError::signature(&info.subject_pki.algorithm.algorithm));
         }
         let mut names = Names::default();

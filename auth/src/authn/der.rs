@@ -111,13 +111,34 @@ pub(super) fn pem(label: &str, der: &[u8]) -> String {
     pem
 }
 
-/// Whether a key made a signature of a message. Algorithms are contents of an AlgorithmIdentifier.
-pub(super) fn is_signed(key: (&[u8], &[u8]), message: &[u8], signature: (&[u8], &[u8])) -> bool {
-    let fits = |known: &&&dyn SignatureVerificationAlgorithm| {
-        known.public_key_alg_id().as_ref() == key.0 && known.signature_alg_id().as_ref() == signature.0
-    };
-    let mut known = webpki::ALL_VERIFICATION_ALGS.iter().filter(fits);
-    known.any(|known| known.verify_signature(key.1, message, signature.1).is_ok())
+/// A certificate (RFC 5280, section 4.1) or a request for one (RFC 2986, section 4.2) as its signature sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Signed<'d> {
+    message: &'d [u8],
+    /// The content of an AlgorithmIdentifier.
+    algorithm: &'d [u8],
+    signature: &'d [u8],
+}
+
+impl<'d> Signed<'d> {
+    /// The parts of a document.
+    pub(super) fn read(der: &'d [u8]) -> Result<Signed<'d>, Malformed> {
+        let [message, algorithm, signature] = Element::children(der)?;
+        let signature = signature.bits().ok_or(Malformed)?;
+        Ok(Signed { message: message.whole, algorithm: algorithm.content, signature })
+    }
+
+    /// Whether a key made the signature; `key` is the content of a SubjectPublicKeyInfo.
+    pub(super) fn is_by(&self, key: &[u8]) -> bool {
+        let Ok((algorithm, rest)) = Element::first(key) else { return false };
+        let Some(key) = Element::first(rest).ok().and_then(|(key, _)| key.bits()) else { return false };
+        let fits = |known: &&&dyn SignatureVerificationAlgorithm| {
+            known.public_key_alg_id().as_ref() == algorithm.content
+                && known.signature_alg_id().as_ref() == self.algorithm
+        };
+        let mut known = webpki::ALL_VERIFICATION_ALGS.iter().filter(fits);
+        known.any(|known| known.verify_signature(key, self.message, self.signature).is_ok())
+    }
 }
 
 #[cfg(test)]
@@ -134,6 +155,23 @@ mod tests {
             assert_eq!((first.tag, first.content, first.whole), (OCTET_STRING, &*content, &*inner));
             assert_eq!(second.bits(), Some(&*content), "{length}");
         }
+    }
+
+    #[test]
+    fn a_document_is_signed_by_the_key_that_made_its_signature() {
+        let mut params = rcgen::CertificateParams::default();
+        params.distinguished_name.push(rcgen::DnType::CommonName, "a");
+        let (own, other) = (rcgen::KeyPair::generate().unwrap(), rcgen::KeyPair::generate().unwrap());
+        let request = params.serialize_request(&own).unwrap();
+        let signed = Signed::read(request.der()).unwrap();
+        let is_by = |key: &rcgen::KeyPair| {
+            let info = rcgen::PublicKeyData::subject_public_key_info(key);
+            signed.is_by(Element::first(&info).unwrap().0.content)
+        };
+        assert_eq!((is_by(&own), is_by(&other)), (true, false));
+        assert!(!signed.is_by(&[]));
+        assert!(!signed.is_by(&element(OBJECT_IDENTIFIER, &[])));
+        assert!(Signed::read(&sequence(&[&element(INTEGER, &[1])])).is_err());
     }
 
     #[test]

@@ -24,7 +24,7 @@ use webpki::{ExtendedKeyUsageValidator, KeyPurposeId, KeyPurposeIdIter, Required
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use super::NameDomains;
-use super::der::{self, Element};
+use super::der::{Element, Signed};
 use super::trusted_leaf::{self, TrustedLeaves, Unfit, Usage};
 use crate::identity::User;
 
@@ -203,21 +203,13 @@ impl CaBundle {
     /// Whether an authority of the bundle signed a certificate itself. One that is limited to some names does not count:
     /// its limits are only applied in path building.
     fn signed(&self, certificate: &CertificateDer<'_>) -> bool {
-        let Ok([signed, algorithm, signature]) = Element::children(certificate) else { return false };
+        let Ok(signed) = Signed::read(certificate) else { return false };
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
-        let issuer = Element::first(parsed.issuer().as_raw()).map(|(name, _)| name.content);
-        let (Ok(issuer), Some(signature)) = (issuer, signature.bits()) else { return false };
-        let named =
-            |anchor: &&TrustAnchor<'_>| *anchor.subject == *issuer && anchor.name_constraints.is_none();
-        self.anchors.iter().filter(named).any(|anchor| {
-            let Ok((key_algorithm, key)) = Element::first(&anchor.subject_public_key_info) else {
-                return false;
-            };
-            let key = Element::first(key).ok().and_then(|(key, _)| key.bits());
-            key.is_some_and(|key| {
-                der::is_signed((key_algorithm.content, key), signed.whole, (algorithm.content, signature))
-            })
-        })
+        let Ok((issuer, _)) = Element::first(parsed.issuer().as_raw()) else { return false };
+        let named = |anchor: &&TrustAnchor<'_>| {
+            *anchor.subject == *issuer.content && anchor.name_constraints.is_none()
+        };
+        self.anchors.iter().filter(named).any(|anchor| signed.is_by(&anchor.subject_public_key_info))
     }
 }
 
