@@ -127,16 +127,7 @@ impl fmt::Display for AuthnError {
         let AuthnError::InvalidCredential { causes } = self else {
             return f.write_str("no credentials provided");
         };
-        let mut texts: Vec<String> = Vec::with_capacity(causes.len());
-        for text in causes.iter().map(Cause::to_string) {
-            if !texts.contains(&text) {
-                texts.push(text);
-            }
-        }
-        match texts.as_slice() {
-            [only] => f.write_str(only),
-            texts => write!(f, "[{}]", texts.join(", ")),
-        }
+        f.write_str(&go::join_errors(causes).unwrap_or_default())
     }
 }
 
@@ -215,7 +206,7 @@ pub struct Authenticator {
     ignores_other_certificates: bool,
     tokens: Vec<Arc<dyn TokenAuthenticator>>,
     remote: Vec<Arc<dyn RemoteTokenAuthenticator>>,
-    remembered: Remembered,
+    remembered: Remembered<Accepted>,
     audiences: Vec<String>,
     anonymous: Anonymous,
 }
@@ -435,7 +426,7 @@ impl Authenticator {
                 Ok(Some(accepted)) => {
                     let accepted = with_audiences(accepted, own);
                     if authenticator.is_remembered() {
-                        self.remembered.keep(token, target, generation, now, &accepted);
+                        self.remembered.keep(token, target, generation, now, accepted.clone());
                     }
                     return Ok(accepted);
                 }

@@ -1,6 +1,7 @@
-//! Answers of other servers about tokens, kept for some seconds, so that a client's next requests need no call.
+//! Answers of other servers about tokens, kept for some time, so that a client's next requests need no call.
 //!
-//! A token is known by its digest only. Refusals are not kept.
+//! A token is known by its digest only. What is kept is the caller's choice: the chain keeps acceptances, the webhook
+//! refusals too.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -10,49 +11,50 @@ use parking_lot::Mutex;
 
 use super::chain::Accepted;
 
-/// How long an answer counts. A token that its issuer takes back works here for this long.
+/// How long an acceptance counts. A token that its issuer takes back works here for this long.
 const LIFETIME: Duration = Duration::from_secs(10);
 
 /// Most answers kept; each costs about 1 KiB.
 const REMEMBERED_MAX: usize = 8192;
 
 /// Answers by token.
-#[derive(Default)]
-pub(super) struct Remembered(Mutex<HashMap<[u8; 32], (SystemTime, Accepted)>>);
+pub(super) struct Remembered<A> {
+    lifetime: Duration,
+    answers: Mutex<HashMap<[u8; 32], (SystemTime, A)>>,
+}
 
-impl Remembered {
+impl Default for Remembered<Accepted> {
+    fn default() -> Remembered<Accepted> {
+        Remembered::new(LIFETIME)
+    }
+}
+
+impl<A: Clone> Remembered<A> {
+    /// Keeps answers for `lifetime`; none if it is zero.
+    pub(super) fn new(lifetime: Duration) -> Remembered<A> {
+        Remembered { lifetime, answers: Mutex::default() }
+    }
+
     /// The answer about a token for `target`, if there is a recent one of this generation of authenticators.
-    pub(super) fn find(
-        &self,
-        token: &str,
-        target: &[String],
-        generation: u64,
-        now: SystemTime,
-    ) -> Option<Accepted> {
-        let answers = self.0.lock();
-        let (end, accepted) = answers.get(&key(token, target, generation))?;
+    pub(super) fn find(&self, token: &str, target: &[String], generation: u64, now: SystemTime) -> Option<A> {
+        let answers = self.answers.lock();
+        let (end, answer) = answers.get(&key(token, target, generation))?;
         // A clock that was set back does not make an answer last longer.
-        let is_recent = now < *end && end.duration_since(now).is_ok_and(|rest| rest <= LIFETIME);
-        is_recent.then(|| accepted.clone())
+        let is_recent = now < *end && end.duration_since(now).is_ok_and(|rest| rest <= self.lifetime);
+        is_recent.then(|| answer.clone())
     }
 
     /// Keeps an answer.
-    pub(super) fn keep(
-        &self,
-        token: &str,
-        target: &[String],
-        generation: u64,
-        now: SystemTime,
-        accepted: &Accepted,
-    ) {
-        let mut answers = self.0.lock();
+    pub(super) fn keep(&self, token: &str, target: &[String], generation: u64, now: SystemTime, answer: A) {
+        let Some(end) = now.checked_add(self.lifetime).filter(|end| now < *end) else { return };
+        let mut answers = self.answers.lock();
         if answers.len() >= REMEMBERED_MAX {
             answers.retain(|_, (end, _)| now < *end);
             if answers.len() >= REMEMBERED_MAX {
                 answers.clear();
             }
         }
-        answers.insert(key(token, target, generation), (now + LIFETIME, accepted.clone()));
+        answers.insert(key(token, target, generation), (end, answer));
     }
 }
 
@@ -67,4 +69,45 @@ fn key(token: &str, target: &[String], generation: u64) -> [u8; 32] {
     let mut id = [0; 32];
     id.copy_from_slice(context.finish().as_ref());
     id
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::UNIX_EPOCH;
+
+    #[test]
+    fn an_answer_counts_for_its_lifetime_by_any_clock() {
+        let at = |seconds: u64| UNIX_EPOCH + Duration::from_secs(seconds);
+        let target = ["a".to_owned()];
+        let remembered = Remembered::new(Duration::from_secs(5));
+        remembered.keep("t", &target, 0, at(100), 7);
+        for (token, target, generation, now, want) in [
+            ("t", &target[..], 0, 100, Some(7)),
+            ("t", &target, 0, 104, Some(7)),
+            ("t", &target, 0, 105, None),
+            ("t", &target, 0, 99, None), // the clock was set back
+            ("t", &target, 1, 100, None),
+            ("t", &[], 0, 100, None),
+            ("ta", &[], 0, 100, None),
+        ] {
+            let found = remembered.find(token, target, generation, at(now));
+            assert_eq!(found, want, "{token} {target:?} {generation} {now}");
+        }
+        let never = Remembered::new(Duration::ZERO);
+        never.keep("t", &target, 0, at(100), 7);
+        assert_eq!(never.find("t", &target, 0, at(100)), None);
+        let forever = Remembered::new(Duration::MAX);
+        forever.keep("t", &target, 0, at(100), 7);
+        assert_eq!(forever.find("t", &target, 0, at(100)), None);
+    }
+
+    #[test]
+    fn answers_are_bounded() {
+        let remembered = Remembered::new(Duration::from_secs(5));
+        for at in 0..=REMEMBERED_MAX {
+            remembered.keep(&at.to_string(), &[], 0, UNIX_EPOCH, at);
+        }
+        assert!(remembered.answers.lock().len() <= REMEMBERED_MAX);
+    }
 }

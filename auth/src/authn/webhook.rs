@@ -2,23 +2,18 @@
 //!
 //! Answers are kept for the time the operator sets, refusals too; errors are not.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::digest;
-use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use super::Cause;
 use super::chain::{Accepted, Answer, RemoteTokenAuthenticator};
+use super::remembered::Remembered;
 use crate::answer::Review;
 use crate::identity::User;
 use crate::strict::{Form, Object, items, text_of};
-
-/// Most answers kept; each costs about 1 KiB.
-const REMEMBERED_MAX: usize = 8192;
 
 /// What a [`Reviewer`] answers later.
 pub type Reviewed = Pin<Box<dyn Future<Output = Result<Vec<u8>, String>> + Send>>;
@@ -52,10 +47,9 @@ pub struct WebhookTokens {
     reviewer: Arc<dyn Reviewer>,
     /// Group and version of the reviews.
     api_version: String,
-    lifetime: Duration,
     /// Audiences of tokens whose answer names none.
     own_audiences: Vec<String>,
-    known: Mutex<HashMap<[u8; 32], (SystemTime, Verdict)>>,
+    remembered: Remembered<Verdict>,
 }
 
 /// The members of a review that are read.
@@ -93,7 +87,7 @@ impl WebhookTokens {
         lifetime: Duration,
         own_audiences: Vec<String>,
     ) -> WebhookTokens {
-        WebhookTokens { reviewer, api_version, lifetime, own_audiences, known: Mutex::default() }
+        WebhookTokens { reviewer, api_version, own_audiences, remembered: Remembered::new(lifetime) }
     }
 
     async fn verdict(
@@ -102,11 +96,8 @@ impl WebhookTokens {
         target: &[String],
         now: SystemTime,
     ) -> Result<Verdict, WebhookError> {
-        let key = key(token, target);
-        if let Some((end, verdict)) = self.known.lock().get(&key)
-            && now < *end
-        {
-            return Ok(verdict.clone());
+        if let Some(verdict) = self.remembered.find(token, target, 0, now) {
+            return Ok(verdict);
         }
         let review = json!({
             "kind": "TokenReview",
@@ -118,16 +109,7 @@ impl WebhookTokens {
         let answer =
             self.reviewer.review(review.to_string().into_bytes()).await.map_err(WebhookError::Unanswered)?;
         let verdict = self.read(&answer, target)?;
-        let mut known = self.known.lock();
-        if known.len() >= REMEMBERED_MAX {
-            known.retain(|_, (end, _)| now < *end);
-            if known.len() >= REMEMBERED_MAX {
-                known.clear();
-            }
-        }
-        if !self.lifetime.is_zero() {
-            known.insert(key, (now + self.lifetime, verdict.clone()));
-        }
+        self.remembered.keep(token, target, 0, now, verdict.clone());
         Ok(verdict)
     }
 
@@ -169,21 +151,10 @@ impl RemoteTokenAuthenticator for WebhookTokens {
     }
 }
 
-/// Digest of token and audiences; each part is preceded by its length.
-fn key(token: &str, target: &[String]) -> [u8; 32] {
-    let mut context = digest::Context::new(&digest::SHA256);
-    for part in std::iter::once(token).chain(target.iter().map(String::as_str)) {
-        context.update(&(part.len() as u64).to_be_bytes());
-        context.update(part.as_bytes());
-    }
-    let mut id = [0; 32];
-    id.copy_from_slice(context.finish().as_ref());
-    id
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
     use std::time::UNIX_EPOCH;
 
     struct Says(Mutex<Vec<String>>, &'static str);
