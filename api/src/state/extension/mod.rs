@@ -291,23 +291,29 @@ const KEY: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'~');
 
 /// Says in the headers of a request who asks.
-pub fn identify(headers: &mut HeaderMap, user: &User) {
+///
+/// # Errors
+/// A part of the user cannot stand in a header; the text of Go's error. Such a request must not be sent: without the name
+/// the other server would take it for one of this server.
+pub fn identify(headers: &mut HeaderMap, user: &User) -> Result<(), String> {
     let mut add = |name: &str, value: &str| {
-        if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_str(value)) {
-            headers.append(name, value);
-        }
+        let key = HeaderName::try_from(name)
+            .map_err(|_| format!("net/http: invalid header field name {}", go::quote(name)))?;
+        let value = HeaderValue::from_str(value)
+            .map_err(|_| format!("net/http: invalid header field value for {}", go::quote(name)))?;
+        headers.append(key, value);
+        Ok::<(), String>(())
     };
-    add("x-remote-user", &user.name);
+    add("X-Remote-User", &user.name)?;
     if !user.uid.is_empty() {
-        add("x-remote-uid", &user.uid);
+        add("X-Remote-Uid", &user.uid)?;
     }
-    for group in &user.groups {
-        add("x-remote-group", group);
-    }
+    user.groups.iter().try_for_each(|group| add("X-Remote-Group", group))?;
     for (key, values) in &user.extra {
-        let name = format!("x-remote-extra-{}", utf8_percent_encode(key, KEY));
-        values.iter().for_each(|value| add(&name, value));
+        let name = format!("X-Remote-Extra-{}", utf8_percent_encode(key, KEY));
+        values.iter().try_for_each(|value| add(&name, value))?;
     }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -379,12 +385,31 @@ mod tests {
         user.uid = "7".to_owned();
         user.extra.insert("example.com/k%y".to_owned(), vec!["v".to_owned()]);
         let mut headers = HeaderMap::new();
-        identify(&mut headers, &user);
+        identify(&mut headers, &user).unwrap();
         let all =
             |name: &str| headers.get_all(name).iter().map(|v| v.as_bytes().to_vec()).collect::<Vec<_>>();
         assert_eq!(all("x-remote-user"), ["ü".as_bytes()]);
         assert_eq!(all("x-remote-group"), [b"a", b"b"]);
         assert_eq!(all("x-remote-uid"), [b"7"]);
         assert_eq!(all("x-remote-extra-example.com%2fk%25y"), [b"v"]);
+    }
+
+    #[test]
+    fn a_user_that_headers_cannot_name_is_not_passed_on() {
+        let named = |name: &str| User::new(name, ["a"]);
+        let extra = User { extra: [("k".to_owned(), vec!["a\0".to_owned()])].into(), ..named("a") };
+        for (user, want) in [
+            (named("a b"), ""),
+            (named("a\nb"), "net/http: invalid header field value for \"X-Remote-User\""),
+            (
+                User { uid: "\r".to_owned(), ..named("a") },
+                "net/http: invalid header field value for \"X-Remote-Uid\"",
+            ),
+            (User::new("a", ["b\u{7f}"]), "net/http: invalid header field value for \"X-Remote-Group\""),
+            (extra, "net/http: invalid header field value for \"X-Remote-Extra-k\""),
+        ] {
+            let told = identify(&mut HeaderMap::new(), &user);
+            assert_eq!(told.err().unwrap_or_default(), want, "{user:?}");
+        }
     }
 }

@@ -15,6 +15,7 @@ use crate::state::connect::forward::{
     accepts, cleaned, forwarded_for, passed_on, target, without_connection, without_credentials,
 };
 use crate::state::connect::upgrade::{self, Asked};
+use crate::values::status::Status;
 use crate::wire::outgoing::{self, Endpoint, Opened};
 use crate::wire::response::{Response, respond_text};
 use crate::wire::server::upgrade::Switch;
@@ -58,9 +59,12 @@ pub async fn forward(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Response 
         Err(why) => return unreachable(why),
     };
     if let Some(switch) = forwarded.head.extensions.get::<Switch>() {
-        return upgraded(&endpoint, &forwarded, switch.clone()).await;
+        return upgraded(&endpoint, &forwarded, switch.clone()).await.unwrap_or_else(unreachable);
     }
-    let mut request = request(&endpoint, forwarded);
+    let mut request = match request(&endpoint, forwarded) {
+        Ok(request) => request,
+        Err(why) => return unreachable(why),
+    };
     let method = request.method().clone();
     let inflates = accepts(&method, request.headers_mut());
     match outgoing::open_kept(&endpoint, request).await {
@@ -70,8 +74,15 @@ pub async fn forward(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Response 
 }
 
 /// Passes an upgrade on, with the headers by which it is asked for.
-async fn upgraded(endpoint: &Endpoint, forwarded: &Forwarded<'_>, switch: Switch) -> Response {
-    let mut headers = headers(endpoint, forwarded);
+///
+/// # Errors
+/// The user cannot be told.
+async fn upgraded(
+    endpoint: &Endpoint,
+    forwarded: &Forwarded<'_>,
+    switch: Switch,
+) -> Result<Response, String> {
+    let mut headers = headers(endpoint, forwarded)?;
     for name in [CONNECTION, UPGRADE] {
         for value in forwarded.head.headers.get_all(&name) {
             headers.append(&name, value.clone());
@@ -79,14 +90,17 @@ async fn upgraded(endpoint: &Endpoint, forwarded: &Forwarded<'_>, switch: Switch
     }
     let (method, peer, shutdown) = (&forwarded.head.method, forwarded.peer, forwarded.shutdown.clone());
     let asked = Asked { switch, method, headers: &headers, peer, shutdown };
-    match upgrade::pass(endpoint, asked, UPGRADE_TIMEOUT).await {
-        Ok(response) => response,
-        Err(status) => respond_text(StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", status.message)),
-    }
+    let passed = upgrade::pass(endpoint, asked, UPGRADE_TIMEOUT).await;
+    let failed =
+        |status: Status| respond_text(StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", status.message));
+    Ok(passed.unwrap_or_else(failed))
 }
 
-fn request(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Request<Either<Incoming, Empty<Bytes>>> {
-    let mut headers = headers(endpoint, &forwarded);
+fn request(
+    endpoint: &Endpoint,
+    forwarded: Forwarded<'_>,
+) -> Result<Request<Either<Incoming, Empty<Bytes>>>, String> {
+    let mut headers = headers(endpoint, &forwarded)?;
     forwarded_for(&mut headers, forwarded.peer);
     let Forwarded { head, incoming, .. } = forwarded;
     let has_body = !matches!(head.method, Method::GET | Method::HEAD);
@@ -97,18 +111,21 @@ fn request(endpoint: &Endpoint, forwarded: Forwarded<'_>) -> Request<Either<Inco
     let mut request = Request::new(body);
     *request.method_mut() = head.method.clone();
     *request.headers_mut() = headers;
-    request
+    Ok(request)
 }
 
 /// What the server is told, but for the address of the client.
-fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> HeaderMap {
+///
+/// # Errors
+/// The user cannot be told.
+fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> Result<HeaderMap, String> {
     let mut headers = without_credentials(&without_connection(&forwarded.head.headers));
     let of_identity = |name: &HeaderName| name.as_str().starts_with("x-remote-");
     let drop: Vec<HeaderName> = headers.keys().filter(|name| of_identity(name)).cloned().collect();
     for name in drop {
         headers.remove(name);
     }
-    identify(&mut headers, forwarded.user);
+    identify(&mut headers, forwarded.user)?;
     let mut set = |name: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
@@ -120,7 +137,7 @@ fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> HeaderMap {
     if let Some((name, value)) = &forwarded.mark {
         headers.insert(name, value.clone());
     }
-    headers
+    Ok(headers)
 }
 
 fn answer(endpoint: &Endpoint, opened: Opened, inflates: bool) -> Response {

@@ -191,7 +191,7 @@ async fn ask(api: &Context, extension: &Extension) -> Result<Told, String> {
     let url = endpoint.url().clone();
     let mut headers = HeaderMap::new();
     let asker = User::new("system:kube-aggregator", [auth::identity::MASTERS]);
-    identify(&mut headers, &asker);
+    identify(&mut headers, &asker)?;
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
     if let Ok(agent) = HeaderValue::from_str(&api.naming().system("apiserver")) {
         headers.insert(USER_AGENT, agent);

@@ -153,7 +153,7 @@ async fn ask(api: &Context, address: (String, u16)) -> Result<Told, String> {
     let endpoint = api.peers().at(address)?;
     let mut headers = HeaderMap::new();
     let asker = User { uid: ASKER.to_owned(), ..User::new(ASKER, [AUTHENTICATED]) };
-    identify(&mut headers, &asker);
+    identify(&mut headers, &asker)?;
     let group = api.naming().group("apidiscovery", true);
     let accept = format!("application/json;g={group};v=v2;as=APIGroupDiscoveryList");
     let texts = [
