@@ -409,6 +409,43 @@ async fn no_user_gives_more_permissions_than_it_has() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_with_invented_drivers_asks_the_authorizer_about_none_of_them() {
+    let server = server().await;
+    let root = server.client();
+    let rbac = "/apis/rbac.authorization.k8s.io/v1";
+    let role = json!({"metadata": {"name": "driver"}, "rules": [
+        {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"], "verbs": ["patch"]}]});
+    let binding = json!({"metadata": {"name": "driver"}, "subjects": [{"kind": "User", "name": "alice"}],
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "driver"}});
+    let claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let claim = json!({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [
+        {"name": "r", "exactly": {"deviceClassName": "d"}}]}}});
+    for (path, object) in [
+        (format!("{rbac}/clusterroles"), role),
+        (format!("{rbac}/clusterrolebindings"), binding),
+        (claims.to_owned(), claim),
+    ] {
+        assert_eq!(root.post(&path, &object).await.status, 201, "{path}");
+    }
+    let alice = root.with_token("alice-secret-token");
+    let device = |driver: String| json!({"driver": driver, "pool": "p", "device": "d", "conditions": []});
+    let result = |driver: &str| json!({"request": "r", "driver": driver, "pool": "p", "device": "d"});
+    for (given, drivers, is_asked) in [("a.b", 500, false), ("driver0", 1, true)] {
+        let devices: Vec<Value> = (0..drivers).map(|at| device(format!("driver{at}"))).collect();
+        let status =
+            json!({"status": {"allocation": {"devices": {"results": [result(given)]}}, "devices": devices}});
+        let kind = [("content-type", "application/merge-patch+json")];
+        let path = format!("{claims}/c/status");
+        let reply = alice.send("PATCH", &path, &kind, status.to_string().as_bytes()).await;
+        let text = reply.text();
+        assert_eq!(reply.status, 422, "{text}");
+        assert_eq!(text.contains("must be an allocated device"), !is_asked, "{text}");
+        assert_eq!(text.contains("changing status.devices requires"), is_asked, "{text}");
+        assert_eq!(text.contains("changing status.allocation"), is_asked, "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_issuer_that_hangs_or_never_ends_holds_up_no_request() {
     use tokio::io::AsyncWriteExt;
     let scratch = TempDir::new();

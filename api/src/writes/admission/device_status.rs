@@ -7,7 +7,8 @@
 //!                           or arbitrary-node:<verb>               resourceclaims/driver by its name
 //! ```
 //!
-//! Both are asked for in addition to the permission for the status, and a refusal is a field error among the others.
+//! Both are asked for in addition to the permission for the status, and a refusal is a field error among the others. The
+//! authorizers answer for one driver at a time, so that only a valid claim, of few devices, may be asked about.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +22,7 @@ use crate::values::json::{Object, Value};
 use crate::values::object::{at, same_at, same_values};
 
 /// What the writer of a status may not change; objects of other resources have no such parts. The objects are in the
-/// stored form.
+/// stored form, and the new one is valid.
 pub async fn refused(
     authorizer: &Authorizer,
     asked: &Attributes<'_>,
@@ -91,19 +92,22 @@ async fn require(authorizer: &Authorizer, asked: &Attributes<'_>) -> Result<(), 
 
 /// The node that a claim is allocated to, if it is one and named.
 fn allocated_node(claim: &Object) -> Option<&str> {
-    let one =
-        |value: Option<&'_ Value>| value.and_then(Value::as_array).filter(|list| list.len() == 1).is_some();
-    let terms = at(claim, "status.allocation.nodeSelector.nodeSelectorTerms");
-    let term = terms.filter(|_| one(terms))?.as_array()?.first()?;
+    let term = only(at(claim, "status.allocation.nodeSelector.nodeSelectorTerms"))?;
     let expressions = term.get("matchExpressions").and_then(Value::as_array).unwrap_or_default();
-    let fields = term.get("matchFields");
-    let field = fields.filter(|_| expressions.is_empty() && one(fields))?.as_array()?.first()?;
+    let field = only(term.get("matchFields")).filter(|_| expressions.is_empty())?;
     let is_name = field.str_at(&["key"]) == "metadata.name" && field.str_at(&["operator"]) == "In";
-    let values = field.get("values");
-    values.filter(|_| is_name && one(values))?.as_array()?.first()?.as_str()
+    only(field.get("values")).filter(|_| is_name)?.as_str()
 }
 
-/// The drivers that another thing is said for than before.
+/// The element of a list that has no other.
+fn only(list: Option<&Value>) -> Option<&Value> {
+    match list?.as_array()? {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// The drivers of devices whose status is added, changed or removed.
 fn changed_drivers<'c>(new: &'c Object, old: &'c Object) -> BTreeSet<&'c str> {
     let mut before: HashMap<_, &Value> = devices(old).map(|device| (identity(device), device)).collect();
     let mut changed = BTreeSet::new();
@@ -133,9 +137,35 @@ mod tests {
     use auth::authz::{Module, Rule};
 
     use super::*;
-    use crate::testing::{jane_may, object};
+    use crate::testing::{object, user_may};
     use crate::types::schema::registry::Registry;
     use crate::values::naming::KUBERNETES;
+
+    /// A request for the status of a claim.
+    fn of_status<'u>(user: &'u User, verb: &'u str) -> Attributes<'u> {
+        Attributes {
+            resource_request: true,
+            group: "resource.k8s.io",
+            version: "v1",
+            resource: "resourceclaims",
+            subresource: "status",
+            namespace: "n",
+            name: "x",
+            ..Attributes::path(user, verb, "")
+        }
+    }
+
+    /// Allows one user one verb on one subresource of claims.
+    fn allowing(user: &str, (verb, subresource): (&str, &str)) -> Authorizer {
+        let list = |text: &str| vec![text.to_owned()];
+        let rule = Rule {
+            verbs: list(verb),
+            api_groups: list("resource.k8s.io"),
+            resources: list(&format!("resourceclaims/{subresource}")),
+            ..Rule::default()
+        };
+        Authorizer::new(vec![Module::Rbac], Arc::new(user_may(user, rule)), "rbac")
+    }
 
     #[tokio::test]
     async fn parts_of_a_status_need_permissions_of_their_own() {
@@ -172,26 +202,9 @@ mod tests {
             (("arbitrary-node:patch", "driver"), said("a.b"), said("c.d"), vec![]),
             (("associated-node:patch", "driver"), said("a.b"), String::new(), vec![speak("a.b")]),
         ] {
-            let list = |text: &str| vec![text.to_owned()];
-            let resources = list(&format!("resourceclaims/{}", allowed.1));
-            let rule = Rule {
-                verbs: list(allowed.0),
-                api_groups: list("resource.k8s.io"),
-                resources,
-                ..Rule::default()
-            };
-            let authorizer = Authorizer::new(vec![Module::Rbac], Arc::new(jane_may(rule)), "rbac");
+            let authorizer = allowing("jane", allowed);
             let jane = User::new("jane", [""; 0]);
-            let asked = Attributes {
-                resource_request: true,
-                group: "resource.k8s.io",
-                version: "v1",
-                resource: "resourceclaims",
-                subresource: "status",
-                namespace: "n",
-                name: "x",
-                ..Attributes::path(&jane, "patch", "")
-            };
+            let asked = of_status(&jane, "patch");
             let claim = |status: &str| object(&format!(r#"{{"status":{{{status}}}}}"#));
             let [new, old] = [&new, &old].map(|status| claim(status));
             let got = refused(&authorizer, &asked, (resource, "status"), [&new, &old]).await;
@@ -201,26 +214,56 @@ mod tests {
         }
     }
 
-    #[test]
-    fn accounts_speak_for_drivers_on_their_node() {
+    /// An account that runs on the node `here`.
+    fn account() -> User {
         let mut account = User::new("system:serviceaccount:n:a", [""; 0]);
         account.extra.insert("authentication.kubernetes.io/node-name".to_owned(), vec!["here".to_owned()]);
-        let claim = |values: &str, more: &str| {
-            object(&format!(
-                r#"{{"status":{{"allocation":{{"nodeSelector":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":[{values}]}}]{more}}}]}}}}}}}}"#
-            ))
-        };
+        account
+    }
+
+    /// The status of a claim that is allocated to nodes of these names, with more members in the term and the status.
+    fn allocated(names: &str, term: &str, status: &str) -> Object {
+        object(&format!(
+            r#"{{"status":{{"allocation":{{"nodeSelector":{{"nodeSelectorTerms":[{{"matchFields":[{{"key":"metadata.name","operator":"In","values":[{names}]}}]{term}}}]}}}}{status}}}}}"#
+        ))
+    }
+
+    #[test]
+    fn accounts_speak_for_drivers_on_their_node() {
+        let account = account();
         let asked = Attributes::path(&account, "update", "");
         let expressions = r#","matchExpressions":[{"key":"a","operator":"Exists"}]"#;
         for (claim, is_there) in [
-            (claim(r#""here""#, ""), true),
-            (claim(r#""there""#, ""), false),
-            (claim(r#""here","there""#, ""), false),
-            (claim(r#""here""#, expressions), false),
+            (allocated(r#""here""#, "", ""), true),
+            (allocated(r#""there""#, "", ""), false),
+            (allocated(r#""here","there""#, "", ""), false),
+            (allocated("", "", ""), false),
+            (allocated(r#""here""#, expressions, ""), false),
             (object("{}"), false),
         ] {
             let associated = verbs(&asked, &claim).contains(&"associated-node:update".to_owned());
-            assert_eq!(associated, is_there);
+            assert_eq!(associated, is_there, "{claim:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn one_of_two_permissions_is_enough_for_a_driver() {
+        let account = account();
+        let asked = of_status(&account, "update");
+        let registry = Registry::new(&KUBERNETES);
+        let resource = registry.resource("resource.k8s.io", "v1", "resourceclaims").unwrap();
+        let said = r#","devices":[{"driver":"a.b","pool":"p","device":"d"}]"#;
+        for (verb, node, is_allowed) in [
+            ("associated-node:update", "here", true),
+            ("associated-node:update", "there", false),
+            ("arbitrary-node:update", "there", true),
+            ("associated-node:patch", "here", false),
+        ] {
+            let authorizer = allowing(&account.name, (verb, "driver"));
+            let node = format!("\"{node}\"");
+            let [new, old] = [said, ""].map(|status| allocated(&node, "", status));
+            let got = refused(&authorizer, &asked, (resource, "status"), [&new, &old]).await;
+            assert_eq!(got.is_empty(), is_allowed, "{verb} {node}: {got:?}");
         }
     }
 }

@@ -339,29 +339,36 @@ pub(super) async fn validate<C: Caller>(
         }
         return Ok(());
     }
-    let (table, naming) = (&intent.resource.stored().table, intent.api.naming());
     let about = (intent.resource, intent.endpoint.subresource());
     let refused = device_access::refused(intent.api.lookup(), about, intent.namespace, new, old)?;
     let mut errors: Vec<FieldError> = refused.into_iter().collect();
-    if let (Some(asked), Some(old)) = (intent.permission, old) {
+    let found = rules(caller, intent, new, old);
+    // Each driver is a question for the authorizer: only the lists of a valid object are short.
+    if let (Some(asked), Some(old), true) = (intent.permission, old, found.is_empty()) {
         errors.extend(device_status::refused(intent.api.authorizer(), asked, about, [new, old]).await);
     }
-    errors.extend(match old {
-        None => validation::create_in(&intent.resource.group, table, naming, new),
-        Some(old) => {
-            let subresource = intent.endpoint.subresource();
-            let group = &intent.resource.group;
-            let judgement = validation::update_in(group, subresource, table, naming, [new, old]);
-            if let Some(warnings) = caller.warnings() {
-                warnings.extend(judgement.warnings);
-            }
-            judgement.errors
-        }
-    });
+    errors.extend(found);
     if errors.is_empty() {
         return Ok(());
     }
     Err(Status::invalid(intent.subject_of_rules(meta(new, "name")), &errors))
+}
+
+/// What the rules of the kind say against an object.
+fn rules<C: Caller>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    new: &Object,
+    old: Option<&Object>,
+) -> Vec<FieldError> {
+    let (group, table, naming) =
+        (&intent.resource.group, &intent.resource.stored().table, intent.api.naming());
+    let Some(old) = old else { return validation::create_in(group, table, naming, new) };
+    let judgement = validation::update_in(group, intent.endpoint.subresource(), table, naming, [new, old]);
+    if let Some(warnings) = caller.warnings() {
+        warnings.extend(judgement.warnings);
+    }
+    judgement.errors
 }
 
 /// What the kind has to say of a valid object.
