@@ -3,6 +3,7 @@
 pub mod apply;
 pub mod conversion;
 pub mod custom;
+pub(crate) mod device_limits;
 pub mod expression;
 pub mod patch;
 pub mod representation;

@@ -20,18 +20,10 @@ use cel::types::Type;
 
 use super::base;
 use super::types::Types;
+use crate::objects::device_limits::{ATTRIBUTES_MAX, DOMAIN_MAX, IDENTIFIER_MAX, TEXT_MAX};
 
 /// Most that an expression may cost for one device.
 const COST_MAX: u64 = 1_000_000;
-/// Most attributes or capacities of a device, and so most domains and names in a domain.
-const NAMES_MAX: u64 = 32;
-/// Longest domain, which the name of a driver is too.
-const DOMAIN_MAX: u64 = 63;
-/// Longest name within a domain.
-const NAME_MAX: u64 = 32;
-/// Longest text among the attributes.
-const TEXT_MAX: u64 = 64;
-
 /// What is wrong with an expression.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fault {
@@ -94,15 +86,15 @@ impl SizeHints for Sizes {
             ["device"] => 0,
             ["device", "driver"] => DOMAIN_MAX,
             ["device", "allowMultipleAllocations"] => 1,
-            ["device", "attributes" | "capacity"] => NAMES_MAX,
+            ["device", "attributes" | "capacity"] => ATTRIBUTES_MAX,
             ["device", "attributes" | "capacity", "@keys"] => DOMAIN_MAX,
-            ["device", "attributes" | "capacity", "@items" | "@values"] => NAMES_MAX,
-            ["device", "attributes" | "capacity", "@items" | "@values", "@keys"] => NAME_MAX,
+            ["device", "attributes" | "capacity", "@items" | "@values"] => ATTRIBUTES_MAX,
+            ["device", "attributes" | "capacity", "@items" | "@values", "@keys"] => IDENTIFIER_MAX,
             ["device", "attributes", "@items" | "@values", _] => TEXT_MAX,
             ["device", "capacity", "@items" | "@values", "@items" | "@values"] => 0,
             _ => return None,
         };
-        Some(SizeEstimate { min: 0, max })
+        Some(SizeEstimate { min: 0, max: max as u64 })
     }
 }
 

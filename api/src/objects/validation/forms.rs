@@ -25,8 +25,8 @@ const NETWORK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8
 
 const FILE_MODE_MAX: i64 = 0o777;
 const FILE_MODE: &str = "must be a number between 0 and 0777 (octal), both inclusive";
-/// Longest name of a storage driver.
-const DRIVER_MAX: usize = 63;
+/// Longest name of a driver, of storage or of devices.
+pub(crate) const DRIVER_MAX: usize = 63;
 
 /// Checks one value.
 pub(super) fn value(form: Form, path: &Path, value: &Value, errors: &mut Vec<FieldError>) {

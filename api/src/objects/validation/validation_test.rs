@@ -428,3 +428,28 @@ fn failures_of_metadata_are_found_by_the_generic_rules_and_again_by_those_of_the
         assert_eq!(of_metadata, causes, "{plural} {through}");
     }
 }
+
+#[test]
+fn failures_are_enough_before_a_long_list_ends() {
+    let values = |value: &str| vec![format!("{value:?}"); 3000].join(",");
+    let slice = |devices: &str| {
+        format!(
+            r#""spec":{{"driver":"d.example.com","allNodes":true,"pool":{{"name":"p","resourceSliceCount":1}},"devices":[{{"name":"d",{devices}}}]}}"#
+        )
+    };
+    let selector = |requirements: &str| {
+        format!(r#""spec":{{"nodeSelector":{{"nodeSelectorTerms":[{{{requirements}}}]}}}}"#)
+    };
+    let long = values(&"x".repeat(65));
+    let wrong = values("-");
+    for spec in [
+        slice(&format!(r#""attributes":{{"a":{{"strings":[{long}]}}}}"#)),
+        slice(&format!(r#""attributes":{{"a":{{"versions":[{long}]}}}}"#)),
+        selector(&format!(r#""matchExpressions":[{{"key":"k","operator":"In","values":[{wrong}]}}]"#)),
+        selector(&format!(r#""matchFields":[{{"key":"metadata.name","operator":"In","values":[{wrong}]}}]"#)),
+    ] {
+        let table = resource("resource", "resourceslices");
+        let found = create(table, &KUBERNETES, &object(table, &named(table, &spec))).len();
+        assert!((1000..1100).contains(&found), "{found}: {}", &spec[..100]);
+    }
+}

@@ -54,6 +54,9 @@ fn term(validator: &mut Validator, path: &Path, term: View, judges_values: bool)
         let key = requirement.text("key");
         validator.refuse(&place.child("key"), key, names::qualified(key));
         for (at, value) in values.enumerate().filter(|_| judges_values) {
+            if validator.has_enough() {
+                return;
+            }
             validator.refuse(&values_path.index(at), value, names::label_value(value));
         }
     }
@@ -77,6 +80,9 @@ fn term(validator: &mut Validator, path: &Path, term: View, judges_values: bool)
         match requirement.text("key") {
             "metadata.name" => {
                 for (at, value) in values.enumerate() {
+                    if validator.has_enough() {
+                        return;
+                    }
                     validator.refuse(&values_path.index(at), value, names::subdomain(value));
                 }
             }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use quantity::Quantity;
 
+use crate::objects::device_limits::RESULTS_MAX;
 use crate::types::schema::registry::Resource;
 use crate::values::clock;
 use crate::values::json::{Object, Value};
@@ -354,9 +355,6 @@ fn by_device_class(naming: &Naming) -> String {
     format!(".deviceclass.{}/devices", naming.group("resource", true))
 }
 
-/// Most devices that a claim gets of a request for all that match.
-const DEVICES_MAX: i64 = 32;
-
 /// Devices by class, as many as a claim can get: of the alternatives of a request, the most of each class.
 fn device_amounts(by_class: &str, claim: &Object, amounts: &mut Amounts) {
     let requests = at(claim, "spec.devices.requests").and_then(Value::as_array).unwrap_or_default();
@@ -367,7 +365,7 @@ fn device_amounts(by_class: &str, claim: &Object, amounts: &mut Amounts) {
         for one in alternatives.iter().chain(exactly) {
             let count = match one.str_at(&["allocationMode"]) {
                 "ExactCount" => one.get("count").and_then(Value::as_i64).unwrap_or(0),
-                "All" => DEVICES_MAX,
+                "All" => RESULTS_MAX as i64,
                 _ => 0,
             };
             let class = most.entry(format!("{}{by_class}", one.str_at(&["deviceClassName"]))).or_default();

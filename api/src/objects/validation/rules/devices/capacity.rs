@@ -8,11 +8,10 @@ use super::super::View;
 use super::super::view::quantity;
 use super::fits;
 use super::slice::LISTS;
+use crate::objects::device_limits::TEXT_MAX;
 use crate::values::field::FieldError;
 use crate::values::json::Value;
 
-/// Most bytes of a text or a version among the attributes.
-const TEXT_MAX: usize = 64;
 /// Most amounts that a policy lists.
 const AMOUNTS_MAX: usize = 10;
 
@@ -32,9 +31,15 @@ pub(super) fn attribute(validator: &mut Validator, path: &Path, attribute: View)
     }
     let (texts, versions) = (path.child("strings"), path.child("versions"));
     for (at, value) in attribute.texts("strings").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
         text(validator, &texts.index(at), value);
     }
     for (at, value) in attribute.texts("versions").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
         version(validator, &versions.index(at), value);
     }
     let detail = "exactly one value must be specified";
@@ -129,30 +134,18 @@ fn range(validator: &mut Validator, path: &Path, range: View, [whole, default]: 
     };
     let max = range.quantity("max");
     let larger = |what: &str| format!("{what} is larger than capacity value: {}", whole.to_text());
-    ordered(validator, &path.child("min"), [min, whole], min, larger("min"));
-    ordered(
-        validator,
-        &path.child("min"),
-        [min, default],
-        default,
-        format!("default is less than min: {}", min.to_text()),
-    );
+    let place = path.child("min");
+    ordered(validator, &place, [min, whole], min, || larger("min"));
+    ordered(validator, &place, [min, default], default, || {
+        format!("default is less than min: {}", min.to_text())
+    });
     if let Some(max) = max {
-        ordered(
-            validator,
-            &path.child("max"),
-            [min, max],
-            min,
-            format!("min is larger than max: {}", max.to_text()),
-        );
-        ordered(validator, &path.child("max"), [max, whole], max, larger("max"));
-        ordered(
-            validator,
-            &path.child("max"),
-            [default, max],
-            default,
-            format!("default is more than max: {}", max.to_text()),
-        );
+        let place = path.child("max");
+        ordered(validator, &place, [min, max], min, || format!("min is larger than max: {}", max.to_text()));
+        ordered(validator, &place, [max, whole], max, || larger("max"));
+        ordered(validator, &place, [default, max], default, || {
+            format!("default is more than max: {}", max.to_text())
+        });
     }
     let Some(step) = range.quantity("step") else { return };
     let place = path.child("step");
@@ -160,7 +153,7 @@ fn range(validator: &mut Validator, path: &Path, range: View, [whole, default]: 
         return validator.invalid(place, step.to_text(), "must be greater than zero");
     }
     let first = min.plus(step);
-    ordered(validator, &place, [first, whole], step, larger(&format!("one step {}", first.to_text())));
+    ordered(validator, &place, [first, whole], step, || larger(&format!("one step {}", first.to_text())));
     for value in std::iter::once(default).chain(max) {
         let distance = value.rounded_up().wrapping_sub(min.rounded_up());
         if distance.wrapping_rem(step.rounded_up()) != 0 {
@@ -177,10 +170,10 @@ fn ordered(
     path: &Path,
     [small, large]: [Quantity; 2],
     shown: Quantity,
-    why: String,
+    why: impl FnOnce() -> String,
 ) {
     if small > large {
-        validator.invalid(path, shown.to_text(), why);
+        validator.invalid(path, shown.to_text(), why());
     }
 }
 

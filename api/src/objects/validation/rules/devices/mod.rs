@@ -31,7 +31,7 @@ use super::{placement, volume};
 use crate::values::field::FieldError;
 use crate::values::json::Value;
 
-/// Most elements of most lists: requests, constraints, configurations, selectors, results.
+/// Most elements of most lists: requests, constraints, configurations, selectors.
 const LIST_MAX: usize = 32;
 
 /// A class of devices. Selectors and configurations that an update leaves alone are those of a stored class.

@@ -2,15 +2,14 @@
 
 use super::super::super::path::Path;
 use super::super::super::{Validator, forms, names};
+use crate::objects::device_limits::{DOMAIN_MAX, IDENTIFIER_MAX};
 use crate::types::schema::table::Form;
 use crate::values::field::{FieldError, go_quote};
 
 /// Most bytes of the name of a pool.
 const POOL_MAX: usize = 253;
-/// Most bytes of the name of an attribute or a capacity within its domain.
-const IDENTIFIER_MAX: usize = 32;
 /// Most bytes of a whole name in a path: domain, slash and identifier. Of a longer one the middle is left out.
-const SHOWN_MAX: usize = 63 + 1 + IDENTIFIER_MAX;
+const SHOWN_MAX: usize = DOMAIN_MAX + 1 + IDENTIFIER_MAX;
 
 /// The name of a request, a device or a set of counters.
 pub(super) fn label(validator: &mut Validator, path: &Path, name: &str) {

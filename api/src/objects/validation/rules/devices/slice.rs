@@ -7,6 +7,7 @@ use super::capacity::{attribute, shared, single};
 use super::names::{driver, label, pool, qualified, shown};
 use super::request::EFFECTS;
 use super::{fits, node_selector, repeated, set_of, slice_of};
+use crate::objects::device_limits::ATTRIBUTES_MAX;
 use crate::values::json::{Object, Value};
 
 /// Most devices of a slice, and of one whose devices have taints, take from counters or have lists as attributes.
@@ -16,8 +17,7 @@ const ADVANCED_DEVICES_MAX: usize = 64;
 const COUNTER_SETS_MAX: usize = 8;
 const TAKEN_SETS_MAX: usize = 2;
 const COUNTERS_MAX: usize = 32;
-/// Most attributes and capacities of a device, and most values of its attributes.
-const ATTRIBUTES_MAX: usize = 32;
+/// Most values of the attributes of a device.
 const ATTRIBUTE_VALUES_MAX: usize = 48;
 const TAINTS_MAX: usize = 16;
 /// Most conditions that bind a device, and most that fail to.
@@ -241,13 +241,19 @@ fn taint(validator: &mut Validator, path: &Path, taint: View) {
 /// be: some of both, or none.
 pub(super) fn binding_conditions(validator: &mut Validator, path: &Path, owner: View) {
     const KINDS: [&str; 2] = ["bindingConditions", "bindingFailureConditions"];
+    let mut all_fit = true;
     for kind in KINDS {
         let (list, texts) = (path.child(kind), owner.texts(kind));
-        if fits(validator, &list, texts.len(), CONDITIONS_MAX) {
-            for (at, text) in texts.enumerate() {
-                validator.refuse(&list.index(at), text, names::qualified(text));
-            }
+        if !fits(validator, &list, texts.len(), CONDITIONS_MAX) {
+            all_fit = false;
+            continue;
         }
+        for (at, text) in texts.enumerate() {
+            validator.refuse(&list.index(at), text, names::qualified(text));
+        }
+    }
+    if !all_fit {
+        return;
     }
     let [wanted, failed] = KINDS.map(|kind| owner.texts(kind));
     for (kind, texts) in KINDS.into_iter().zip([wanted.clone(), failed.clone()]) {

@@ -12,6 +12,7 @@ use super::names::{driver, label, pool, share};
 use super::request::{Requests, configuration, raw, tolerations};
 use super::slice::binding_conditions;
 use super::{LIST_MAX, each, fits, node_selector, repeated, set_of, slice_of};
+use crate::objects::device_limits::RESULTS_MAX;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 
@@ -71,19 +72,23 @@ fn user(validator: &mut Validator, path: &Path, user: View) {
     }
 }
 
+/// All that tells users of a claim apart.
+fn members_of_user<'v>(user: View<'v>) -> [&'v str; 4] {
+    ["apiGroup", "resource", "name", "uid"].map(|name| user.text(name))
+}
+
 /// Users need an allocation. A claim that is being deleted gets no new ones.
 fn reserved(validator: &mut Validator, path: &Path, status: View, before: View) {
-    let users = status.items("reservedFor");
-    if users.is_empty() {
+    if status.items("reservedFor").is_empty() {
         return;
     }
     if !status.has("allocation") {
         return validator.forbidden(path, "may not be specified when `allocated` is not set");
     }
-    let is_known =
-        |user: &Value| before.items("reservedFor").iter().any(|known| is_same(Some(user), Some(known)));
     let is_deleted = validator.object.child("metadata").has("deletionTimestamp");
-    if is_deleted && !users.iter().all(is_known) {
+    // A set: the list of new users may be too long.
+    let known: HashSet<[&str; 4]> = before.structs("reservedFor").map(members_of_user).collect();
+    if is_deleted && !status.structs("reservedFor").map(members_of_user).all(|user| known.contains(&user)) {
         let detail =
             "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
         validator.forbidden(path, detail);
@@ -105,8 +110,10 @@ fn devices_in_use(validator: &mut Validator, path: &Path, status: View, allocati
         if !given.contains(&identity) {
             validator.invalid(path, shown(identity), "must be an allocated device in the claim");
         }
-        fits(validator, &path.child("conditions"), device.items("conditions").len(), CONDITIONS_MAX);
-        conditions(validator, &path.child("conditions"), device);
+        let list = path.child("conditions");
+        if fits(validator, &list, device.items("conditions").len(), CONDITIONS_MAX) {
+            conditions(validator, &list, device);
+        }
         if device.has("data") {
             raw(validator, &path.child("data"), device.get("data"), DATA_MAX);
         }
@@ -153,7 +160,7 @@ fn interface_address(validator: &mut Validator, path: &Path, text: &str) {
 
 /// Devices that a claim is given, for requests that it has, and their configuration from the claim and its classes.
 fn allocated(validator: &mut Validator, path: &Path, devices: View, requests: &Requests) {
-    slice_of(validator, path, devices, ("results", LIST_MAX), |validator, path, result| {
+    slice_of(validator, path, devices, ("results", RESULTS_MAX), |validator, path, result| {
         requests.check(validator, &path.child("request"), result.text("request"));
         driver(validator, &path.child("driver"), result.text("driver"));
         pool(validator, &path.child("pool"), result.text("pool"));
