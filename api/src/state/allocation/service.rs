@@ -400,7 +400,7 @@ fn changed_node_ports(
         ports(service).iter().map(|port| (protocol(port).to_owned(), number(port, "nodePort"))).collect();
     let mut pairs = HashSet::new();
     let mut chosen = Vec::with_capacity(asked.len());
-    for (position, (protocol, asked)) in asked.into_iter().enumerate() {
+    for (position, &(ref protocol, asked)) in asked.iter().enumerate() {
         if asked == 0 && !allocates {
             chosen.push(0);
             continue;
@@ -410,9 +410,8 @@ fn changed_node_ports(
             pools.take_node_port(position, asked)?;
             had.insert(asked);
         }
-        let text = format!("duplicate nodePort: {{{protocol} {port}}}");
-        if !pairs.insert((protocol, port)) {
-            return Err(Trouble::Plain(text));
+        if !pairs.insert((protocol.as_str(), port)) {
+            return Err(Trouble::Plain(format!("duplicate nodePort: {{{protocol} {port}}}")));
         }
         chosen.push(port);
     }
