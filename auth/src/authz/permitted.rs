@@ -29,12 +29,20 @@ pub(super) struct Subject([u8; 32]);
 impl Permitted {
     /// Whether there is a recent permission.
     pub(super) fn has(&self, subject: Subject) -> bool {
-        self.0.lock().get(&subject).is_some_and(|end| Instant::now() < *end)
+        self.has_at(subject, Instant::now())
     }
 
     /// Keeps a permission.
     pub(super) fn keep(&self, subject: Subject) {
-        let now = Instant::now();
+        self.keep_at(subject, Instant::now());
+    }
+
+    fn has_at(&self, subject: Subject, now: Instant) -> bool {
+        self.0.lock().get(&subject).is_some_and(|end| now < *end)
+    }
+
+    /// Drops those that have ended when there are too many, and all if that is not enough.
+    fn keep_at(&self, subject: Subject, now: Instant) {
         let mut kept = self.0.lock();
         if kept.len() >= KEPT_MAX {
             kept.retain(|_, end| now < *end);
@@ -123,38 +131,132 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
-    use crate::attributes::LabelRequirement;
+    use crate::attributes::{FieldRequirement, LabelRequirement};
+
+    /// Users that differ from the first in one property each.
+    fn users() -> Vec<User> {
+        let jane = User::new("jane", ["dev", "ops"]);
+        let with_extra = |extra: &[(&str, &[&str])]| {
+            let list = |values: &[&str]| values.iter().map(|value| (*value).to_owned()).collect();
+            let extra = extra.iter().map(|(key, values)| ((*key).to_owned(), list(values))).collect();
+            User { extra, ..jane.clone() }
+        };
+        vec![
+            jane.clone(),
+            User { name: "joe".to_owned(), ..jane.clone() },
+            User { uid: "1".to_owned(), ..jane.clone() },
+            User { groups: Vec::new(), ..jane.clone() },
+            User { groups: vec!["dev".to_owned()], ..jane.clone() },
+            User { groups: vec!["devops".to_owned()], ..jane.clone() },
+            User { groups: vec!["ops".to_owned(), "dev".to_owned()], ..jane.clone() },
+            with_extra(&[("a", &[])]),
+            with_extra(&[("a", &["b"])]),
+            with_extra(&[("b", &["b"])]),
+            with_extra(&[("a", &["b", "c"])]),
+            with_extra(&[("a", &["b"]), ("c", &[])]),
+        ]
+    }
+
+    /// Selectors that differ from each other in one property each.
+    fn selections() -> [(Vec<FieldRequirement>, Vec<LabelRequirement>); 10] {
+        let field = |field: &str, is_equal: bool, value: &str| FieldRequirement {
+            field: field.to_owned(),
+            is_equal,
+            value: value.to_owned(),
+        };
+        let label = |key: &str, operator: &'static str, values: &[&str]| LabelRequirement {
+            key: key.to_owned(),
+            operator,
+            values: values.iter().map(|value| (*value).to_owned()).collect(),
+        };
+        [
+            (vec![field("a", true, "b")], vec![]),
+            (vec![field("a", false, "b")], vec![]),
+            (vec![field("b", true, "b")], vec![]),
+            (vec![field("a", true, "a")], vec![]),
+            (vec![field("a", true, "b"), field("a", true, "b")], vec![]),
+            (vec![], vec![label("a", "In", &["b"])]),
+            (vec![], vec![label("a", "NotIn", &["b"])]),
+            (vec![], vec![label("b", "In", &["b"])]),
+            (vec![], vec![label("a", "In", &["b", "c"])]),
+            (vec![], vec![label("a", "Exists", &[])]),
+        ]
+    }
 
     #[test]
     fn what_a_permission_depends_on_tells_it_from_others() {
-        let (jane, joe) = (User::new("jane", ["dev"]), User::new("joe", [""; 0]));
+        let users = users();
+        let [jane, joe, others @ ..] = &users[..] else { panic!("too few users") };
         let pods = Attributes {
             resource_request: true,
+            group: "apps",
             version: "v1",
             resource: "pods",
+            subresource: "status",
             namespace: "ns",
-            ..Attributes::path(&jane, "list", "/api/v1/namespaces/ns/pods")
+            name: "x",
+            ..Attributes::path(jane, "list", "/api")
         };
-        let labels = [LabelRequirement { key: "a".into(), operator: "Exists", values: Vec::new() }];
-        let selected = Selectors { labels: &labels, ..Selectors::default() };
-        let of = |request: &Attributes<'_>| Subject::request("impersonate:user-info", request, &joe);
-        let subjects = [
-            Subject::identity("impersonate:user-info", &jane, &joe),
-            Subject::identity("impersonate:user-info", &jane, &User::new("joe", ["dev"])),
-            Subject::identity("impersonate:user-info", &joe, &joe),
-            Subject::identity("impersonate:serviceaccount", &jane, &joe),
-            of(&pods),
-            of(&Attributes { verb: "watch", ..pods }),
-            of(&Attributes { namespace: "", name: "ns", ..pods }),
-            of(&Attributes { selectors: selected, ..pods }),
-            of(&Attributes { user: &joe, ..pods }),
+        let mode = "impersonate:user-info";
+        let mut requests = vec![
+            pods,
+            Attributes { verb: "watch", ..pods },
+            Attributes { resource_request: false, ..pods },
+            Attributes { group: "", ..pods },
+            Attributes { version: "v2", ..pods },
+            Attributes { resource: "secrets", ..pods },
+            Attributes { subresource: "", ..pods },
+            Attributes { namespace: "", ..pods },
+            Attributes { name: "", ..pods },
+            Attributes { namespace: "x", name: "ns", ..pods },
+            Attributes { namespace: "nsx", name: "", ..pods },
+            Attributes { path: "/apis", ..pods },
         ];
-        let permitted = Permitted::default();
-        for subject in subjects {
-            assert!(!permitted.has(subject));
-            permitted.keep(subject);
-            assert!(permitted.has(subject));
+        let selections = selections();
+        requests.extend(
+            selections
+                .iter()
+                .map(|(fields, labels)| Attributes { selectors: Selectors { fields, labels }, ..pods }),
+        );
+        requests.extend(others.iter().chain([joe]).map(|user| Attributes { user, ..pods }));
+        let other_mode = "impersonate:serviceaccount";
+        let mut subjects = vec![
+            Subject::request(other_mode, &pods, joe),
+            Subject::identity(other_mode, jane, joe),
+            Subject::identity(mode, joe, jane),
+        ];
+        subjects.extend(requests.iter().map(|request| Subject::request(mode, request, joe)));
+        for wanted in others.iter().chain([jane]) {
+            subjects.extend([Subject::request(mode, &pods, wanted), Subject::identity(mode, jane, wanted)]);
         }
+        subjects.extend(users.iter().map(|caller| Subject::identity(mode, caller, joe)));
+        let mut seen = HashSet::new();
+        for (at, subject) in subjects.into_iter().enumerate() {
+            assert!(seen.insert(subject), "{at}");
+        }
+    }
+
+    #[test]
+    fn permissions_end_and_are_few() {
+        let user = User::new("u", [""; 0]);
+        let of = |at: usize| Subject::identity(&at.to_string(), &user, &user);
+        let (permitted, start) = (Permitted::default(), Instant::now());
+        permitted.keep_at(of(0), start);
+        for (after, is_kept) in [(Duration::ZERO, true), (LIFETIME / 2, true), (LIFETIME, false)] {
+            assert_eq!(permitted.has_at(of(0), start + after), is_kept, "{after:?}");
+        }
+        assert!(!permitted.has_at(of(1), start));
+        // The one that has ended makes room.
+        let later = start + LIFETIME;
+        (1..=KEPT_MAX).for_each(|at| permitted.keep_at(of(at), later));
+        assert_eq!(permitted.0.lock().len(), KEPT_MAX);
+        assert!(permitted.has_at(of(1), later) && permitted.has_at(of(KEPT_MAX), later));
+        // None has ended: all make room.
+        permitted.keep_at(of(0), later);
+        assert_eq!(permitted.0.lock().len(), 1);
+        assert!(permitted.has_at(of(0), later) && !permitted.has_at(of(1), later));
     }
 }
