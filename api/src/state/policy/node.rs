@@ -160,7 +160,8 @@ impl Nodes {
     }
 
     fn decide_for(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
-        match (stem(asked.group), asked.resource) {
+        let Some(stem) = self.stem(asked.group) else { return self.by_role(asked) };
+        match (stem, asked.resource) {
             ("", "secrets" | "configmaps") => self.read_namespaced(node, asked),
             ("", "persistentvolumeclaims") if asked.subresource == "status" => {
                 if !matches!(asked.verb, "update" | "patch") {
@@ -179,6 +180,11 @@ impl Nodes {
             ("resource", "resourceslices") => self.own_slice(node, asked),
             _ => self.by_role(asked),
         }
+    }
+
+    /// The name of a built-in group without the suffix of the naming profile.
+    fn stem<'g>(&self, group: &'g str) -> Option<&'g str> {
+        self.registry.group(group).and_then(|_| group.split('.').next())
     }
 
     fn by_role(&self, asked: &Attributes<'_>) -> Result<(), String> {
@@ -316,11 +322,6 @@ fn own(node: &str, asked: &Attributes<'_>, kind: &str) -> Result<(), String> {
         return Err(format!("can only access {kind} with the same name as the requesting node"));
     }
     Ok(())
-}
-
-/// A group without the suffix of the naming profile.
-fn stem(group: &str) -> &str {
-    group.split('.').next().unwrap_or_default()
 }
 
 impl NodePolicy for Nodes {

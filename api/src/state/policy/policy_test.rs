@@ -231,6 +231,10 @@ async fn agents_hear_why_they_may_not() {
             "only the following verbs are allowed for a ResourceSlice: get, watch, list, create, update, patch, delete, \
              deletecollection",
         ),
+        // Groups that only begin like built-in ones.
+        ("create resource.example.com resourceslices - - -", ""),
+        ("get resource resourceclaims - ns c", ""),
+        ("get storage.example.com csinodes - - n", ""),
     ] {
         let words: Vec<&str> = asked.split(' ').map(|word| if word == "-" { "" } else { word }).collect();
         let [verb, group, resource, subresource, namespace, name] = words[..] else { panic!("{asked}") };
@@ -242,6 +246,45 @@ async fn agents_hear_why_they_may_not() {
             decision => decision.reason().to_string(),
         };
         assert_eq!(got, want, "{asked}");
+    }
+}
+
+#[tokio::test]
+async fn agents_read_what_the_pods_of_their_node_refer_to() {
+    // docs/api/authorization.md#node-authorizer.
+    let mirror = "'annotations':{'kubernetes.io/config.mirror':'x'}";
+    let named = "'resourceClaims':[{'name':'a','resourceClaimName':'c'}]";
+    let made = "'resourceClaimStatuses':[{'name':'a','resourceClaimName':'c'}]";
+    let extended = "'extendedResourceClaimStatus':{'requestMappings':[],'resourceClaimName':'c'}";
+    let secret = "'imagePullSecrets':[{'name':'c'}]";
+    let [claims, secrets] = [("resource.k8s.io", "resourceclaims"), ("", "secrets")];
+    let dir = TempDir::new("related");
+    let engine = dir.engine();
+    let nodes = Nodes::new(engine.clone(), &crate::values::naming::KUBERNETES);
+    let agent = User::new("system:node:n", ["system:nodes"]);
+    for ((group, resource), node, metadata, spec, status, is_allowed) in [
+        (claims, "n", "", named, "", true),
+        (claims, "m", "", named, "", false),
+        (claims, "n", "", "", made, true),
+        (claims, "n", "", "", extended, true),
+        (claims, "m", "", "", extended, false),
+        (claims, "n", mirror, named, "", false),
+        (claims, "n", mirror, "", extended, false),
+        (claims, "n", "", secret, "", false),
+        (secrets, "n", "", secret, "", true),
+        (secrets, "n", mirror, secret, "", false),
+        (secrets, "n", "", secret, "'phase':'Failed'", false),
+        (secrets, "n", "", named, extended, false),
+    ] {
+        let spec = if spec.is_empty() { String::new() } else { format!("{spec},") };
+        let pod = format!(
+            "{{'metadata':{{{metadata}}},'spec':{{{spec}'nodeName':'{node}'}},'status':{{{status}}}}}"
+        );
+        write(&engine, "/core/pods/ns/p", Some(&pod)).await;
+        let nothing = Attributes::path(&agent, "get", "");
+        let asked =
+            Attributes { resource_request: true, group, resource, namespace: "ns", name: "c", ..nothing };
+        assert_eq!(nodes.decide(&asked).is_allowed(), is_allowed, "{resource} {pod}");
     }
 }
 
