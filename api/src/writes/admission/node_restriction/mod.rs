@@ -128,10 +128,10 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         match self.record.operation {
             Operation::Create => self.mirror_pod(),
             // A collection is deleted pod by pod, each of which comes here with its name.
-            Operation::Delete => {
-                let why = format!("node {node:?} can only delete pods with spec.nodeName set to itself");
-                self.require(self.stored().child("spec").text("nodeName") == node, why)
-            }
+            Operation::Delete => self.require(
+                self.stored().child("spec").text("nodeName") == node,
+                format_args!("node {node:?} can only delete pods with spec.nodeName set to itself"),
+            ),
             Operation::Update | Operation::Connect => self.refuse(format_args!(
                 "unexpected operation {:?}, node {node:?} can only create and delete mirror pods",
                 self.operation()
@@ -158,21 +158,24 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
             return self.refuse(format_args!("unexpected operation {:?}", self.operation()));
         }
         let (new, old) = (self.wanted(), self.stored());
-        let why =
-            format!("node {node:?} can only update pod status for pods with spec.nodeName set to itself");
-        self.require(old.child("spec").text("nodeName") == node, why)?;
+        self.require(
+            old.child("spec").text("nodeName") == node,
+            format_args!(
+                "node {node:?} can only update pod status for pods with spec.nodeName set to itself"
+            ),
+        )?;
         let labels = |pod: View<'_>| pod.child("metadata").child("labels").to_value();
         let same_labels = labels::changed(new, old).is_empty() || labels(new) == labels(old);
         self.require(same_labels, format_args!("node {node:?} cannot update labels through pod status"))?;
-        let claims = |pod: View<'_>| -> Vec<(String, String)> {
-            let statuses = pod.child("status").structs("resourceClaimStatuses");
-            statuses.map(|s| (s.text("name").to_owned(), s.text("resourceClaimName").to_owned())).collect()
-        };
-        let why = format!("node {node:?} cannot update resource claim statues");
-        self.require(claims(new) == claims(old), why)?;
+        self.require(
+            claims_of(new).eq(claims_of(old)),
+            format_args!("node {node:?} cannot update resource claim statues"),
+        )?;
         let extended = |pod: View<'_>| pod.child("status").child("extendedResourceClaimStatus").to_value();
-        let why = format!("node {node:?} cannot update extended resource claim status");
-        self.require(extended(new) == extended(old), why)
+        self.require(
+            extended(new) == extended(old),
+            format_args!("node {node:?} cannot update extended resource claim status"),
+        )
     }
 
     fn eviction(&self) -> Result<(), Status> {
@@ -182,8 +185,10 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         };
         self.require(!name.is_empty(), "could not determine pod from request data")?;
         let pod = self.stored_pod(name)?;
-        let why = format!("node {} can only evict pods with spec.nodeName set to itself", self.node);
-        self.require(View::of(&pod).child("spec").text("nodeName") == self.node, why)
+        self.require(
+            View::of(&pod).child("spec").text("nodeName") == self.node,
+            format_args!("node {} can only evict pods with spec.nodeName set to itself", self.node),
+        )
     }
 
     fn claim_status(&self) -> Result<(), Status> {
@@ -223,24 +228,36 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
         let forbidden = forbidden.into_iter().collect::<Vec<_>>().join(", ");
         match self.record.operation {
             Operation::Create => {
-                let why = format!("node {node:?} is not allowed to create pods with a non-nil configSource");
-                self.require(!has_source, why)?;
-                let why = format!("node {node:?} is not allowed to set the following labels: {forbidden}");
-                self.require(forbidden.is_empty(), why)
+                self.require(
+                    !has_source,
+                    format_args!("node {node:?} is not allowed to create pods with a non-nil configSource"),
+                )?;
+                self.require(
+                    forbidden.is_empty(),
+                    format_args!("node {node:?} is not allowed to set the following labels: {forbidden}"),
+                )
             }
             Operation::Update => {
-                let why = format!(
-                    "node {node:?} is not allowed to update configSource to a new non-nil configSource"
-                );
-                self.require(!has_source || source(new) == source(old), why)?;
+                self.require(
+                    !has_source || source(new) == source(old),
+                    format_args!(
+                        "node {node:?} is not allowed to update configSource to a new non-nil configSource"
+                    ),
+                )?;
                 let taints = |node: View<'_>| node.child("spec").items("taints").to_vec();
-                let why = format!("node {node:?} is not allowed to modify taints");
-                self.require(taints(new) == taints(old), why)?;
+                self.require(
+                    taints(new) == taints(old),
+                    format_args!("node {node:?} is not allowed to modify taints"),
+                )?;
                 let owners = |node: View<'_>| node.child("metadata").items("ownerReferences").to_vec();
-                let why = format!("node {node:?} is not allowed to modify ownerReferences");
-                self.require(owners(new) == owners(old), why)?;
-                let why = format!("is not allowed to modify labels: {forbidden}");
-                self.require(forbidden.is_empty(), why)
+                self.require(
+                    owners(new) == owners(old),
+                    format_args!("node {node:?} is not allowed to modify ownerReferences"),
+                )?;
+                self.require(
+                    forbidden.is_empty(),
+                    format_args!("is not allowed to modify labels: {forbidden}"),
+                )
             }
             Operation::Delete | Operation::Connect => Ok(()),
         }
@@ -248,8 +265,10 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
 
     fn lease(&self) -> Result<(), Status> {
         let leases = self.plugin.lookup.naming.system("node-lease");
-        let why = format!("can only access leases in the {leases:?} system namespace");
-        self.require(self.record.namespace == leases, why)?;
+        self.require(
+            self.record.namespace == leases,
+            format_args!("can only access leases in the {leases:?} system namespace"),
+        )?;
         self.named_like_node("can only access node lease with the same name as the requesting node")
     }
 
@@ -267,8 +286,10 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
             Operation::Delete => (self.stored(), "delete"),
             _ => return Ok(()),
         };
-        let why = format!("can only {act} ResourceSlice with the same NodeName as the requesting node");
-        self.require(slice.child("spec").text("nodeName") == self.node, why)
+        self.require(
+            slice.child("spec").text("nodeName") == self.node,
+            format_args!("can only {act} ResourceSlice with the same NodeName as the requesting node"),
+        )
     }
 
     /// Requests for the certificates of agents are for the agent that asks.
@@ -286,11 +307,19 @@ impl<N: Deref<Target = Object>> Agent<'_, '_, N> {
             Err(why) => self.refuse(format_args!("unable to parse csr: {why}")),
             Ok(subject) => {
                 let wanted = format!("{NODE_PREFIX}{}", self.node);
-                let why = format!("can only create a node CSR with CN={wanted}");
-                self.require(subject.common_name == wanted, why)
+                self.require(
+                    subject.common_name == wanted,
+                    format_args!("can only create a node CSR with CN={wanted}"),
+                )
             }
         }
     }
+}
+
+/// The claims that were made for a pod: by its names for them, and by their own.
+fn claims_of(pod: View<'_>) -> impl Iterator<Item = [&str; 2]> {
+    let statuses = pod.child("status").structs("resourceClaimStatuses");
+    statuses.map(|status| ["name", "resourceClaimName"].map(|name| status.text(name)))
 }
 
 impl Plugin for NodeRestriction {
@@ -334,7 +363,7 @@ mod tests {
 
     impl Plugin for ByAgent {
         fn handles(&self, target: &Target<'_>) -> bool {
-            target.resource.is_of("", "nodes")
+            ["nodes", "pods"].into_iter().any(|plural| target.resource.is_of("", plural))
         }
 
         fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, _: &'p mut Review) -> Step<'p> {
@@ -355,14 +384,17 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn an_agent_changes_little_of_its_node() {
+    fn server() -> Server {
         let make: Make = Arc::new(|lookup: &Lookup| {
             let user = User::new("system:node:x", [NODES]);
             Arc::new(ByAgent { plugin: NodeRestriction::new(lookup), user }) as Arc<dyn Plugin>
         });
-        let server =
-            Server::admitting(Settings::default().without("ServiceAccount").with_last("ByAgent", make));
+        Server::admitting(Settings::default().without("ServiceAccount").with_last("ByAgent", make))
+    }
+
+    #[tokio::test]
+    async fn an_agent_changes_little_of_its_node() {
+        let server = server();
         assert_eq!(server.ask("POST /api/v1/nodes", r#"{"metadata":{"name":"x"}}"#).await.0, 201);
         let owners = r#""ownerReferences":[{"apiVersion":"v1","kind":"Pod","name":"p","uid":"u"}]"#;
         let taints = r#""spec":{"taints":[{"key":"a","effect":"NoSchedule"}]}"#;
@@ -381,6 +413,61 @@ mod tests {
             let message = answer.str_at(&["message"]);
             let got = message.strip_prefix("nodes \"x\" is forbidden: ").unwrap_or(message);
             assert_eq!((got, code), (&*want, if want.is_empty() { 200 } else { 403 }), "{body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_agent_shows_mirror_pods_and_reports_on_them() {
+        let server = server();
+        assert_eq!(server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await.0, 201);
+        let pod = |annotations: &str, uid: &str| {
+            format!(
+                r#"{{"metadata":{{"name":"p",{annotations}"ownerReferences":[{{"apiVersion":"v1","kind":"Node","name":"x","uid":"{uid}","controller":true}}]}},"spec":{{"nodeName":"x","containers":[{{"name":"c","image":"i"}}]}}}}"#
+            )
+        };
+        let mirror = r#""annotations":{"kubernetes.io/config.mirror":"x"},"#;
+        let (code, _, answer) = server.ask("POST /api/v1/namespaces/n/pods", &pod(mirror, "u")).await;
+        assert_eq!((code, answer.str_at(&["message"])), (404, "nodes \"x\" not found"));
+        let (code, _, node) = server.ask("POST /api/v1/nodes", r#"{"metadata":{"name":"x"}}"#).await;
+        assert_eq!(code, 201);
+        let uid = node.str_at(&["metadata", "uid"]);
+        let pods = "/api/v1/namespaces/n/pods";
+        let claims = r#"{"status":{"resourceClaimStatuses":[{"name":"c","resourceClaimName":"d"}]}}"#;
+        let extended =
+            r#"{"status":{"extendedResourceClaimStatus":{"resourceClaimName":"d","requestMappings":[]}}}"#;
+        for (request, body, want) in [
+            (
+                format!("POST {pods}"),
+                pod("", uid),
+                "pod does not have \"kubernetes.io/config.mirror\" annotation, node \"x\" can only create mirror pods",
+            ),
+            (format!("POST {pods}"), pod(mirror, uid), ""),
+            (
+                format!("MERGE {pods}/p"),
+                r#"{"metadata":{"labels":{"a":"b"}}}"#.to_owned(),
+                "unexpected operation \"UPDATE\", node \"x\" can only create and delete mirror pods",
+            ),
+            (format!("MERGE {pods}/p/status"), r#"{"status":{"phase":"Running"}}"#.to_owned(), ""),
+            (
+                format!("MERGE {pods}/p/status"),
+                r#"{"metadata":{"labels":{"a":"b"}}}"#.to_owned(),
+                "node \"x\" cannot update labels through pod status",
+            ),
+            (
+                format!("MERGE {pods}/p/status"),
+                claims.to_owned(),
+                "node \"x\" cannot update resource claim statues",
+            ),
+            (
+                format!("MERGE {pods}/p/status"),
+                extended.to_owned(),
+                "node \"x\" cannot update extended resource claim status",
+            ),
+        ] {
+            let (code, _, answer) = server.ask(&request, &body).await;
+            let message = answer.str_at(&["message"]);
+            let got = message.strip_prefix("pods \"p\" is forbidden: ").unwrap_or(message);
+            assert_eq!((got, code == 403), (want, !want.is_empty()), "{request} {body}");
         }
     }
 
