@@ -31,8 +31,6 @@ pub struct Usage {
     kind: Kind,
     /// `count/deployments.apps`.
     count_name: String,
-    /// Suffix of names that count by storage class.
-    by_class: String,
     domain: &'static str,
     /// How much of each resource.
     pub amounts: Amounts,
@@ -42,12 +40,14 @@ pub struct Usage {
 #[derive(Clone, Debug)]
 enum Kind {
     Pod(Pod),
+    /// Of storage; with what stands between a class and what is counted of it ([`of_storage_class`]).
     Claim {
         attributes_class: String,
+        of_storage_class: String,
     },
-    /// Of devices; with the suffix of names that count them by class.
+    /// Of devices; with what follows their class in the names that count them ([`of_device_class`]).
     Devices {
-        by_class: String,
+        of_device_class: String,
     },
     Service,
     Other {
@@ -75,7 +75,6 @@ impl Usage {
     /// The usage of an object of a resource.
     pub fn of(naming: &'static Naming, resource: &Resource, object: &Object) -> Usage {
         let count_name = count_name(resource);
-        let by_class = format!(".storageclass.{}/", naming.group("storage", true));
         let mut amounts = Amounts::from([(count_name.clone(), one())]);
         let is = |plural: &str| resource.is_of("", plural);
         let kind = if is("pods") {
@@ -87,13 +86,14 @@ impl Usage {
             service_amounts(object, &mut amounts);
             Kind::Service
         } else if is("persistentvolumeclaims") {
-            claim_amounts(naming, &by_class, object, &mut amounts);
+            let of_storage_class = of_storage_class(naming);
+            claim_amounts(naming, &of_storage_class, object, &mut amounts);
             let attributes_class = pod::text(object, "volumeAttributesClassName").to_owned();
-            Kind::Claim { attributes_class }
+            Kind::Claim { attributes_class, of_storage_class }
         } else if resource.is_of("resource", "resourceclaims") {
-            let by_class = by_device_class(naming);
-            device_amounts(&by_class, object, &mut amounts);
-            Kind::Devices { by_class }
+            let of_device_class = of_device_class(naming);
+            device_amounts(&of_device_class, object, &mut amounts);
+            Kind::Devices { of_device_class }
         } else {
             let plain_name = COUNTED.iter().find(|plural| is(plural)).map(|plural| (*plural).to_owned());
             if let Some(name) = &plain_name {
@@ -101,7 +101,7 @@ impl Usage {
             }
             Kind::Other { plain_name }
         };
-        Usage { kind, count_name, by_class, domain: naming.domain, amounts }
+        Usage { kind, count_name, domain: naming.domain, amounts }
     }
 
     /// Whether objects of this kind can use a resource of a quota.
@@ -112,8 +112,8 @@ impl Usage {
         match &self.kind {
             Kind::Pod(_) => is_of_pods(self.domain, name),
             Kind::Service => matches!(name, "services" | "services.nodeports" | "services.loadbalancers"),
-            Kind::Claim { .. } => is_of_claims(&self.by_class, name),
-            Kind::Devices { by_class } => name.ends_with(by_class),
+            Kind::Claim { of_storage_class, .. } => is_of_claims(of_storage_class, name),
+            Kind::Devices { of_device_class } => name.ends_with(of_device_class),
             Kind::Other { plain_name } => plain_name.as_deref() == Some(name),
         }
     }
@@ -127,7 +127,9 @@ impl Usage {
             (Kind::Pod(pod), "NotBestEffort") => !pod.is_best_effort,
             (Kind::Pod(pod), "PriorityClass") => scope.selects(&pod.priority_class),
             (Kind::Pod(pod), "CrossNamespacePodAffinity") => pod.has_distant_affinity,
-            (Kind::Claim { attributes_class }, "VolumeAttributesClass") => scope.selects(attributes_class),
+            (Kind::Claim { attributes_class, .. }, "VolumeAttributesClass") => {
+                scope.selects(attributes_class)
+            }
             _ => false,
         }
     }
@@ -323,12 +325,12 @@ fn service_amounts(service: &Object, amounts: &mut Amounts) {
     amounts.insert("services.loadbalancers".to_owned(), Quantity::whole(i64::from(kind == "LoadBalancer")));
 }
 
-fn claim_amounts(naming: &Naming, by_class: &str, claim: &Object, amounts: &mut Amounts) {
+fn claim_amounts(naming: &Naming, of_class: &str, claim: &Object, amounts: &mut Amounts) {
     let annotation = format!("volume.beta.{}/storage-class", naming.domain);
     let class = pod::annotation(claim, &annotation).unwrap_or_else(|| pod::text(claim, "storageClassName"));
     amounts.insert("persistentvolumeclaims".to_owned(), one());
     if !class.is_empty() {
-        amounts.insert(format!("{class}{by_class}persistentvolumeclaims"), one());
+        amounts.insert(format!("{class}{of_class}persistentvolumeclaims"), one());
     }
     let asked = at(claim, "spec.resources.requests.storage").and_then(pod::quantity);
     // Volumes never shrink: what was given is used until the claim goes.
@@ -340,23 +342,29 @@ fn claim_amounts(naming: &Naming, by_class: &str, claim: &Object, amounts: &mut 
     if let Some(size) = size {
         amounts.insert("requests.storage".to_owned(), size);
         if !class.is_empty() {
-            amounts.insert(format!("{class}{by_class}requests.storage"), size);
+            amounts.insert(format!("{class}{of_class}requests.storage"), size);
         }
     }
 }
 
-fn is_of_claims(by_class: &str, name: &str) -> bool {
-    const NAMES: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
-    NAMES.contains(&name) || name.split_once(by_class).is_some_and(|(_, name)| NAMES.contains(&name))
+/// What stands between a storage class and what is counted of it, as in
+/// `fast.storageclass.storage.k8s.io/requests.storage`.
+fn of_storage_class(naming: &Naming) -> String {
+    format!(".storageclass.{}/", naming.group("storage", true))
 }
 
-/// Suffix of names that count devices by their class.
-fn by_device_class(naming: &Naming) -> String {
+fn is_of_claims(of_class: &str, name: &str) -> bool {
+    const NAMES: [&str; 2] = ["persistentvolumeclaims", "requests.storage"];
+    NAMES.contains(&name) || name.split_once(of_class).is_some_and(|(_, name)| NAMES.contains(&name))
+}
+
+/// What follows a device class in the name that counts its devices, as in `gold.deviceclass.resource.k8s.io/devices`.
+fn of_device_class(naming: &Naming) -> String {
     format!(".deviceclass.{}/devices", naming.group("resource", true))
 }
 
 /// Devices by class, as many as a claim can get: of the alternatives of a request, the most of each class.
-fn device_amounts(by_class: &str, claim: &Object, amounts: &mut Amounts) {
+fn device_amounts(of_class: &str, claim: &Object, amounts: &mut Amounts) {
     let requests = at(claim, "spec.devices.requests").and_then(Value::as_array).unwrap_or_default();
     for request in requests {
         let alternatives = request.get("firstAvailable").and_then(Value::as_array).unwrap_or_default();
@@ -368,7 +376,7 @@ fn device_amounts(by_class: &str, claim: &Object, amounts: &mut Amounts) {
                 "All" => RESULTS_MAX as i64,
                 _ => 0,
             };
-            let class = most.entry(format!("{}{by_class}", one.str_at(&["deviceClassName"]))).or_default();
+            let class = most.entry(format!("{}{of_class}", one.str_at(&["deviceClassName"]))).or_default();
             *class = count.max(*class);
         }
         for (name, count) in most {
@@ -384,11 +392,10 @@ pub fn counted_by<'n>(naming: &Naming, name: &'n str) -> (&'n str, &'n str) {
         let (plural, group) = counted.split_once('.').unwrap_or((counted, ""));
         return (group, plural);
     }
-    let by_class = format!(".storageclass.{}/", naming.group("storage", true));
     match name {
         "services" | "services.nodeports" | "services.loadbalancers" => ("", "services"),
-        name if is_of_claims(&by_class, name) => ("", "persistentvolumeclaims"),
-        name if name.ends_with(&by_device_class(naming)) => {
+        name if is_of_claims(&of_storage_class(naming), name) => ("", "persistentvolumeclaims"),
+        name if name.ends_with(&of_device_class(naming)) => {
             let group = name.rsplit_once(".deviceclass.").map_or("", |(_, rest)| rest);
             (group.strip_suffix("/devices").unwrap_or(group), "resourceclaims")
         }
