@@ -100,7 +100,9 @@ impl Counting<'_> {
             EventKind::Put if is_of(self.quotas) => self.is_unknown(event),
             EventKind::Put => is_of(self.pods) && event.previous.is_some(),
         };
-        (is_due && self.of(namespace).are_there())
+        // After the last quota of a namespace the recount forgets its account.
+        let is_deleted_quota = event.kind == EventKind::Delete && is_of(self.quotas);
+        (is_due && (is_deleted_quota || self.of(namespace).are_there()))
             .then(|| namespace.to_owned())
             .filter(|_| event.kind == EventKind::Delete || !is_of(self.pods) || self.has_ended(event))
     }

@@ -1,5 +1,7 @@
 //! One quota as it is stored: what it allows, what is used of it, and whether it has room for more.
 
+use quantity::Quantity;
+
 use super::usage::{Scope, Usage};
 use crate::values::json::{Object, Value};
 use crate::values::object::{at, meta};
@@ -100,13 +102,11 @@ impl Quota {
         for (name, amount) in taken {
             if let Some(used) = self.used.get_mut(name) {
                 let left = used.minus(*amount);
-                *used = if left.is_negative() { Amount::ZERO } else { left };
+                *used = if left.is_negative() { Quantity::ZERO } else { left };
             }
         }
     }
 }
-
-type Amount = quantity::Quantity;
 
 /// Amounts as an object has them.
 pub fn to_value(amounts: &Amounts) -> Value {

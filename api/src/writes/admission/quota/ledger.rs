@@ -152,6 +152,16 @@ impl Ledger {
         self.accounts.lock().entry_ref(namespace).or_default().clone()
     }
 
+    /// Forgets the account of a namespace without quotas, unless a write still uses it; says whether it could.
+    fn forget(&self, namespace: &str) -> bool {
+        let mut accounts = self.accounts.lock();
+        let is_used = accounts.get(namespace).is_some_and(|account| Arc::strong_count(account) > 1);
+        if !is_used {
+            accounts.remove(namespace);
+        }
+        !is_used
+    }
+
     /// Asks for a share of the quotas of a namespace; none where no quota counts anything of it.
     ///
     /// # Errors
@@ -181,7 +191,7 @@ impl Ledger {
     }
 
     /// Sets totals and usage of the quotas of a namespace to what `count` finds; it is called while no write that was
-    /// counted is under way. Says whether it could.
+    /// counted is under way. A namespace without quotas loses its account. Says whether it could.
     ///
     /// # Errors
     /// The store failed.
@@ -191,11 +201,7 @@ impl Ledger {
         count: impl Fn(&Object) -> Result<Object, Status>,
     ) -> Result<bool, Status> {
         if !quotas.are_there() {
-            let mut accounts = self.accounts.lock();
-            if accounts.get(quotas.namespace).is_some_and(|account| Arc::strong_count(account) == 1) {
-                accounts.remove(quotas.namespace);
-            }
-            return Ok(true);
+            return Ok(self.forget(quotas.namespace));
         }
         let account = self.account(quotas.namespace);
         let _turn = account.my_turn().await?;
@@ -220,6 +226,14 @@ impl Ledger {
                 return Ok(false);
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Ledger {
+    /// The namespaces that have an account.
+    pub(super) fn namespaces(&self) -> Vec<String> {
+        self.accounts.lock().keys().cloned().collect()
     }
 }
 

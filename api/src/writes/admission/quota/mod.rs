@@ -81,8 +81,8 @@ impl ResourceQuota {
             writer: record.writer,
             namespace: record.namespace,
         };
-        let are_there = || !self.all.is_empty(&self.lookup.engine) && quotas.are_there();
-        if self.limited.is_empty() && !are_there() {
+        let are_there = !self.all.is_empty(&self.lookup.engine) && quotas.are_there();
+        if self.limited.is_empty() && !are_there {
             return Ok(());
         }
         let usage = Usage::of(self.lookup.naming, record.resource, new);
@@ -100,6 +100,9 @@ impl ResourceQuota {
             return Ok(());
         }
         self.check_limited(record, &usage, &delta, quotas)?;
+        if !are_there {
+            return Ok(());
+        }
         let ask = Ask { usage, delta, dry_run: record.dry_run };
         match self.lookup.quotas.take(quotas, ask).await {
             Ok(None) => Ok(()),

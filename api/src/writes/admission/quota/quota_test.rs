@@ -125,6 +125,16 @@ async fn usage_is_counted_from_what_is_stored() {
         assert!(reached.is_ok(), "{want}, not {}", used(&server).await);
         server.ask(&format!("DELETE {MAPS}/a"), "").await;
     }
+    // The last quota takes the account of its namespace with it.
+    assert_eq!(server.api.lookup().quotas.namespaces(), ["n"]);
+    assert_eq!(server.ask(&format!("DELETE {QUOTAS}/q"), "").await.0, 200);
+    let forgotten = async {
+        while !server.api.lookup().quotas.namespaces().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let forgotten = tokio::time::timeout(std::time::Duration::from_secs(20), forgotten).await;
+    assert!(forgotten.is_ok(), "{:?}", server.api.lookup().quotas.namespaces());
     controllers.stop().await;
 }
 
@@ -199,6 +209,7 @@ plugins:
         let (got, _, answer) = server.ask(request, &body).await;
         assert_eq!((got, answer.str_at(&["message"])), (code, why), "{body}");
     }
+    assert!(server.api.lookup().quotas.namespaces().is_empty(), "there is no quota");
     let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1"},
         "scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["high"]}]}}}"#;
     assert_eq!(server.ask(&format!("POST {QUOTAS}"), quota).await.0, 201);
