@@ -24,10 +24,13 @@ const CONTROLLERS_SAID_MAX: usize = 4;
 /// Most failures collected for one object. A body of a million empty containers has three million failures; no client
 /// reads them, and their messages would take more memory than the object.
 const ERRORS_MAX: usize = 1000;
+/// Most bytes of failures that print the same long value again and again, about ten times the longest body.
+const REPEATED_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Whether enough failures are collected to stop. Loops over client input check this before each iteration.
 pub(super) fn is_enough(errors: &[FieldError]) -> bool {
-    errors.len() >= ERRORS_MAX
+    let value_len = errors.last().and_then(|last| last.value.as_ref()).map_or(0, String::len);
+    errors.len() >= ERRORS_MAX || errors.len().saturating_mul(value_len) >= REPEATED_BYTES_MAX
 }
 
 /// `Invalid value` for each sentence.

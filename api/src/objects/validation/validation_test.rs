@@ -453,3 +453,24 @@ fn failures_are_enough_before_a_long_list_ends() {
         assert!((1000..1100).contains(&found), "{found}: {}", &spec[..100]);
     }
 }
+
+#[test]
+fn failures_that_print_a_long_list_are_few() {
+    let scopes = vec![r#""a-scope-that-no-server-knows""#; 10_000].join(",");
+    let counted: Vec<String> = (0..5000).map(|at| format!(r#""hugepages-{at}Mi":"1""#)).collect();
+    let counted = counted.join(",");
+    let long = "x".repeat(100_000);
+    for spec in [
+        format!(r#""spec":{{"hard":{{"pods":"1"}},"scopes":[{scopes}]}}"#),
+        format!(r#""spec":{{"hard":{{{counted}}},"scopes":["BestEffort",{scopes}]}}"#),
+        format!(
+            r#""spec":{{"hard":{{{counted}}},"scopeSelector":{{"matchExpressions":[{{"scopeName":"BestEffort","operator":"Exists","values":["{long}"]}}]}}}}"#
+        ),
+    ] {
+        let table = resource("", "resourcequotas");
+        let errors = create(table, &KUBERNETES, &object(table, &named(table, &spec)));
+        let bytes: usize = errors.iter().filter_map(|error| error.value.as_ref()).map(String::len).sum();
+        assert!((1..1000).contains(&errors.len()), "{}: {}", errors.len(), &spec[..60]);
+        assert!(bytes < 64 << 20, "{bytes}: {}", &spec[..60]);
+    }
+}

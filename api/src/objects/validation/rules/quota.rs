@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use quantity::Quantity;
 
 use super::super::path::Path;
@@ -146,7 +146,7 @@ pub(super) fn resource_quota(validator: &mut Validator, path: &Path, spec: View)
     }
     let place = path.child("scopes");
     let all = || spec.get("scopes").cloned().unwrap_or(Value::Array(Vec::new()));
-    let mut scopes = HashSet::new();
+    let (mut scopes, mut unfit) = (HashSet::new(), Unfit::of(spec));
     for scope in spec.texts("scopes") {
         if validator.has_enough() {
             return;
@@ -154,13 +154,16 @@ pub(super) fn resource_quota(validator: &mut Validator, path: &Path, spec: View)
         if !is_scope(scope) {
             validator.invalid(place, all(), "unsupported scope");
         }
-        for _ in unfit(spec, scope) {
+        for _ in 0..unfit.count(scope) {
+            if validator.has_enough() {
+                return;
+            }
             validator.invalid(place, all(), "unsupported scope applied to resource");
         }
         scopes.insert(scope);
     }
     refuse_conflicts(validator, &place, &scopes, all);
-    scope_selector(validator, path, spec);
+    scope_selector(validator, path, spec, unfit);
 }
 
 fn refuse_conflicts(validator: &mut Validator, path: &Path, scopes: &HashSet<&str>, all: impl Fn() -> Value) {
@@ -184,6 +187,25 @@ fn is_scope(scope: &str) -> bool {
     )
 }
 
+/// How many counted resources each scope does not apply to. Lists may repeat a scope: it is counted once.
+struct Unfit<'v> {
+    spec: View<'v>,
+    by_scope: HashMap<&'v str, usize>,
+}
+
+impl<'v> Unfit<'v> {
+    fn of(spec: View<'v>) -> Self {
+        Unfit { spec, by_scope: HashMap::new() }
+    }
+
+    fn count(&mut self, scope: &'v str) -> usize {
+        if !is_scope(scope) {
+            return 0;
+        }
+        *self.by_scope.entry(scope).or_insert_with(|| unfit(self.spec, scope).count())
+    }
+}
+
 /// Counted resources to which a scope does not apply.
 fn unfit<'v>(spec: View<'v>, scope: &str) -> impl Iterator<Item = &'v str> + use<'v> {
     let fits: fn(&str) -> bool = match scope {
@@ -205,7 +227,7 @@ fn is_of_pods(name: &str) -> bool {
     name == "pods" || matches!(bare, "cpu" | "memory")
 }
 
-fn scope_selector(validator: &mut Validator, path: &Path, spec: View) {
+fn scope_selector<'v>(validator: &mut Validator, path: &Path, spec: View<'v>, mut unfit: Unfit<'v>) {
     let selector = spec.child("scopeSelector");
     let selector_path = path.child("scopeSelector");
     let list = selector_path.child("matchExpressions");
@@ -218,7 +240,10 @@ fn scope_selector(validator: &mut Validator, path: &Path, spec: View) {
         if !is_scope(scope) {
             validator.invalid(list.child("scopeName"), scope, "unsupported scope");
         }
-        for _ in unfit(spec, scope) {
+        for _ in 0..unfit.count(scope) {
+            if validator.has_enough() {
+                return;
+            }
             let detail = "unsupported scope applied to resource";
             validator.invalid_from(list, "spec.scopeSelector", selector.to_value(), detail);
         }
