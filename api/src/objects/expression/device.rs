@@ -24,6 +24,7 @@ use crate::objects::device_limits::{ATTRIBUTES_MAX, DOMAIN_MAX, IDENTIFIER_MAX, 
 
 /// Most that an expression may cost for one device.
 const COST_MAX: u64 = 1_000_000;
+
 /// What is wrong with an expression.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fault {
