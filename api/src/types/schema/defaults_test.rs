@@ -232,6 +232,11 @@ fn rules_that_look_at_other_members() {
             r#"{"spec":{"behavior":{"scaleUp":{"selectPolicy":"Min"}}}}"#,
             r#""behavior":{"scaleUp":{"stabilizationWindowSeconds":0,"selectPolicy":"Min","policies":[{"type":"Pods","value":4,"periodSeconds":15},{"type":"Percent","value":100,"periodSeconds":15}]},"scaleDown":{"selectPolicy":"Max","policies":[{"type":"Percent","value":100,"periodSeconds":15}]}}"#,
         ),
+        (
+            "autoscaling.v2.HorizontalPodAutoscaler",
+            r#"{"spec":{"behavior":{"scaleUp":{"selectPolicy":"Min","policies":[]}}}}"#,
+            r#""behavior":{"scaleUp":{"stabilizationWindowSeconds":0,"selectPolicy":"Min","policies":[]},"scaleDown":{"#,
+        ),
         ("autoscaling.v2.HorizontalPodAutoscaler", r#"{}"#, r#""averageUtilization":80"#),
         ("batch.v1.Job", r#"{}"#, r#"{"parallelism":1,"completions":1,"backoffLimit":6,"#),
         ("batch.v1.Job", r#"{"spec":{"parallelism":2}}"#, r#"{"parallelism":2,"backoffLimit":6,"#),
