@@ -34,9 +34,13 @@ pub(crate) fn has_default(element: &Element) -> bool {
     element.empty == Empty::Kept && element.limits.as_deref().is_some_and(|limits| limits.default.is_some())
 }
 
-/// What `null` means as an element of a list.
+/// What `null` means as an element of a list. Elements of built-in types that are bytes are stored as no bytes.
 pub(crate) fn zero_element(element: &Element) -> Value {
-    if element.empty == Empty::Absent { zero(&element.kind) } else { Value::Null }
+    match (element.empty, &element.kind) {
+        (Empty::Absent, Kind::Bytes) => Value::String(String::new()),
+        (Empty::Absent, kind) => zero(kind),
+        _ => Value::Null,
+    }
 }
 
 /// An object of which nothing was given. Structs held by value cannot contain themselves, so this ends.

@@ -59,7 +59,7 @@ fn objects_come_out_in_schema_order_and_canonical_form() {
         (
             "api.core.v1.Secret",
             r#"{"data":{"b":"aGk=","a":null},"immutable":false}"#,
-            r#"{"metadata":{},"immutable":false,"data":{"a":null,"b":"aGk="}}"#,
+            r#"{"metadata":{},"immutable":false,"data":{"a":"","b":"aGk="}}"#,
         ),
         (
             "api.coordination.v1.Lease",
