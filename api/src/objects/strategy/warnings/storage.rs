@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use super::{SPEC, Texts, Written};
+use super::{SPEC, Texts, Written, node_label_deprecation};
 use crate::objects::validation::{Path, View};
 use crate::values::field::go_quote;
 
@@ -72,8 +72,9 @@ pub(super) fn storage_class(texts: &mut Texts, written: Written) {
         let place = list.index(at);
         let expressions = place.child("matchLabelExpressions");
         for (at, expression) in term.structs("matchLabelExpressions").enumerate() {
-            let place = expressions.index(at);
-            texts.node_label(place.child("key"), expression.text("key"), written.naming);
+            if let Some(why) = node_label_deprecation(expression.text("key"), written.naming) {
+                texts.at(expressions.index(at).child("key"), &why);
+            }
         }
     }
 }
@@ -83,7 +84,9 @@ pub(super) fn storage_capacity(texts: &mut Texts, written: Written) {
     let root = Path::ROOT.child("nodeTopology");
     let labels = root.child("matchLabels");
     for (label, _) in topology.map("matchLabels") {
-        texts.node_label(labels.key(label), label, written.naming);
+        if let Some(why) = node_label_deprecation(label, written.naming) {
+            texts.at(labels.child(label), &why);
+        }
     }
     let expressions = root.child("matchExpressions");
     for (at, expression) in topology.structs("matchExpressions").enumerate() {

@@ -162,7 +162,17 @@ fn writers_of_other_kinds_are_warned() {
         (
             storage::storage_class,
             r#"{"allowedTopologies":[{"matchLabelExpressions":[{"key":"beta.kubernetes.io/arch"}]}]}"#,
-            r#"allowedTopologies[0].matchLabelExpressions[0].key: beta.kubernetes.io/arch is deprecated since v1.14; use "kubernetes.io/arch" instead"#,
+            r#"allowedTopologies[0].matchLabelExpressions[0].key: deprecated since v1.14; use "kubernetes.io/arch" instead"#,
+        ),
+        (
+            storage::storage_capacity,
+            r#"{"nodeTopology":{"matchLabels":{"beta.kubernetes.io/os":"a"}}}"#,
+            r#"nodeTopology.matchLabels.beta.kubernetes.io/os: deprecated since v1.14; use "kubernetes.io/os" instead"#,
+        ),
+        (
+            storage::storage_capacity,
+            r#"{"nodeTopology":{"matchExpressions":[{"key":"beta.kubernetes.io/os","operator":"Exists"}]}}"#,
+            r#"nodeTopology.matchExpressions[0].key: beta.kubernetes.io/os is deprecated since v1.14; use "kubernetes.io/os" instead"#,
         ),
     ] {
         assert_eq!(texts(advice, object), [want], "{object}");
