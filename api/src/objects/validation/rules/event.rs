@@ -28,8 +28,10 @@ const IMMUTABLE: [&str; 14] = [
     CONTROLLER,
     "reportingInstance",
 ];
-/// The stored name of `reportingController`.
+/// The stored name of [`NEWER_CONTROLLER`], which the core group shows.
 const CONTROLLER: &str = "reportingComponent";
+/// The name of the same member in the newer group.
+const NEWER_CONTROLLER: &str = "reportingController";
 
 fn is_newer(validator: &Validator) -> bool {
     validator.group == validator.naming.group("events", true)
@@ -69,7 +71,7 @@ pub(super) fn update(validator: &mut Validator, new: View, old: View) {
     for name in IMMUTABLE {
         let [now, before] = [new, old].map(|event| internal::member(validator.message, event, name));
         if now != before {
-            let place = if name == CONTROLLER { "reportingController" } else { name };
+            let place = if name == CONTROLLER { NEWER_CONTROLLER } else { name };
             validator.errors.push(FieldError::invalid(place, &now, "field is immutable"));
         }
     }
@@ -77,8 +79,8 @@ pub(super) fn update(validator: &mut Validator, new: View, old: View) {
 
 /// An event with a precise time says who reports what.
 fn reported(validator: &mut Validator, path: &Path, event: View) {
-    let controller = event.text("reportingComponent");
-    let place = path.child("reportingController");
+    let controller = event.text(CONTROLLER);
+    let place = path.child(if is_newer(validator) { NEWER_CONTROLLER } else { CONTROLLER });
     if controller.is_empty() {
         validator.required(place, "");
     }
