@@ -87,10 +87,7 @@ static PROSE: &[(&str, &str)] = &[
         "lower(involvedObject.kind)[\"/\"+involvedObject.name if set]",
         "\"{lower involvedObject.kind}[/{involvedObject.name}]\"",
     ),
-    (
-        "\"{source.component|reportingController}[, {source.host|reportingInstance}]\"",
-        "\"{source.component}[, {source.host}]\" if source.component else \"{reportingComponent}[, {reportingInstance}]\"",
-    ),
+    ("\"{source.component|reportingController}[, {source.host|reportingInstance}]\"", "eventSource"),
     ("series.count if series; else count; 0 becomes 1", "eventCount"),
     // Access and quotas.
     ("User subjects joined \", \"", "subjects(\"User\")"),

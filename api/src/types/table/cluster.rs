@@ -46,6 +46,11 @@ pub static FUNCTIONS: &[Function] = &[
     Function::reading("eventLastSeen", EVENT_TIMES, event_last_seen),
     Function::reading("eventFirstSeen", EVENT_TIMES, |row, _| Output::text(event_first_seen(row))),
     Function::reading("eventCount", "count,series.count", event_count),
+    Function::reading(
+        "eventSource",
+        "source.component,source.host,reportingComponent,reportingInstance",
+        |row, _| Output::text(event_source(row)),
+    ),
 ];
 
 const EVENT_TIMES: &str = "series.lastObservedTime,firstTimestamp,lastTimestamp,eventTime";
@@ -312,6 +317,22 @@ fn event_last_seen<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
 fn event_count<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
     match row.at(&["series"]).filter(|series| !series.is_null()) {
         Some(_) => Output::Int(row.int(&["series", "count"])),
-        None => Output::Int(row.int(&["count"]).max(1)),
+        None => match row.int(&["count"]) {
+            0 => Output::Int(1),
+            count => Output::Int(count),
+        },
+    }
+}
+
+/// Component and instance, each as the older members have it or else as the newer ones do.
+fn event_source(row: &Row) -> String {
+    let first = |older: &[&str], newer: &[&str]| match row.str(older) {
+        "" => row.str(newer),
+        text => text,
+    };
+    let component = first(&["source", "component"], &["reportingComponent"]);
+    match first(&["source", "host"], &["reportingInstance"]) {
+        "" => component.to_owned(),
+        instance => format!("{component}, {instance}"),
     }
 }

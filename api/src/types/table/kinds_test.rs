@@ -458,6 +458,14 @@ fn events_show_when_and_how_often() {
             "'involvedObject':{'kind':'Pod','name':'p'},'source':{'component':'s'},'eventTime':'2026-01-10T11:50:00.000000Z','series':{'count':4,'lastObservedTime':'2026-01-10T11:59:55.000000Z'}",
             "'5s','Normal','R','pod/p','','s','m','10m',4,'e'",
         ),
+        (
+            "'involvedObject':{},'source':{'component':'s'},'reportingComponent':'c','reportingInstance':'i','count':-2",
+            "'<unknown>','Normal','R','','','s, i','m','<unknown>',-2,'e'",
+        ),
+        (
+            "'involvedObject':{},'source':{'host':'h'}",
+            "'<unknown>','Normal','R','','',', h','m','<unknown>',1,'e'",
+        ),
         ("'involvedObject':{}", "'<unknown>','Normal','R','','','','m','<unknown>',1,'e'"),
     ] {
         assert_eq!(cells_in(&KUBERNETES, "Event", &format!("{meta}{rest}}}")), want, "{rest}");
