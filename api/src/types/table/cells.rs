@@ -64,12 +64,17 @@ static PROSE: &[(&str, &str)] = &[
     ),
     ("\"{claimRef.namespace}/{claimRef.name}\" or \"\"", "spec.claimRef \"{namespace}/{name}\""),
     (
+        "status.capacity.storage if spec.volumeName set else \"\"",
+        "status.capacity.storage|\"0\" if spec.volumeName set else \"\"",
+    ),
+    ("spec.volumeAttributesClassName|\"<unset>\"", "firstGiven(spec.volumeAttributesClassName,\"<unset>\")"),
+    (
         "annotation volume.beta.{domain}/storage-class | spec.storageClassName",
-        "annotation(\"volume.beta.{domain}/storage-class\")|spec.storageClassName",
+        "firstGiven(annotation(\"volume.beta.{domain}/storage-class\"),spec.storageClassName)",
     ),
     (
         "annotation volume.beta.{domain}/storage-class | spec.storageClassName | \"\"",
-        "annotation(\"volume.beta.{domain}/storage-class\")|spec.storageClassName",
+        "firstGiven(annotation(\"volume.beta.{domain}/storage-class\"),spec.storageClassName)",
     ),
     (
         "metadata.name + \" (default)\" if annotation storageclass.{domain}/is-default-class (or beta key) ==\"true\"",

@@ -299,6 +299,8 @@ mod tests {
             ("\"A\" if spec.list nonempty else \"B\" if type else \"C\"", "A"),
             ("annotation(\"a.b/c\")|\"none\"", "x"),
             ("annotation(\"other\")|\"none\"", "none"),
+            ("firstGiven(spec.empty,type)", ""),
+            ("firstGiven(annotation(\"other\"),spec.nothing,type)", "T"),
         ] {
             let cell = Cell::parse(cell).unwrap_or_else(|error| panic!("{error}"));
             let mut reads = Reads::default();

@@ -72,6 +72,7 @@ static GENERAL: &[Function] = &[
     Function::general("labelsString", labels_string),
     Function::general("labelSelectorString", label_selector_string),
     Function::general("accessModes", access_modes),
+    Function::general("firstGiven", first_given),
     Function::reading_annotations("annotation", "", annotation),
 ];
 
@@ -176,13 +177,18 @@ fn trim<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     }
 }
 
+/// `firstGiven(a, b, …)`: the first that the object has, even if it is empty.
+fn first_given<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
+    let given = |it: &Output| !matches!(it, Output::Unset);
+    arguments.iter().map(|cell| row.evaluate(cell)).find(given).unwrap_or(Output::Unset)
+}
+
 /// `annotation("name", …)`: the first that exists.
 fn annotation<'r>(row: &Row<'r>, arguments: &'r [Cell]) -> Output<'r> {
     let found = arguments
         .iter()
         .filter_map(Cell::literal)
-        .map(|name| row.str(&["metadata", "annotations", name]))
-        .find(|value| !value.is_empty());
+        .find_map(|name| row.at(&["metadata", "annotations", name])?.as_str());
     found.map_or(Output::Unset, Output::text)
 }
 

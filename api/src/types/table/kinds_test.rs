@@ -171,6 +171,7 @@ fn endpoints_and_ingresses_show_the_first_three() {
                 "'addressType':'IPv4','ports':[{'name':'a','port':80},{'name':'b'},{}],'endpoints':[{'addresses':['10.0.0.1','10.0.0.2']},{'addresses':['10.0.0.3','10.0.0.4']}]",
                 "'IPv4','80,b,*','10.0.0.1,10.0.0.2,10.0.0.3 + 1 more...','60m'",
             ),
+            ("'addressType':'IPv4','ports':[{'name':''}]", "'IPv4','<unset>','<unset>','60m'"),
         ],
     );
     check_rest(
@@ -401,14 +402,24 @@ fn volumes_show_claims_and_classes() {
                 "'spec':{},'status':{'phase':'Pending','capacity':{'storage':'1Gi'},'accessModes':['ReadWriteOnce']}",
                 "'Pending','','','','','<unset>','60m','<unset>'",
             ),
+            (
+                "'spec':{'volumeName':'pv','volumeAttributesClassName':''},'status':{'phase':'Pending'}",
+                "'Pending','pv','0','','','','60m','<unset>'",
+            ),
         ],
     );
     check(
         "PersistentVolumeClaim",
-        &[(
-            "{'metadata':{'name':'n','deletionTimestamp':'2026-01-10T11:00:00Z','annotations':{'volume.beta.{domain}/storage-class':'old'}},'spec':{},'status':{'phase':'Bound'}}",
-            "'n','Terminating','','','','old','<unset>','<unknown>','<unset>'",
-        )],
+        &[
+            (
+                "{'metadata':{'name':'n','deletionTimestamp':'2026-01-10T11:00:00Z','annotations':{'volume.beta.{domain}/storage-class':'old'}},'spec':{},'status':{'phase':'Bound'}}",
+                "'n','Terminating','','','','old','<unset>','<unknown>','<unset>'",
+            ),
+            (
+                "{'metadata':{'name':'n','annotations':{'volume.beta.{domain}/storage-class':''}},'spec':{'storageClassName':'fast'},'status':{'phase':'Bound'}}",
+                "'n','Bound','','','','','<unset>','<unknown>','<unset>'",
+            ),
+        ],
     );
     check(
         "StorageClass",

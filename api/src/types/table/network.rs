@@ -145,5 +145,6 @@ fn slice_endpoints<'r>(row: &Row<'r>, _: &'r [Cell]) -> Output<'r> {
 }
 
 fn at_most_three<'r>(texts: Vec<Cow<'r, str>>) -> Output<'r> {
-    if texts.is_empty() { Output::text("<unset>") } else { Output::text(first_three(&texts)) }
+    let text = first_three(&texts);
+    if text.is_empty() { Output::text("<unset>") } else { Output::text(text) }
 }
