@@ -28,14 +28,22 @@ const METRICS: &str = "autoscaling.alpha.{domain}/metrics";
 const BEHAVIOR: &str = "autoscaling.alpha.{domain}/behavior";
 const CURRENT_METRICS: &str = "autoscaling.alpha.{domain}/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.{domain}/conditions";
+/// Versions that are no longer served kept these here.
+const TOLERANCES: [&str; 2] =
+    ["autoscaling.alpha.{domain}/scale-up-tolerance", "autoscaling.alpha.{domain}/scale-down-tolerance"];
 
 /// A flat name in an annotation, and the path of the value in v2.
 type Flat = (&'static str, &'static [&'static str]);
 
-/// Sources of metrics: the member of the source, and its members' names in the annotation.
-static SPECS: [(&str, &[Flat]); 5] = [
+/// Member of a source, the name in the annotation of the number that is written even if v2 has none, and the names of all
+/// members.
+type Source = (&'static str, &'static str, &'static [Flat]);
+
+/// Sources of metrics.
+static SPECS: [Source; 5] = [
     (
         "object",
+        "targetValue",
         &[
             ("target", &["describedObject"]),
             ("metricName", &["metric", "name"]),
@@ -46,6 +54,7 @@ static SPECS: [(&str, &[Flat]); 5] = [
     ),
     (
         "pods",
+        "targetAverageValue",
         &[
             ("metricName", &["metric", "name"]),
             ("targetAverageValue", &["target", "averageValue"]),
@@ -54,6 +63,7 @@ static SPECS: [(&str, &[Flat]); 5] = [
     ),
     (
         "resource",
+        "",
         &[
             ("name", &["name"]),
             ("targetAverageUtilization", &["target", "averageUtilization"]),
@@ -62,6 +72,7 @@ static SPECS: [(&str, &[Flat]); 5] = [
     ),
     (
         "containerResource",
+        "",
         &[
             ("name", &["name"]),
             ("targetAverageUtilization", &["target", "averageUtilization"]),
@@ -71,6 +82,7 @@ static SPECS: [(&str, &[Flat]); 5] = [
     ),
     (
         "external",
+        "",
         &[
             ("metricName", &["metric", "name"]),
             ("metricSelector", &["metric", "selector"]),
@@ -81,9 +93,10 @@ static SPECS: [(&str, &[Flat]); 5] = [
 ];
 
 /// As [`SPECS`], for measured values.
-static STATUSES: [(&str, &[Flat]); 5] = [
+static STATUSES: [Source; 5] = [
     (
         "object",
+        "currentValue",
         &[
             ("target", &["describedObject"]),
             ("metricName", &["metric", "name"]),
@@ -94,6 +107,7 @@ static STATUSES: [(&str, &[Flat]); 5] = [
     ),
     (
         "pods",
+        "currentAverageValue",
         &[
             ("metricName", &["metric", "name"]),
             ("currentAverageValue", &["current", "averageValue"]),
@@ -102,6 +116,7 @@ static STATUSES: [(&str, &[Flat]); 5] = [
     ),
     (
         "resource",
+        "currentAverageValue",
         &[
             ("name", &["name"]),
             ("currentAverageUtilization", &["current", "averageUtilization"]),
@@ -110,6 +125,7 @@ static STATUSES: [(&str, &[Flat]); 5] = [
     ),
     (
         "containerResource",
+        "currentAverageValue",
         &[
             ("name", &["name"]),
             ("currentAverageUtilization", &["current", "averageUtilization"]),
@@ -119,6 +135,7 @@ static STATUSES: [(&str, &[Flat]); 5] = [
     ),
     (
         "external",
+        "currentValue",
         &[
             ("metricName", &["metric", "name"]),
             ("metricSelector", &["metric", "selector"]),
@@ -131,7 +148,7 @@ static STATUSES: [(&str, &[Flat]); 5] = [
 /// The two lists of metrics, which differ only in names.
 #[derive(Clone, Copy)]
 struct List {
-    sources: &'static [(&'static str, &'static [Flat]); 5],
+    sources: &'static [Source; 5],
     /// Type of an element in v2.
     message: &'static str,
     /// Member of a source with the numbers.
@@ -264,20 +281,30 @@ fn cpu(numbers: &'static str, kind: Option<&str>, utilization: Value) -> Value {
 impl List {
     /// A metric under flat names; unchanged in its v2 form if the flat form would lose something.
     fn flat(self, metric: Value, naming: &Naming) -> Value {
+        if self.nested_one(self.renamed(&metric, None), naming).as_ref() == Some(&metric) {
+            self.renamed(&metric, Some("0"))
+        } else {
+            metric
+        }
+    }
+
+    /// A metric under flat names; a number that is always written is `absent` if v2 has none.
+    fn renamed(self, metric: &Value, absent: Option<&str>) -> Value {
         let mut flat = Object::new();
         flat.push("type", metric.get("type").cloned().unwrap_or_default());
-        for (source, names) in self.sources {
+        for (source, always, names) in self.sources {
             let Some(nested) = metric.get(source).filter(|nested| !nested.is_null()) else { continue };
             let mut members = Object::new();
             for (name, path) in *names {
-                if let Some(value) = nested.at(path).filter(|value| !value.is_null()) {
-                    members.push(*name, value.clone());
+                let given = nested.at(path).filter(|value| !value.is_null()).cloned();
+                let absent = absent.filter(|_| name == always).map(Value::from);
+                if let Some(value) = given.or(absent) {
+                    members.push(*name, value);
                 }
             }
             flat.push(*source, members.into());
         }
-        let flat = Value::Object(flat);
-        if self.nested_one(flat.clone(), naming).as_ref() == Some(&metric) { flat } else { metric }
+        flat.into()
     }
 
     /// The metrics of an annotation in v2 form; `None` if it is not a list of metrics.
@@ -287,7 +314,7 @@ impl List {
 
     fn nested_one(self, metric: Value, naming: &Naming) -> Option<Value> {
         let Value::Object(mut metric) = metric else { return None };
-        for (source, names) in self.sources {
+        for (source, _, names) in self.sources {
             let Some(flat) = metric.get_mut(source).and_then(Value::as_object_mut) else { continue };
             // Which member marks the v2 form depends on the source: one of the two is present and has no flat
             // equivalent.
@@ -362,7 +389,7 @@ fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
 fn drop_annotations(object: &mut Object, naming: &Naming) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
-    for name in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
+    for name in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS].into_iter().chain(TOLERANCES) {
         annotations.remove(&naming.fill(name));
     }
     if annotations.is_empty() {

@@ -58,7 +58,7 @@ fn autoscalers_survive_a_round_trip_through_v1() {
     let registry = Registry::new(&KUBERNETES);
     let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
     let behavior = r#","behavior":{"scaleUp":{"stabilizationWindowSeconds":0,"selectPolicy":"Max","policies":[{"type":"Pods","value":4,"periodSeconds":15}]},"scaleDown":{"policies":[{"type":"Percent","value":100,"periodSeconds":15}],"tolerance":"50m"}}"#;
-    let status = r#","observedGeneration":3,"lastScaleTime":"2026-01-01T00:00:00Z","currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageValue":"12m","averageUtilization":33}}},{"type":"Pods","pods":{"metric":{"name":"q"},"current":{"averageValue":"1"}}},{"type":"Object","object":{"metric":{"name":"r"},"current":{"value":"7"},"describedObject":{"kind":"Ingress","name":"i"}}},{"type":"External","external":{"metric":{"name":"x"},"current":{"averageValue":"0"}}},{"type":"ContainerResource","containerResource":{"name":"cpu","current":{"averageUtilization":5},"container":"c"}}],"conditions":[{"type":"AbleToScale","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"R","message":"<m>"}]"#;
+    let status = r#","observedGeneration":3,"lastScaleTime":"2026-01-01T00:00:00Z","currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageValue":"12m","averageUtilization":33}}},{"type":"Pods","pods":{"metric":{"name":"q"},"current":{"averageValue":"1"}}},{"type":"Object","object":{"metric":{"name":"r"},"current":{"value":"7"},"describedObject":{"kind":"Ingress","name":"i"}}},{"type":"External","external":{"metric":{"name":"x"},"current":{"value":"0","averageValue":"0"}}},{"type":"ContainerResource","containerResource":{"name":"cpu","current":{"averageValue":"3m","averageUtilization":5},"container":"c"}}],"conditions":[{"type":"AbleToScale","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z","reason":"R","message":"<m>"}]"#;
     for (metrics, back) in [
         (vec![CPU], None),
         (vec![MEMORY, CPU], None),
@@ -85,8 +85,10 @@ fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
     let registry = Registry::new(&KUBERNETES);
     let v1 = served(&registry, "autoscaling", "horizontalpodautoscalers");
     let stored = v2(
-        &format!(r#","metrics":[{CPU},{MEMORY}],"behavior":{{"scaleDown":{{"selectPolicy":"Disabled"}}}}"#),
-        r#","currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageValue":"12m","averageUtilization":33}}}],"conditions":[{"type":"A","status":"True"}]"#,
+        &format!(
+            r#","metrics":[{CPU},{MEMORY},{OBJECT_AVERAGE}],"behavior":{{"scaleDown":{{"selectPolicy":"Disabled"}}}}"#
+        ),
+        r#","currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageUtilization":33}}},{"type":"External","external":{"metric":{"name":"x"},"current":{"averageValue":"4"}}}],"conditions":[{"type":"A","status":"True"}]"#,
     );
     let shown = to_served(&v1, stored, &KUBERNETES).unwrap();
     assert_eq!(
@@ -98,10 +100,14 @@ fn v1_shows_what_it_has_fields_for_and_keeps_the_rest_in_annotations() {
         r#"{"currentReplicas":2,"desiredReplicas":3,"currentCPUUtilizationPercentage":33}"#
     );
     for (name, want) in [
-        ("metrics", r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}}]"#),
+        (
+            "metrics",
+            r#"[{"type":"Resource","resource":{"name":"memory","targetAverageValue":"1Gi"}},{"type":"Object","object":{"target":{"kind":"Ingress","name":"i"},"metricName":"r","targetValue":"0","averageValue":"3"}}]"#,
+        ),
+        // Numbers that v1 always has are 0.
         (
             "current-metrics",
-            r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":33,"currentAverageValue":"12m"}}]"#,
+            r#"[{"type":"Resource","resource":{"name":"cpu","currentAverageUtilization":33,"currentAverageValue":"0"}},{"type":"External","external":{"metricName":"x","currentValue":"0","currentAverageValue":"4"}}]"#,
         ),
         ("conditions", r#"[{"type":"A","status":"True","lastTransitionTime":null}]"#),
         (
@@ -140,14 +146,16 @@ fn v1_objects_get_metrics_and_their_annotations_are_read_once() {
         ),
     ] {
         let given = object(&format!(
-            r#"{{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{{"name":"h","annotations":{{"own":"1"{}{annotations}}}}},"spec":{{"scaleTargetRef":{{"kind":"D","name":"d"}},"maxReplicas":5{spec}}},"status":{{"currentReplicas":0,"desiredReplicas":0,"currentCPUUtilizationPercentage":7}}}}"#,
+            r#"{{"kind":"HorizontalPodAutoscaler","apiVersion":"autoscaling/v1","metadata":{{"name":"h","annotations":{{"own":"1","{key}/scale-up-tolerance":"1"{}{annotations}}}}},"spec":{{"scaleTargetRef":{{"kind":"D","name":"d"}},"maxReplicas":5{spec}}},"status":{{"currentReplicas":0,"desiredReplicas":0,"currentCPUUtilizationPercentage":7}}}}"#,
             if annotations.is_empty() { "" } else { "," }
         ));
         let stored = to_stored(&v1, given, &CLUSTER).unwrap();
         let metrics = stored.get("spec").and_then(|spec| spec.get("metrics")).unwrap();
         assert_eq!(text(metrics), want);
         assert_eq!(annotation(&stored, "own"), Some("1"));
-        assert_eq!(annotation(&stored, &format!("{key}/metrics")), None, "kept in v1 only");
+        for kept in ["metrics", "scale-up-tolerance"] {
+            assert_eq!(annotation(&stored, &format!("{key}/{kept}")), None, "kept in v1 only");
+        }
         let current = stored.get("status").and_then(|status| status.get("currentMetrics")).unwrap();
         assert_eq!(
             text(current),
