@@ -190,6 +190,29 @@ fn string_data_of_secrets_goes_over_data() {
 }
 
 #[test]
+fn autoscalers_have_their_members_only_once() {
+    let groups = builtin::groups(&KUBERNETES).iter().filter(|group| group.stem == "autoscaling");
+    let newest = groups.flat_map(|group| group.versions).find(|version| version.version == "v2").unwrap();
+    let table = newest.resources.iter().find(|it| it.plural == "horizontalpodautoscalers").unwrap();
+    for (annotations, want) in [
+        (r#""autoscaling.alpha.kubernetes.io/metrics":"[]""#, None),
+        (
+            r#""autoscaling.alpha.kubernetes.io/behavior":"","a":"b","autoscaling.alpha.kubernetes.io/mine":"c""#,
+            Some(r#"{"a":"b","autoscaling.alpha.kubernetes.io/mine":"c"}"#),
+        ),
+    ] {
+        let autoscaler = object(
+            table,
+            &format!(
+                r#"{{"metadata":{{"name":"x","annotations":{{{annotations}}}}},"spec":{{"maxReplicas":1,"scaleTargetRef":{{"kind":"K","name":"n"}}}}}}"#
+            ),
+        );
+        let left = autoscaler.get("metadata").and_then(|metadata| metadata.get("annotations"));
+        assert_eq!(left.map(crate::testing::text).as_deref(), want, "{annotations}");
+    }
+}
+
+#[test]
 fn the_newer_group_changes_only_the_series_of_events() {
     let table = resource("", "events");
     let event = |members: &str| {
