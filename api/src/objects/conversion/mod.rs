@@ -139,6 +139,27 @@ impl Converter {
         converted.into_iter().next().ok_or_else(|| Status::internal("nothing was converted"))
     }
 
+    /// An object as reads in the version of `resource` show it once it is stored: without what either version lacks, and
+    /// with the defaults of the stored version that its own version knows.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub async fn kept(&self, resource: &Resource, object: Object) -> Result<Object, Status> {
+        let versions = resource.versions.as_ref().filter(|_| !resource.is_stored_version());
+        let Some((versions, own)) =
+            versions.and_then(|versions| Some((versions, versions.get(&resource.api_version)?)))
+        else {
+            return Ok(object);
+        };
+        let stored = versions.stored();
+        let mut objects = self.convert(versions, vec![object], stored).await?;
+        for object in &mut objects {
+            defaults::apply(&stored.table.message, object, self.naming);
+        }
+        let converted = self.convert(versions, objects, own).await?;
+        converted.into_iter().next().ok_or_else(|| Status::internal("nothing was converted"))
+    }
+
     /// A stored object by the schema of its version as it is now, with the defaults of that.
     fn read(&self, versions: &Versions, record: &Record) -> Result<Object, Status> {
         let unreadable = |why: &dyn std::fmt::Display| Status::new(Reason::StorageReadError, why.to_string());

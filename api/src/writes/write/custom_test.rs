@@ -373,3 +373,39 @@ async fn a_change_among_a_thousand_types_makes_no_other_anew() {
         assert_eq!(changed, [format!("g{at}.example")], "of {} groups", groups.len());
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_in_another_version_shows_what_would_be_stored() {
+    let (server, controllers) = start().await;
+    let version = |name: &str, is_stored: bool, field: &str| {
+        format!(
+            r#"{{"name":"{name}","served":true,"storage":{is_stored},"schema":{{"openAPIV3Schema":{{"type":"object",
+                "properties":{{"spec":{{"type":"object","properties":{{
+                    "both":{{"type":"string"}},"{field}":{{"type":"string"}}}}}}}}}}}}}}"#
+        )
+    };
+    let definition = format!(
+        r#"{{"metadata":{{"name":"things.g.example"}},"spec":{{"group":"g.example","scope":"Namespaced","names":{NAMES},
+            "versions":[{},{}]}}}}"#,
+        version("v1", true, "one"),
+        version("v2", false, "two"),
+    );
+    server.ask(&format!("POST {DEFINITIONS}"), &definition).await;
+    established(&server, "things.g.example").await;
+    let things = THINGS.replace("v1", "v2");
+    let object = |spec: &str| {
+        format!(r#"{{"apiVersion":"g.example/v2","kind":"Thing","metadata":{{"name":"a"}},"spec":{spec}}}"#)
+    };
+    // The stored version does not know `two`.
+    for (request, spec, want) in [
+        (format!("POST {things}?dryRun=All"), r#"{"both":"1","two":"2"}"#, (201, "1")),
+        (format!("POST {things}"), r#"{"both":"1","two":"2"}"#, (201, "1")),
+        (format!("MERGE {things}/a?dryRun=All"), r#"{"both":"3","two":"4"}"#, (200, "3")),
+        (format!("MERGE {things}/a"), r#"{"both":"3","two":"4"}"#, (200, "3")),
+    ] {
+        let (code, _, body) = server.ask(&request, &object(spec)).await;
+        assert_eq!((code, body.str_at(&["spec", "both"])), want, "{request}");
+        assert!(body.at(&["spec", "two"]).is_none(), "{request}");
+    }
+    controllers.stop().await;
+}

@@ -480,6 +480,10 @@ pub(super) async fn encode(
     if fate == Fate::GoesAsStored {
         return Ok(Encoded::Change { change: Change::Delete(None), shown: None });
     }
+    if intent.dry_run {
+        // The answer is what a read of the stored object would be, although nothing is stored.
+        *new = intent.api.converter().kept(intent.resource, std::mem::take(new)).await?;
+    }
     let replaced = current.map_or(&[][..], |current| &current.stored.record.attributes);
     let shown = payload(intent, new, replaced);
     let resource = intent.resource;
