@@ -21,14 +21,15 @@ pub async fn command(call: &mut Call<'_>, options: Options<'_>, object: &mut Obj
     validate(call, options, object).await
 }
 
-/// Both points for a connection: the object says how.
+/// Both points for a connection. Returns its options, as plugins left them.
 ///
 /// # Errors
 /// The refusal of a plugin, or 400 for parameters that mean nothing.
-pub async fn connect(call: &mut Call<'_>) -> Result<(), Status> {
-    let mut object = connection(call)?;
-    mutate(call, Options::None, &mut object).await?;
-    validate(call, Options::None, &object).await
+pub async fn connect(call: &mut Call<'_>) -> Result<Object, Status> {
+    let mut options = connection(call)?;
+    mutate(call, Options::None, &mut options).await?;
+    validate(call, Options::None, &options).await?;
+    Ok(options)
 }
 
 /// The mutating point of the deletion of an object that cannot be read.

@@ -2,6 +2,8 @@
 //! pods and services (docs/api/nodes.md).
 //!
 //! `options ─► admission ─► permission to create ─► whom it means ─► upgrade or request (crate::state::connect)`
+//!
+//! Everything after admission reads the options that admission returns, never the query: plugins may have changed them.
 
 use std::sync::Arc;
 
@@ -31,13 +33,16 @@ pub async fn connect(call: &mut Call<'_>) -> Result<Response, Status> {
     if call.query.first("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
-    admit::connect(call).await?;
+    let options = admit::connect(call).await?;
     let Some(wire) = call.wire.take() else { return Err(Status::method_not_allowed()) };
-    if call.info.subresource == "proxy" { to_target(call, wire).await } else { to_agent(call, wire).await }
+    if call.info.subresource == "proxy" {
+        return to_target(call, wire, text(&options, "path")).await;
+    }
+    to_agent(call, wire, &options).await
 }
 
 /// exec, attach and portforward.
-async fn to_agent(call: &Call<'_>, wire: Wire<'_>) -> Result<Response, Status> {
+async fn to_agent(call: &Call<'_>, wire: Wire<'_>, options: &Object) -> Result<Response, Status> {
     // The permission to look at a pod is none to act in it, whatever method opens the connection.
     call.api.authorize_create(call.proof).await?;
     let pod = found(call, call.resource, &call.info.name)?;
@@ -45,13 +50,13 @@ async fn to_agent(call: &Call<'_>, wire: Wire<'_>) -> Result<Response, Status> {
     let (namespace, name) = (meta(&pod, "namespace"), meta(&pod, "name"));
     let path = match subresource {
         "portforward" => format!("/portForward/{namespace}/{name}"),
-        verb => format!("/{verb}/{namespace}/{name}/{}", container(call, &pod)?),
+        verb => format!("/{verb}/{namespace}/{name}/{}", container(call, &pod, text(options, "container"))?),
     };
     if text(&pod, "spec.nodeName").is_empty() {
         return Err(Status::bad_request(format!("pod {name} does not have a host assigned")));
     }
     let agent = agent_of(call, &pod)?;
-    let endpoint = call.api.nodes().of_agent(&agent, &target_of(call, &path), true)?;
+    let endpoint = call.api.nodes().of_agent(&agent, &target_of(subresource, options, &path), true)?;
     let Some(switch) = wire.switch.clone() else {
         return Err(Status::bad_request("Upgrade request required"));
     };
@@ -59,12 +64,11 @@ async fn to_agent(call: &Call<'_>, wire: Wire<'_>) -> Result<Response, Status> {
     let shutdown = call.api.lifecycle().shutdown();
     match call.upgrade.clone().filter(|_| !agent.takes_websockets) {
         Some(upgrade) if subresource != "portforward" && exec::is_asked(&headers) => {
-            let flag = |name: &str| call.query.flag(name);
             let streams = exec::Streams {
-                stdin: flag("stdin"),
-                stdout: flag("stdout"),
-                stderr: flag("stderr"),
-                tty: flag("tty"),
+                stdin: flag(options, "stdin"),
+                stdout: flag(options, "stdout"),
+                stderr: flag(options, "stderr"),
+                tty: flag(options, "tty"),
             };
             Ok(exec::pass(endpoint, upgrade, streams, shutdown, AGENT_ANSWER_TIMEOUT))
         }
@@ -82,35 +86,33 @@ fn asked<'a>(wire: &'a Wire<'_>, switch: Switch, headers: &'a HeaderMap, call: &
 }
 
 /// What the agent is asked: the options by the names that agents know, sorted.
-fn target_of(call: &Call<'_>, path: &str) -> String {
-    let flag = |name: &str| call.query.flag(name).then(|| "1".to_owned());
-    let all = |name: &str| call.query.all(name).map(str::to_owned).collect::<Vec<_>>();
+fn target_of(subresource: &str, options: &Object, path: &str) -> String {
+    let all = |name: &str| options.get(name).and_then(Value::as_array).unwrap_or_default();
     let mut pairs: Vec<(&str, String)> = Vec::new();
-    match call.info.subresource.as_str() {
-        "portforward" => {
-            let ports = all("ports");
-            pairs.extend((!ports.is_empty()).then(|| ("port", ports.join(","))));
-        }
-        subresource => {
-            if subresource == "exec" {
-                pairs.extend(all("command").into_iter().map(|word| ("command", word)));
-            }
-            for (theirs, ours) in
-                [("error", "stderr"), ("input", "stdin"), ("output", "stdout"), ("tty", "tty")]
-            {
-                pairs.extend(flag(ours).map(|value| (theirs, value)));
-            }
-        }
+    if subresource == "portforward" {
+        let ports: Vec<String> =
+            all("ports").iter().filter_map(Value::as_i64).map(|port| port.to_string()).collect();
+        pairs.extend((!ports.is_empty()).then(|| ("port", ports.join(","))));
+    } else {
+        let words = all("command").iter().filter_map(Value::as_str);
+        pairs.extend(words.map(|word| ("command", word.to_owned())));
+        let names = [("error", "stderr"), ("input", "stdin"), ("output", "stdout"), ("tty", "tty")];
+        let given = names.into_iter().filter(|(_, ours)| flag(options, ours));
+        pairs.extend(given.map(|(theirs, _)| (theirs, "1".to_owned())));
     }
     let (path, query) = (encoded_path(path), encode(pairs));
     if query.is_empty() { path } else { format!("{path}?{query}") }
 }
 
-/// The proxies.
-async fn to_target(call: &Call<'_>, wire: Wire<'_>) -> Result<Response, Status> {
+fn flag(options: &Object, name: &str) -> bool {
+    options.get(name).and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// The proxies. `own` is the path at the target.
+async fn to_target(call: &Call<'_>, wire: Wire<'_>, own: &str) -> Result<Response, Status> {
     let id = call.info.name.as_str();
     let (head, path) = (wire.head, call.info.path.as_str());
-    let location = proxy::location(&call.info.subpath, path);
+    let location = proxy::location(own);
     let target = proxy::target(&location, head.uri.query());
     let kind = call.resource.table.singular.as_ref();
     let Some(name) = Name::parse(id) else {
@@ -181,8 +183,8 @@ pub fn text<'o>(object: &'o Object, path: &str) -> &'o str {
     at(object, path).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// The container that is meant: the one that is named, the only one, or the one that the pod names itself.
-pub fn container<'p>(call: &Call<'_>, pod: &'p Object) -> Result<&'p str, Status> {
+/// The container that is meant: the one `asked` for, the only one, or the one that the pod names itself.
+pub fn container<'p>(call: &Call<'_>, pod: &'p Object, asked: &str) -> Result<&'p str, Status> {
     let name = meta(pod, "name");
     let names = |list: &str| -> Vec<&'p str> {
         let list = at(pod, &format!("spec.{list}")).and_then(Value::as_array).unwrap_or_default();
@@ -192,7 +194,7 @@ pub fn container<'p>(call: &Call<'_>, pod: &'p Object) -> Result<&'p str, Status
         (names("containers"), names("initContainers"), names("ephemeralContainers"));
     let default = format!("kubectl.{}", call.api.naming().label("default-container"));
     let own = pod.get("metadata").map_or("", |metadata| metadata.str_at(&["annotations", &default]));
-    if let Some(asked) = call.query.first("container").filter(|asked| !asked.is_empty()) {
+    if !asked.is_empty() {
         let mut all = [&containers, &init, &ephemeral].into_iter().flatten();
         let found = all.find(|name| **name == asked).copied();
         return found
@@ -211,6 +213,29 @@ pub fn container<'p>(call: &Call<'_>, pod: &'p Object) -> Result<&'p str, Status
                 why.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
             }
             Err(Status::bad_request(why))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    #[test]
+    fn agents_are_asked_with_the_options_of_the_connection() {
+        for (subresource, options, want) in [
+            (
+                "exec",
+                r#"{"command":["ls","-l"],"stdout":true,"tty":false}"#,
+                "/x?command=ls&command=-l&output=1",
+            ),
+            ("exec", r#"{"stdin":true,"stderr":true,"tty":true}"#, "/x?error=1&input=1&tty=1"),
+            ("attach", "{}", "/x"),
+            ("portforward", r#"{"ports":[80,443]}"#, "/x?port=80%2C443"),
+            ("portforward", "{}", "/x"),
+        ] {
+            assert_eq!(target_of(subresource, &object(options), "/x"), want, "{subresource} {options}");
         }
     }
 }

@@ -34,7 +34,7 @@ const REFUSAL_BYTES_MAX: usize = 50_000;
 pub async fn read(call: &Call<'_>) -> Result<Response, Status> {
     let options = Options::read(call)?;
     let pod = found(call, call.resource, &call.info.name)?;
-    let container = container(call, &pod)?;
+    let container = container(call, &pod, call.query.first("container").unwrap_or_default())?;
     if text(&pod, "spec.nodeName").is_empty() {
         return Ok(nothing());
     }
