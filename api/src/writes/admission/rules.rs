@@ -125,6 +125,28 @@ pub fn selects(selector: &LabelSelector, object: &Object) -> bool {
     selector.matches(|key| labels?.get(key)?.as_str())
 }
 
+/// Whether an object selector takes a write of these objects; one of them is enough. The options of a connection have no
+/// metadata: only the selector of everything takes them.
+pub fn takes(selector: &LabelSelector, operation: Operation, objects: [Option<&Object>; 2]) -> bool {
+    let has_metadata = operation != Operation::Connect;
+    let is_selected = |object: &Object| selects(selector, object);
+    selector.is_everything() || (has_metadata && objects.into_iter().flatten().any(is_selected))
+}
+
+/// The namespace whose labels decide about a write of a namespace: the new state where the whole object is created or
+/// updated, else the stored one.
+pub fn own_namespace<'o>(
+    operation: Operation,
+    subresource: &str,
+    new: Option<&'o Object>,
+    old: Option<&'o Object>,
+) -> Option<&'o Object> {
+    match (operation, subresource) {
+        (Operation::Create | Operation::Update, "") => new.or(old),
+        _ => old.or(new),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::is_named;

@@ -4,7 +4,7 @@ use crate::types::schema::registry::{Registry, Resource};
 use crate::types::selector::LabelSelector;
 use crate::values::json::{Object, Value};
 use crate::writes::admission::Operation;
-use crate::writes::admission::rules::{Ruled, Rules, selector, selects};
+use crate::writes::admission::rules::{Ruled, Rules, own_namespace, selector, selects, takes};
 
 /// The member `matchConstraints` of a policy, or `matchResources` of a binding.
 #[derive(Debug)]
@@ -68,20 +68,14 @@ impl Matching {
         if find(&self.excluded).is_some() {
             return None;
         }
-        let is_selected =
-            |object: Option<&Object>| object.is_some_and(|object| selects(&self.objects, object));
-        if !self.objects.is_everything() && !is_selected(asked.new) && !is_selected(asked.old) {
+        if !takes(&self.objects, asked.operation, [asked.new, asked.old]) {
             return None;
         }
         if self.namespaces.is_everything() {
             return Some(found);
         }
-        let own = || match asked.operation {
-            Operation::Create | Operation::Update => asked.new.or(asked.old),
-            _ => asked.old.or(asked.new),
-        };
         let namespace = match (asked.resource.is_of("", "namespaces"), asked.namespace) {
-            (true, _) => own(),
+            (true, _) => own_namespace(asked.operation, asked.subresource, asked.new, asked.old),
             // Other objects of the cluster are in no namespace that could be excluded.
             (false, "") => return Some(found),
             (false, _) => labels(),

@@ -105,3 +105,47 @@ fn selectors_and_exclusions_narrow_the_match() {
         assert_eq!(matched(matching, write, r#"{"app":"web"}"#), want, "{matching}");
     }
 }
+
+#[test]
+fn only_the_selector_of_everything_takes_the_options_of_a_connection() {
+    let options = object(r#"{"kind":"PodExecOptions","apiVersion":"v1"}"#);
+    let labelled = object(r#"{"metadata":{"labels":{"a":"b"}}}"#);
+    for (selector, operation, objects, want) in [
+        ("{}", Operation::Connect, [Some(&options), None], true),
+        (r#"{"matchLabels":{"a":"b"}}"#, Operation::Connect, [Some(&options), None], false),
+        (
+            r#"{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}"#,
+            Operation::Connect,
+            [Some(&options), None],
+            false,
+        ),
+        (
+            r#"{"matchExpressions":[{"key":"a","operator":"DoesNotExist"}]}"#,
+            Operation::Create,
+            [Some(&options), None],
+            true,
+        ),
+        // The new object or the stored one is enough.
+        (r#"{"matchLabels":{"a":"b"}}"#, Operation::Update, [Some(&options), Some(&labelled)], true),
+        (r#"{"matchLabels":{"a":"b"}}"#, Operation::Delete, [None, Some(&labelled)], true),
+        ("{}", Operation::Delete, [None, None], true),
+    ] {
+        let member = Value::Object(object(&format!(r#"{{"objectSelector":{selector}}}"#)));
+        let selector = super::selector(&member, "objectSelector");
+        assert_eq!(takes(&selector, operation, objects), want, "{member:?} {operation:?}");
+    }
+}
+
+#[test]
+fn a_namespace_is_judged_by_its_new_labels_where_it_is_written_as_a_whole() {
+    let (new, old) = (object(r#"{"a":1}"#), object(r#"{"b":1}"#));
+    for (operation, subresource, want) in [
+        (Operation::Create, "", &new),
+        (Operation::Update, "", &new),
+        (Operation::Update, "status", &old),
+        (Operation::Delete, "", &old),
+    ] {
+        let judged = own_namespace(operation, subresource, Some(&new), Some(&old)).unwrap();
+        assert!(std::ptr::eq(judged, want), "{operation:?} {subresource}");
+    }
+}

@@ -5,7 +5,7 @@ use crate::types::schema::registry::{Registry, Resource};
 use crate::types::selector::LabelSelector;
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
-use crate::writes::admission::rules::{Ruled, Rules, selector, selects};
+use crate::writes::admission::rules::{Ruled, Rules, own_namespace, selector, selects, takes};
 
 /// Rules and selectors of a webhook.
 pub(super) struct Matching {
@@ -46,15 +46,15 @@ impl Matching {
             name: write.name,
         };
         let Some(found) = self.rules.find(ruled, own, registry, self.equivalent) else { return Ok(None) };
-        let has = |object: Option<&Object>| object.is_some_and(|object| selects(&self.objects, object));
-        if !self.objects.is_everything() && !has(write.new) && !has(write.old) {
+        if !takes(&self.objects, write.operation, [write.new, write.old]) {
             return Ok(None);
         }
         if self.namespaces.is_everything() {
             return Ok(Some(found));
         }
         let is_selected = if write.resource.is_of("", "namespaces") {
-            write.new.or(write.old).is_some_and(|own| selects(&self.namespaces, own))
+            own_namespace(write.operation, write.subresource, write.new, write.old)
+                .is_some_and(|own| selects(&self.namespaces, own))
         } else if write.namespace.is_empty() {
             // Other objects of the cluster are in no namespace that could be excluded.
             true
