@@ -74,7 +74,8 @@ impl Converter {
     /// Brings records of a resource into its form, each in its place. Those that have it cost a look at their attributes.
     ///
     /// # Errors
-    /// 500 where a record cannot be read or converted; then none is changed.
+    /// 500 where a record cannot be read or converted, or is of a version that the definition does not have; then none is
+    /// changed.
     pub async fn bring(&self, resource: &Resource, records: &mut [Record]) -> Result<(), Status> {
         let Some(versions) = &resource.versions else { return Ok(()) };
         let is_other = |record: &Record| !is_current(resource, &record.attributes);
@@ -164,10 +165,11 @@ impl Converter {
     fn read(&self, versions: &Versions, record: &Record) -> Result<Object, Status> {
         let unreadable = |why: &dyn std::fmt::Display| Status::new(Reason::StorageReadError, why.to_string());
         let value = json::parse(&record.value).map_err(|why| unreadable(&why))?;
-        let Some(version) = versions.get(value.str_at(&["apiVersion"])) else {
-            // The definition does not know the version any more.
-            let Value::Object(object) = value else { return Err(unreadable(&"no object")) };
-            return Ok(object);
+        let api_version = value.str_at(&["apiVersion"]);
+        let Some(version) = versions.get(api_version) else {
+            // The definition does not have the version any more.
+            let why = format!("request to convert CR from an invalid group/version: {api_version}");
+            return Err(Status::new(Reason::Unknown, why));
         };
         let message = &version.table.message;
         let mut object = decode_record(message, &record.value).map_err(|why| unreadable(&why))?.object;

@@ -375,7 +375,7 @@ async fn a_change_among_a_thousand_types_makes_no_other_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dry_run_in_another_version_shows_what_would_be_stored() {
+async fn dry_runs_in_another_version_convert_and_removed_versions_are_not_read() {
     let (server, controllers) = start().await;
     let version = |name: &str, is_stored: bool, field: &str| {
         format!(
@@ -407,5 +407,18 @@ async fn a_dry_run_in_another_version_shows_what_would_be_stored() {
         assert_eq!((code, body.str_at(&["spec", "both"])), want, "{request}");
         assert!(body.at(&["spec", "two"]).is_none(), "{request}");
     }
+
+    // Objects of a version that was removed before they were migrated cannot be read.
+    let one = format!("{DEFINITIONS}/things.g.example");
+    let changed = |versions: &str| format!(r#"{{"spec":{{"versions":[{versions}]}}}}"#);
+    let both = format!("{},{}", version("v1", false, "one"), version("v2", true, "two"));
+    assert_eq!(server.ask(&format!("MERGE {one}"), &changed(&both)).await.0, 200);
+    let trimmed = r#"{"status":{"storedVersions":["v2"]}}"#;
+    assert_eq!(server.ask(&format!("MERGE {one}/status"), trimmed).await.0, 200);
+    assert_eq!(server.ask(&format!("MERGE {one}"), &changed(&version("v2", true, "two"))).await.0, 200);
+    let read = format!("GET {things}/a");
+    let body = until(&server, &read, |code, _| code == 500).await;
+    let why = "request to convert CR from an invalid group/version: g.example/v1";
+    assert_eq!((body.str_at(&["message"]), body.str_at(&["reason"])), (why, ""));
     controllers.stop().await;
 }
