@@ -58,6 +58,8 @@ pub enum Form {
     Extra,
     /// An object.
     Object(&'static Object),
+    /// Any value, which is not looked into.
+    Any,
 }
 
 /// An object: its name in Go, and its members.
@@ -183,6 +185,7 @@ fn check(
 ) -> Result<(), String> {
     match (tree, form) {
         (Tree::Scalar(Value::Null), _)
+        | (_, Form::Any)
         | (Tree::Scalar(Value::String(_)), Form::Text)
         | (Tree::Scalar(Value::Bool(_)), Form::Flag) => Ok(()),
         (Tree::Scalar(Value::Number(number)), Form::Int32 | Form::Int64) => {
@@ -244,6 +247,7 @@ fn go_type(form: &Form, version: &str) -> String {
     match form {
         Form::Text | Form::Duration => "string".to_owned(),
         Form::Flag => "bool".to_owned(),
+        Form::Any => "interface {}".to_owned(),
         Form::Int32 => "int32".to_owned(),
         Form::Int64 => "int64".to_owned(),
         Form::Bytes => "[]uint8".to_owned(),

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::authn::webhook::Reviewer;
+use auth::strict::{Form, Object};
 
 use super::default_toleration_seconds::DefaultTolerationSeconds;
 use super::lookup::Lookup;
 use super::order::{PLUGINS, Registration};
 use super::plugin::Plugin;
 use crate::values::field::go_quote;
-use crate::values::json::{self, Object, Value};
+use crate::values::json::{self, Value};
 use crate::values::naming::{self, Naming};
 use crate::wire::body::type_of;
 use crate::wire::codec::yaml;
@@ -265,6 +266,21 @@ impl fmt::Debug for Settings {
 const UNVERSIONED: [(&str, &str); 2] =
     [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
 
+/// An AdmissionConfiguration.
+const FILE: Object = Object {
+    name: "AdmissionConfiguration",
+    members: &[
+        ("apiVersion", Form::Text),
+        ("kind", Form::Text),
+        ("plugins", Form::List(&Form::Object(&PLUGIN))),
+    ],
+};
+
+const PLUGIN: Object = Object {
+    name: "AdmissionPluginConfiguration",
+    members: &[("name", Form::Text), ("path", Form::Text), ("configuration", Form::Any)],
+};
+
 /// Where an AdmissionConfiguration has the configuration of each plugin: in itself, or else in a file that a `path` names.
 fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, Source)>, String> {
     let config = typed::parse(text)?;
@@ -278,15 +294,8 @@ fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, S
         }
         Err(why) => return Err(why),
     };
-    let plugins = plugins_of(&config, version)?;
-    let mut unknown = unknown_fields(&config, "", &["apiVersion", "kind", "plugins"]);
-    for (at, plugin) in plugins.iter().enumerate() {
-        let place = format!("plugins[{at}].");
-        unknown.extend(unknown_fields(plugin, &place, &["name", "path", "configuration"]));
-    }
-    if !unknown.is_empty() {
-        return Err(format!("strict decoding error: {}", unknown.join(", ")));
-    }
+    typed::check(text, &FILE, version)?;
+    let plugins = config.get("plugins").and_then(Value::as_array).unwrap_or_default();
     let mut found = Vec::with_capacity(plugins.len());
     for plugin in plugins {
         let name = plugin.str_at(&["name"]);
@@ -317,44 +326,6 @@ fn version_of(config: &Value, naming: &'static Naming) -> Result<&'static str, S
             go_quote(&naming.own("apiserver/pkg/server/options/admission.go:51"))
         )),
     }
-}
-
-/// The plugins of an AdmissionConfiguration, with the types of their members checked.
-fn plugins_of<'c>(config: &'c Value, version: &str) -> Result<&'c [Value], String> {
-    let mismatch = |value: &Value, place: &str, wanted: &str| {
-        Err(go::json::unfit_member(value.go_kind(), place, wanted))
-    };
-    let plugins = match config.get("plugins") {
-        None | Some(Value::Null) => return Ok(&[]),
-        Some(Value::Array(plugins)) => plugins,
-        Some(other) => {
-            let wanted = format!("[]{version}.AdmissionPluginConfiguration");
-            return mismatch(other, "AdmissionConfiguration.plugins", &wanted);
-        }
-    };
-    for plugin in plugins {
-        if !matches!(plugin, Value::Object(_) | Value::Null) {
-            let wanted = format!("{version}.AdmissionPluginConfiguration");
-            return mismatch(plugin, "AdmissionConfiguration.plugins", &wanted);
-        }
-        for name in ["name", "path"] {
-            match plugin.get(name) {
-                None | Some(Value::Null | Value::String(_)) => {}
-                Some(other) => {
-                    let place = format!("AdmissionPluginConfiguration.plugins.{name}");
-                    return mismatch(other, &place, "string");
-                }
-            }
-        }
-    }
-    Ok(plugins)
-}
-
-/// The members of an object that nothing is known of, as an error names them.
-fn unknown_fields(object: &Value, place: &str, known: &[&str]) -> Vec<String> {
-    let members = object.as_object().into_iter().flat_map(Object::iter).map(|(name, _)| name);
-    let unknown = members.filter(|name| !known.contains(name));
-    unknown.map(|name| format!("unknown field {}", go_quote(&format!("{place}{name}")))).collect()
 }
 
 #[cfg(test)]
@@ -440,6 +411,15 @@ mod tests {
             (
                 plugins("{name: A, more: 1}") + "\nother: 1",
                 Err("strict decoding error: unknown field \"other\", unknown field \"plugins[0].more\""),
+            ),
+            (
+                format!("{HEAD}plugins: []\nplugins: []\n"),
+                Err("strict decoding error: yaml: unmarshal errors:\n  line 4: key \"plugins\" already set in map"),
+            ),
+            (
+                r#"{"kind":"AdmissionConfiguration","apiVersion":"apiserver.config.k8s.io/v1","plugins":[{"name":"A","name":"B"}]}"#
+                    .to_owned(),
+                Err("strict decoding error: duplicate field \"plugins[0].name\""),
             ),
             (
                 plugins("{name: 5}"),
