@@ -158,7 +158,8 @@ fn scalar(primitive: Primitive, value: &Value, errors: &mut Vec<TypeError>) {
         (Primitive::Numeric, Value::Int(_) | Value::Float(_))
         | (Primitive::Text, Value::String(_))
         | (Primitive::Boolean, Value::Bool(_))
-        | (Primitive::Any, Value::Int(_) | Value::Float(_) | Value::String(_) | Value::Bool(_)) => return,
+        | (Primitive::Any, Value::Int(_) | Value::Float(_) | Value::String(_) | Value::Bool(_))
+        | (Primitive::Whole, _) => return,
         (Primitive::Numeric, value) => format!("expected numeric (int or float), got {}", value.go_type()),
         (Primitive::Text, value) => {
             format!("expected string, got &value.valueUnstructured{{Value:{}}}", go_syntax(value))
@@ -258,6 +259,8 @@ mod tests {
                 r#"{"spec":{"template":{"spec":{"tolerations":[1]}}}}"#,
                 ".spec.template.spec.tolerations[0]: expected map, got &{1}",
             ),
+            // Left to the decoder.
+            (r#"{"spec":{"strategy":{"rollingUpdate":{"maxSurge":{"a":1},"maxUnavailable":[1]}}}}"#, ""),
         ] {
             let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
             let config = parse(config.as_bytes()).unwrap();

@@ -81,6 +81,9 @@ fn name_fields(of: Type<'_>, set: &mut FieldSet<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::objects::apply::check::check;
+    use crate::objects::apply::fixture::things;
+    use crate::testing;
     use crate::types::schema::builtin;
     use crate::values::json::parse;
     use crate::values::naming::KUBERNETES;
@@ -114,16 +117,38 @@ mod tests {
                 r#"{"selector":{"matchLabels":{"a":"b"}}}"#,
                 r#"{"f:selector":{}}"#,
             ),
-            // Without a schema: maps are granular, lists are not.
-            (
-                "api.apps.v1.ControllerRevision",
-                r#"{"data":{"spec":{"a":[1],"b":{}}}}"#,
-                r#"{"f:data":{"f:spec":{".":{},"f:a":{},"f:b":{}}}}"#,
-            ),
+            // JSON of a type that the schema does not know is a leaf.
+            ("api.apps.v1.ControllerRevision", r#"{"data":{"spec":{"a":[1],"b":{}}}}"#, r#"{"f:data":{}}"#),
         ] {
             let message = builtin::message(&KUBERNETES, message).unwrap();
             let config = parse(config.as_bytes()).unwrap();
             assert_eq!(field_set(message, config.as_object().unwrap()).text(), want);
+        }
+    }
+
+    #[test]
+    fn a_configuration_owns_what_the_schema_leaves_open() {
+        let resource = things(
+            r#"{"free":{"type":"object"},
+                "any":{"type":"object","additionalProperties":true},
+                "mixed":{"x-kubernetes-int-or-string":true},
+                "open":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{
+                    "inner":{"type":"object","properties":{"a":{"type":"string"}}}}}}"#,
+        );
+        for (config, want) in [
+            // Without a schema: maps are granular, lists are not.
+            (r#"{"free":{"a":{"b":[1],"c":{}}}}"#, r#"{"f:free":{"f:a":{".":{},"f:b":{},"f:c":{}}}}"#),
+            (r#"{"any":{"a":{"b":1}}}"#, r#"{"f:any":{"f:a":{".":{},"f:b":{}}}}"#),
+            (r#"{"mixed":{"a":1}}"#, r#"{"f:mixed":{"f:a":{}}}"#),
+            (r#"{"mixed":[1]}"#, r#"{"f:mixed":{}}"#),
+            (r#"{"open":{"other":1}}"#, r#"{"f:open":{"f:other":{}}}"#),
+            // Also what pruning drops.
+            (r#"{"open":{"inner":{"b":1}}}"#, r#"{"f:open":{"f:inner":{"f:b":{}}}}"#),
+        ] {
+            let config = testing::object(&format!(r#"{{"spec":{config}}}"#));
+            let message = &resource.table.message;
+            assert_eq!(check(message, &config), [], "{want}");
+            assert_eq!(field_set(message, &config).text(), format!(r#"{{"f:spec":{want}}}"#));
         }
     }
 

@@ -121,35 +121,49 @@ fn paths_are_removed_modified_or_added() {
 
 #[test]
 fn values_without_a_schema_have_deduced_types() {
-    const REVISION: &str = "api.apps.v1.ControllerRevision";
+    const SCHEMA: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
     const NO: &str = "{}";
     for (old, new, removed, modified, added) in [
         (
-            r#"{"data":{"a":{"b":1}}}"#,
-            r#"{"data":{"a":{"b":2}}}"#,
+            r#"{"default":{"a":{"b":1}}}"#,
+            r#"{"default":{"a":{"b":2}}}"#,
             NO,
-            r#"{"f:data":{"f:a":{"f:b":{}}}}"#,
+            r#"{"f:default":{"f:a":{"f:b":{}}}}"#,
             NO,
         ),
-        (r#"{"data":{"a":[1]}}"#, r#"{"data":{"a":[2]}}"#, NO, r#"{"f:data":{"f:a":{}}}"#, NO),
+        (r#"{"default":{"a":[1]}}"#, r#"{"default":{"a":[2]}}"#, NO, r#"{"f:default":{"f:a":{}}}"#, NO),
         (
-            r#"{"data":{"a":{"b":1}}}"#,
-            r#"{"data":{"a":1}}"#,
-            r#"{"f:data":{"f:a":{"f:b":{}}}}"#,
-            r#"{"f:data":{"f:a":{}}}"#,
+            r#"{"default":{"a":{"b":1}}}"#,
+            r#"{"default":{"a":1}}"#,
+            r#"{"f:default":{"f:a":{"f:b":{}}}}"#,
+            r#"{"f:default":{"f:a":{}}}"#,
             NO,
         ),
         (
-            r#"{"data":{"a":1}}"#,
-            r#"{"data":{"a":{"b":1}}}"#,
+            r#"{"default":{"a":1}}"#,
+            r#"{"default":{"a":{"b":1}}}"#,
             NO,
-            r#"{"f:data":{"f:a":{}}}"#,
-            r#"{"f:data":{"f:a":{"f:b":{}}}}"#,
+            r#"{"f:default":{"f:a":{}}}"#,
+            r#"{"f:default":{"f:a":{"f:b":{}}}}"#,
         ),
-        (r#"{"data":{"a":{"b":1}}}"#, r#"{"data":{"a":null}}"#, r#"{"f:data":{"f:a":{"f:b":{}}}}"#, NO, NO),
+        (
+            r#"{"default":{"a":{"b":1}}}"#,
+            r#"{"default":{"a":null}}"#,
+            r#"{"f:default":{"f:a":{"f:b":{}}}}"#,
+            NO,
+            NO,
+        ),
     ] {
-        assert_eq!(compared(REVISION, old, new, &[]), [removed, modified, added], "{old} → {new}");
+        assert_eq!(compared(SCHEMA, old, new, &[]), [removed, modified, added], "{old} → {new}");
     }
+}
+
+#[test]
+fn embedded_json_is_one_leaf() {
+    const REVISION: &str = "api.apps.v1.ControllerRevision";
+    let (one, two) = (r#"{"data":{"a":{"b":1}}}"#, r#"{"data":{"a":{"b":2},"c":[]}}"#);
+    assert_eq!(compared(REVISION, one, two, &[]), ["{}", r#"{"f:data":{}}"#, "{}"]);
+    assert_eq!(compared(REVISION, "{}", two, &[]), ["{}", "{}", r#"{"f:data":{}}"#]);
 }
 
 #[test]

@@ -1,9 +1,15 @@
 //! Fixture of tests of ownership: the built-in types, one resource and a writer.
 
+use std::sync::Arc;
+
 use super::{Reset, Versions, Writer};
+use crate::objects::custom::resource;
+use crate::objects::custom::schema::Schema;
 use crate::objects::strategy::Endpoint;
+use crate::testing;
+use crate::types::schema::make::ResourceMaker;
 use crate::types::schema::registry::{Registry, Resource};
-use crate::types::schema::table::Message;
+use crate::types::schema::table::{Message, Scope};
 use crate::values::naming::KUBERNETES;
 
 /// The registry and one of its resources.
@@ -35,6 +41,18 @@ impl Fixture {
     pub fn reset(&self) -> Reset {
         Reset::of(self.resource(), Endpoint::Main)
     }
+}
+
+/// A custom resource of kind `Thing`, with a status, whose `spec` has these properties.
+pub fn things(spec: &str) -> Arc<Resource> {
+    let text = format!(
+        r#"{{"type":"object","properties":{{
+            "spec":{{"type":"object","properties":{spec}}},"status":{{"type":"object"}}}}}}"#
+    );
+    let schema = Schema::read(&testing::object(&text).into());
+    let object = resource::object("Thing", &schema).unwrap();
+    let maker = ResourceMaker::new(("example.com", "v1"), "things", Scope::Namespaced, object).unwrap();
+    maker.status().make(&KUBERNETES)
 }
 
 /// A writer of the resource itself.

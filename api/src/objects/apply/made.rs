@@ -5,7 +5,7 @@
 
 use super::check::{check_made, join};
 use super::merge::merge;
-use super::typed::Type;
+use super::typed::{Primitive, Type};
 use crate::types::schema::table::{ListType, Message};
 use crate::values::field::Element;
 use crate::values::json::{Object, Value};
@@ -61,6 +61,7 @@ fn value(of: Type<'_>, value: &Value, path: String, atomic: &mut Vec<String>) {
                 self::value(Type::of_kind(item), item_value, format!("{path}[{at}]"), atomic);
             }
         }
+        (Type::Scalar(Primitive::Whole), Value::Object(_) | Value::Array(_)) => atomic.push(path),
         _ => {}
     }
 }

@@ -7,7 +7,7 @@
 
 use super::collect::field_set;
 use super::managed::Operation;
-use super::typed::Type;
+use super::typed::{Primitive, Type};
 use crate::types::schema::table::{ListType, Message};
 use crate::values::field::{Element, FieldSet, Node};
 use crate::values::json::Object;
@@ -47,7 +47,8 @@ enum Shape {
 fn shape(of: Type<'_>, operation: Operation, node: &Node<'_>) -> Shape {
     let has_parts = !node.children.is_empty();
     match of {
-        Type::Struct { atomic: true, .. }
+        Type::Scalar(Primitive::Whole)
+        | Type::Struct { atomic: true, .. }
         | Type::Map { atomic: true, .. }
         | Type::List { list: ListType::Atomic, .. }
             if has_parts =>

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use smallvec::SmallVec;
 
 use super::managed::Operation;
-use super::typed::Type;
+use super::typed::{Primitive, Type};
 use crate::types::schema::table::{ListType, Message};
 use crate::values::field::{Element, FieldSet, NESTING_MAX, Node};
 use crate::values::json::scan::{Scan, Text};
@@ -150,7 +150,8 @@ fn is_atomic(of: Type<'_>) -> bool {
     match of {
         Type::Struct { atomic, .. } | Type::Map { atomic, .. } => atomic,
         Type::List { list, .. } => matches!(list, ListType::Atomic),
-        Type::Scalar(_) | Type::Deduced => false,
+        Type::Scalar(primitive) => primitive == Primitive::Whole,
+        Type::Deduced => false,
     }
 }
 
@@ -178,6 +179,9 @@ mod tests {
     use crate::values::field::Scalar;
     use crate::values::json::parse;
     use crate::values::naming::KUBERNETES;
+
+    /// A type with a field of any JSON.
+    const SCHEMA: &str = "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps";
 
     /// A random field set.
     fn set(random: &mut Random, depth: usize) -> FieldSet<'static> {
@@ -218,6 +222,7 @@ mod tests {
     fn a_set_is_current_if_reconciling_leaves_it() {
         let deployment = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();
         let revision = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
+        let schema = builtin::message(&KUBERNETES, SCHEMA).unwrap();
         let live = parse(
             br#"{"metadata":{"finalizers":["a"]},"spec":{"template":{"spec":{"containers":[{"name":"c"}]}}}}"#,
         );
@@ -242,7 +247,9 @@ mod tests {
             ),
             (deployment, r#"{"f:old":{"f:selector":{"f:x":{}}}}"#, true),
             (deployment, "{}", true),
-            (revision, r#"{"f:data":{"f:a":{"f:b":{}}}}"#, true),
+            (revision, r#"{"f:data":{"f:a":{"f:b":{}}}}"#, false),
+            (revision, r#"{"f:data":{}}"#, true),
+            (schema, r#"{"f:default":{"f:a":{"f:b":{}}}}"#, true),
             (deployment, r#"{"f:metadata":{"f:finalizers":{}}}"#, true),
             (deployment, r#"{"f:metadata":{"f:finalizers":{"v:\"a\"":{}}}}"#, true),
         ] {
@@ -272,9 +279,9 @@ mod tests {
             Some(true),
             "passed over, because nothing is known of it"
         );
-        let deep = deep.replace("f:z", "f:data");
-        let revision = builtin::message(&KUBERNETES, "api.apps.v1.ControllerRevision").unwrap();
-        assert_eq!(is_current(&deep, Operation::Apply, revision), None);
+        let deep = deep.replace("f:z", "f:default");
+        let schema = builtin::message(&KUBERNETES, SCHEMA).unwrap();
+        assert_eq!(is_current(&deep, Operation::Apply, schema), None);
         let names: Vec<String> = (0..100).map(|at| format!("n{at}")).collect();
         let many = FieldSet::of_fields(&names.iter().map(String::as_str).collect::<Vec<_>>());
         assert_eq!(common(&many.text(), &many), None);

@@ -2,8 +2,8 @@
 //!
 //! A [`Type`] is a view of the schema tables: a struct with its fields, a map, a list with its merge behaviour, a
 //! scalar, or a value without a schema, whose type is deduced from the value (maps granular, lists atomic). Structs,
-//! maps and lists are granular (owned part by part) or atomic (owned as a whole). Source:
-//! docs/api/apply.md#field-sets.
+//! maps and lists are granular (owned part by part) or atomic (owned as a whole). A struct without declared fields is a
+//! map of values without a schema. Source: docs/api/apply.md#field-sets.
 
 use std::borrow::Cow;
 
@@ -50,8 +50,10 @@ pub enum Primitive {
     Text,
     /// A boolean.
     Boolean,
-    /// Any of them: times, quantities, ports that may be names.
+    /// Any of them: times, quantities.
     Any,
+    /// Any value, also one with parts: JSON of a type that the schema does not know.
+    Whole,
 }
 
 /// What is without a schema.
@@ -60,16 +62,24 @@ const ANY: &Kind = &Kind::Json;
 impl<'s> Type<'s> {
     /// The type of an object.
     pub fn of_message(message: &'s Message) -> Self {
-        Type::Struct { message, atomic: message.atomic }
+        Type::of_struct(message, message.atomic)
+    }
+
+    #[inline]
+    fn of_struct(message: &'s Message, atomic: bool) -> Self {
+        if message.fields.is_empty() {
+            return Type::Map { value: ANY, atomic };
+        }
+        Type::Struct { message, atomic }
     }
 
     /// The type of a field's whole value.
     #[inline]
     pub fn of_field(field: &'s Field) -> Self {
-        match Type::of_kind(&field.kind) {
+        match &field.kind {
             // The field has the last word on its struct.
-            Type::Struct { message, .. } => Type::Struct { message, atomic: field.atomic },
-            other => other,
+            Kind::Message(message) => Type::of_struct(message, field.atomic),
+            kind => Type::of_kind(kind),
         }
     }
 
@@ -79,11 +89,13 @@ impl<'s> Type<'s> {
             Kind::Bool => Type::Scalar(Primitive::Boolean),
             Kind::Int32 | Kind::Int64 | Kind::Double => Type::Scalar(Primitive::Numeric),
             Kind::String | Kind::Bytes | Kind::Duration => Type::Scalar(Primitive::Text),
-            Kind::Time | Kind::MicroTime | Kind::Quantity | Kind::IntOrString => Type::Scalar(Primitive::Any),
+            Kind::Time | Kind::MicroTime | Kind::Quantity => Type::Scalar(Primitive::Any),
+            Kind::RawExtension => Type::Scalar(Primitive::Whole),
             Kind::Message(message) => Type::of_message(message),
             Kind::List(list) => Type::List { item: &list.item.kind, list: &list.merge },
             Kind::Map(map) => Type::Map { value: &map.value.kind, atomic: map.atomic },
-            Kind::RawExtension
+            // The published schema of a number or name states no type.
+            Kind::IntOrString
             | Kind::FieldsV1
             | Kind::Json
             | Kind::SchemaOrArray(_)
@@ -108,7 +120,8 @@ impl<'s> Type<'s> {
         match (self, element) {
             (Type::Struct { message, .. }, Element::Field(name)) => match message.field(name) {
                 Some(field) => Some(Type::of_field(field)),
-                None => (message.unknown == Unknown::Preserve).then_some(Type::Deduced),
+                None => matches!(message.unknown, Unknown::Preserve | Unknown::PruneApplied)
+                    .then_some(Type::Deduced),
             },
             (Type::Map { value, .. }, Element::Field(_)) => Some(Type::of_kind(value)),
             (Type::List { item, .. }, Element::Key(_) | Element::Value(_)) => Some(Type::of_kind(item)),

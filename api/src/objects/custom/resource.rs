@@ -25,7 +25,7 @@ use crate::values::json::{self, Value};
 /// [`MakeError`] for a schema that is not structural.
 pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
     let metadata = schema.properties.get("metadata").and_then(|metadata| restrictions(metadata));
-    let object = structure(schema, kind, schema.preserves_unknown_fields())?;
+    let object = structure(schema, kind, Keeps::at(schema, Keeps::default()))?;
     Ok(match metadata {
         Some(metadata) => object.metadata(metadata),
         None => object,
@@ -45,7 +45,7 @@ pub fn value_errors(
     inner: InnerCheck,
     budget: &mut u64,
 ) -> Result<Vec<FieldError>, MakeError> {
-    let Element { kind, empty, limits } = node(schema, false)?.element();
+    let Element { kind, empty, limits } = node(schema, Keeps::default())?.element();
     let limits = limits.as_deref();
     let errors = validate::value(&kind, empty, limits, value, inner);
     if !errors.is_empty() {
@@ -70,24 +70,51 @@ pub fn value_errors(
     Ok(Vec::new())
 }
 
-/// The struct of a node; `keeps` says whether it keeps unknown fields.
-fn structure(schema: &Schema, name: &str, keeps: bool) -> Result<Struct, MakeError> {
+/// Which structs keep unknown fields.
+#[derive(Clone, Copy, Default)]
+struct Keeps {
+    /// That of a node, and those in the elements of a list.
+    here: bool,
+    /// One around the node.
+    above: bool,
+}
+
+impl Keeps {
+    /// At a node that a parent passes this on to.
+    fn at(schema: &Schema, passed: Keeps) -> Keeps {
+        Keeps { here: passed.here || schema.preserves_unknown_fields(), above: passed.above }
+    }
+
+    /// Passed on to the properties of a struct and to the values of a map.
+    fn below(self) -> Keeps {
+        Keeps { here: false, above: self.here || self.above }
+    }
+
+    fn unknown(self) -> Unknown {
+        match self {
+            Keeps { here: true, .. } => Unknown::Preserve,
+            Keeps { above: true, .. } => Unknown::PruneApplied,
+            Keeps { .. } => Unknown::Prune,
+        }
+    }
+}
+
+/// The struct of a node.
+fn structure(schema: &Schema, name: &str, keeps: Keeps) -> Result<Struct, MakeError> {
     // What the parts are for is published from the author's text alone.
     let mut made = Struct::new(name.to_owned());
     if let Some(limits) = node_limits(schema) {
         made = made.limits(limits);
     }
     for (name, property) in &schema.properties {
-        let node = node(property, property.preserves_unknown_fields())?;
+        let node = node(property, keeps.below())?;
         made = if schema.required.contains(name) {
             made.required(name.clone(), node)
         } else {
             made.field(name.clone(), node)
         };
     }
-    if keeps {
-        made = made.unknown(Unknown::Preserve);
-    }
+    made = made.unknown(keeps.unknown());
     if schema.embedded_resource {
         if let Some(metadata) = schema.properties.get("metadata").and_then(|metadata| restrictions(metadata))
         {
@@ -101,9 +128,9 @@ fn structure(schema: &Schema, name: &str, keeps: bool) -> Result<Struct, MakeErr
     Ok(made)
 }
 
-/// A value below the object. `keeps` says whether structs in it, or in the elements of a list, keep unknown fields.
-fn node(schema: &Schema, keeps: bool) -> Result<Node, MakeError> {
-    let keeps = keeps || schema.preserves_unknown_fields();
+/// A value below the object.
+fn node(schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
+    let keeps = Keeps::at(schema, keeps);
     let mut has_own_limits = false;
     let mut node = match &*schema.kind {
         _ if schema.int_or_string => Node::new(Kind::IntOrString),
@@ -114,9 +141,9 @@ fn node(schema: &Schema, keeps: bool) -> Result<Node, MakeError> {
         "array" => list(schema, keeps)?,
         _ => match &schema.additional_properties {
             Some(Additional::Schema(value)) if schema.properties.is_empty() => {
-                map(schema, self::node(value, false)?)
+                map(schema, self::node(value, keeps.below())?)
             }
-            Some(Additional::Allowed(true)) if schema.properties.is_empty() && !keeps => {
+            Some(Additional::Allowed(true)) if schema.properties.is_empty() && !keeps.here => {
                 // Any value is allowed, but nothing is said of its parts, so they are dropped.
                 let limits = Limits { any_type: true, ..Limits::default() };
                 map(schema, Struct::new("").limits(limits).node()?)
@@ -142,7 +169,7 @@ fn node(schema: &Schema, keeps: bool) -> Result<Node, MakeError> {
     Ok(node)
 }
 
-fn list(schema: &Schema, keeps: bool) -> Result<Node, MakeError> {
+fn list(schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
     let item = match &schema.items {
         Some(Items::All(item)) => node(item, keeps)?,
         _ => Node::new(Kind::Json),

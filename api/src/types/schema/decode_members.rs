@@ -32,7 +32,7 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
             Ok(at) => at,
             Err(name) => {
                 match message.unknown {
-                    Unknown::Prune => {
+                    Unknown::Prune | Unknown::PruneApplied => {
                         report.note("unknown", parent, &name);
                         source.next_value::<IgnoredAny>()?;
                     }

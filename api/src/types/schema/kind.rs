@@ -20,6 +20,8 @@ pub enum Unknown {
     /// They are dropped, and reported to callers who ask for that.
     #[default]
     Prune,
+    /// They are dropped like the ones above, but server-side apply takes them: a struct around this one keeps its own.
+    PruneApplied,
     /// They are kept as they are.
     Preserve,
     /// They are an error.
