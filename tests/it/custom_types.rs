@@ -181,6 +181,9 @@ async fn a_type_made_at_run_time_passes_the_whole_path() {
     let untyped = outcome(&merge(r#"{"kind":null}"#).await);
     assert!(untyped.starts_with("422 Invalid:  \"\" is invalid: patch: Invalid value: "), "{untyped}");
     assert!(untyped.contains("Object 'Kind' is missing in '{\"apiVersion\":"), "{untyped}");
+    let no_text = outcome(&merge(r#"{"kind":5}"#).await);
+    let why = "couldn't get version/kind; json parse error: json: cannot unmarshal number into Go struct field .kind of type string";
+    assert!(no_text.ends_with(why), "{no_text}");
 
     // Two managers: each has its element of the list, and neither the other's.
     let part =

@@ -136,6 +136,12 @@ pub fn patched(
         Err(status) => status,
     };
     let Patched { value, strict: mut found } = patch.clone().apply(Some(message), given())?;
+    // What a strategic merge makes is of the type that it was made for, whatever it names.
+    if kind != PatchKind::Strategic
+        && let Some(why) = untyped(&value)
+    {
+        return Err(refused(&why));
+    }
     if message.custom && is_without_kind(&value) {
         return match patch.shown(message, whole().into()) {
             Ok(shown) => Err(refused(&format!("Object 'Kind' is missing in '{shown}'"))),
@@ -196,19 +202,13 @@ fn is_without_kind(value: &Value) -> bool {
     })
 }
 
-/// What a strategic merge makes is of the type that it was made for, whatever it names; what another patch makes is read as
-/// what it names.
+/// What a strategic merge makes is read as the type that it was made for; what another patch makes is read as what it names.
 fn read_as_named(
     registry: &Registry,
     kind: PatchKind,
     value: &mut Value,
     current: &Object,
 ) -> Result<(), String> {
-    if kind != PatchKind::Strategic
-        && let Some(why) = untyped(value)
-    {
-        return Err(why);
-    }
     let own = |name: &str| current.get(name).and_then(Value::as_str).unwrap_or_default();
     let (own_kind, own_version) = (own("kind"), own("apiVersion"));
     let Some(object) = value.as_object_mut() else { return Ok(()) };
