@@ -11,11 +11,11 @@ use crate::types::schema::unreadable_annotation;
 use crate::values::field::FieldError;
 use crate::values::json::{self, Object, Value};
 use crate::values::memory::Memory;
-use crate::values::naming::Naming;
 use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
 use crate::wire::codec::protobuf::{self, envelope::Unknown};
 use crate::wire::codec::{cbor, yaml};
+use crate::wire::known_types::{is_known, is_unserved, not_registered, unconvertible};
 use crate::wire::negotiate::Input;
 
 /// The kind of object that an endpoint accepts.
@@ -201,7 +201,7 @@ impl Expected<'_> {
     fn mismatch(&self, registry: &Registry, kind: &str, api_version: &str, error: &str) -> Status {
         let kind = if kind.is_empty() { self.kind } else { kind };
         let api_version = if api_version.is_empty() { self.api_version } else { api_version };
-        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let (_, version) = api_version.split_once('/').unwrap_or(("", api_version));
         if kind == self.kind && api_version == self.api_version {
             return Status::bad_request(format!(
                 "{kind} in version \"{version}\" cannot be handled as a {}: {error}",
@@ -212,36 +212,20 @@ impl Expected<'_> {
         if self.message.custom && api_version != self.api_version {
             return self.other_version(api_version);
         }
-        let is_of_list = || kind.strip_suffix("List").and_then(|item| registry.by_kind(group, version, item));
-        let known = registry.by_kind(group, version, kind).or_else(is_of_list);
-        match known.filter(|resource| !resource.table.message.custom) {
-            Some(_) if kind == self.kind => self.other_version(api_version),
-            Some(_) => Status::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {}: \
-                 converting ({version}.{kind}) to ({}.{}): unknown conversion",
-                self.kind,
-                package(self.api_version),
-                self.kind
-            )),
-            None if kind == self.kind && is_unserved(registry.naming(), kind, api_version) => {
-                self.other_version(api_version)
+        let (given, own) = ((kind, api_version), (self.kind, self.api_version));
+        let why = match is_known(registry, given, self.api_version) {
+            true if kind == self.kind => return self.other_version(api_version),
+            true => unconvertible(given, own),
+            false if kind == self.kind && is_unserved(registry.naming(), given) => {
+                return self.other_version(api_version);
             }
-            None => Status::bad_request(format!(
-                "{kind} in version \"{version}\" cannot be handled as a {}: {}",
-                self.kind,
-                not_registered(kind, api_version)
-            )),
-        }
+            false => not_registered(given, self.api_version),
+        };
+        Status::bad_request(format!(
+            "{kind} in version \"{version}\" cannot be handled as a {}: {why}",
+            self.kind
+        ))
     }
-}
-
-/// Whether kube-apiserver knows a kind in a version that it serves no more: it reads such a body before it refuses it.
-fn is_unserved(naming: &Naming, kind: &str, api_version: &str) -> bool {
-    let known = naming.fill(include_str!("../../bootstrap/unserved_types.txt"));
-    known.lines().any(|line| {
-        let mut words = line.split(' ');
-        words.next() == Some(api_version) && words.any(|known| known == kind)
-    })
 }
 
 /// [`untyped`] for JSON text, which may be something else.
@@ -286,22 +270,6 @@ pub fn type_of(document: &Value) -> (&str, &str) {
     (last("kind"), last("apiVersion"))
 }
 
-/// The package of upstream's own type behind all versions of a kind.
-pub fn package(api_version: &str) -> &str {
-    let group = api_version.split_once('/').map_or("", |(group, _)| group);
-    match group.split('.').next().unwrap_or_default() {
-        "" | "events" => "core",
-        first => first,
-    }
-}
-
-/// Said of a type that there is none of.
-pub fn not_registered(kind: &str, api_version: &str) -> String {
-    format!(
-        "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
-    )
-}
-
 /// The first bytes of a body, as the error shows them.
 fn summary(body: &[u8]) -> String {
     const SHOWN: usize = 30;
@@ -321,22 +289,6 @@ fn summary(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn types_are_known_in_versions_that_are_not_served() {
-        for (kind, api_version, want) in [
-            ("Deployment", "apps/v1beta1", true),
-            ("Deployment", "extensions/v1beta1", true),
-            ("CertificateSigningRequest", "certificates.k8s.io/v1beta1", true),
-            ("Deployment", "apps/v1beta3", false),
-            ("ConfigMap", "apps/v1beta1", false),
-            ("apps/v1beta1", "apps/v1beta1", false),
-            ("CertificateSigningRequest", "certificates.example.com/v1beta1", false),
-        ] {
-            let got = is_unserved(&crate::values::naming::KUBERNETES, kind, api_version);
-            assert_eq!(got, want, "{kind} {api_version}");
-        }
-    }
 
     #[test]
     fn a_body_says_of_which_type_it_is_or_nothing() {

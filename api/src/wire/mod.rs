@@ -6,6 +6,7 @@ pub mod codec;
 pub mod compress;
 pub mod config_type;
 pub(crate) mod keepalive;
+pub mod known_types;
 pub mod metrics;
 pub mod negotiate;
 pub mod outgoing;

@@ -21,7 +21,8 @@ use crate::values::json::{Object, Value};
 use crate::values::object::{meta, set_meta};
 use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::{Reason, Status, Subject};
-use crate::wire::body::{not_registered, package, untyped};
+use crate::wire::body::untyped;
+use crate::wire::known_types::{is_known, not_registered, unconvertible};
 use crate::wire::negotiate::{Formats, content_type};
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
@@ -230,14 +231,11 @@ fn read_as_named(
         object.insert("kind", own_kind.into());
         return Ok(());
     }
-    let (group, version) = version_named.split_once('/').unwrap_or(("", &version_named));
-    match registry.by_kind(group, version, &kind_named) {
-        Some(_) if kind_named == own_kind => Ok(()),
-        Some(_) => Err(format!(
-            "converting ({version}.{kind_named}) to ({}.{own_kind}): unknown conversion",
-            package(own_version)
-        )),
-        None => Err(not_registered(&kind_named, &version_named)),
+    let (given, own) = ((&*kind_named, &*version_named), (own_kind, own_version));
+    match is_known(registry, given, own_version) {
+        true if kind_named == own_kind => Ok(()),
+        true => Err(unconvertible(given, own)),
+        false => Err(not_registered(given, own_version)),
     }
 }
 

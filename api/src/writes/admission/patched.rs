@@ -13,7 +13,8 @@ use crate::values::field::{FieldError, go_quote};
 use crate::values::json::{self, Object, Value};
 use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
-use crate::wire::body::{not_registered, package, untyped};
+use crate::wire::body::untyped;
+use crate::wire::known_types::{is_known, not_registered, unconvertible};
 
 /// Why a patched object is not taken.
 #[derive(Clone, Debug)]
@@ -131,12 +132,16 @@ fn drop_malformed_metadata(message: &Message, object: &mut Value) {
 /// Why a built-in object that was made one of another type is not taken.
 fn other_type(patched: Value, before: &Object, registry: &Registry) -> Misread {
     let (api_version, kind) = of(&patched);
-    let (group, version) = split(api_version);
-    let known = registry.by_kind(group, version, kind).filter(|known| !known.table.message.custom);
-    let Some(known) = known else { return Misread::Undecodable(not_registered(kind, api_version)) };
     let (own_version, own_kind) = of_object(before);
-    let why =
-        format!("converting ({version}.{kind}) to ({}.{own_kind}): unknown conversion", package(own_version));
+    let (given, own) = ((kind, api_version), (own_kind, own_version));
+    if !is_known(registry, given, own_version) {
+        return Misread::Undecodable(not_registered(given, own_version));
+    }
+    let why = unconvertible(given, own);
+    let (group, version) = split(api_version);
+    let Some(known) = registry.by_kind(group, version, kind) else {
+        return Misread::Unconvertible { why, strict: Vec::new() };
+    };
     match conform(&known.table.message, patched) {
         Ok(read) => Misread::Unconvertible { why, strict: read.strict },
         Err(why) => Misread::Undecodable(why.to_string()),
