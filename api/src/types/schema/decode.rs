@@ -26,7 +26,9 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 
 use super::decode_form::{zero_element, zero_object};
-use super::decode_members::{read_items, read_list, read_map, read_message, skip_items, skip_members};
+use super::decode_members::{
+    read_bytes, read_items, read_list, read_map, read_message, skip_items, skip_members,
+};
 use super::decode_raw::{RAW, field_set_text};
 use super::decode_report::{At, Path, Report, message_name, type_name};
 use super::decode_straight::{self, Author, settled, straight};
@@ -416,6 +418,7 @@ impl<'de> Visitor<'de> for Single<'_> {
                 read_items(Single { kind: &Kind::String, ..whole }, source, absent).map(Value::Array)
             }),
             Kind::Json | Kind::RawExtension => RAW.visit_seq(source).map(Some),
+            Kind::Bytes => read_bytes(self, source).map(Some),
             _ if self.is_free => RAW.visit_seq(source).map(Some),
             _ => {
                 skip_items(source)?;

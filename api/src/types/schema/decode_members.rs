@@ -13,6 +13,7 @@ use super::decode_form::{given, is_always_written, zero_element, zero_field, zer
 use super::decode_inner::read_inner;
 use super::decode_raw::RAW;
 use super::decode_report::{At, Path, Report, Step};
+use super::scalars::bytes;
 use super::table::{Field, Kind, List, Map, Message, Unknown};
 use crate::values::json::{Key, Object, Value};
 
@@ -147,6 +148,33 @@ pub(super) fn read_items<'de, A: SeqAccess<'de>>(
             None => return Ok(items),
         }
     }
+}
+
+/// Reads bytes that are given as a list of numbers, in which `null` is 0.
+pub(super) fn read_bytes<'de, A: SeqAccess<'de>>(
+    whole: Single<'_>,
+    mut source: A,
+) -> Result<Value, A::Error> {
+    let mut read = Vec::new();
+    while let Some(item) = source.next_element_seed(RAW)? {
+        let found = match item {
+            Value::Null => {
+                read.push(0);
+                continue;
+            }
+            Value::Int(number) => match u8::try_from(number) {
+                Ok(byte) => {
+                    read.push(byte);
+                    continue;
+                }
+                Err(_) => format!("number {number}"),
+            },
+            Value::Float(number) => format!("number {number}"),
+            other => other.go_kind().to_owned(),
+        };
+        whole.report.mismatch(whole.path, &found, "uint8");
+    }
+    Ok(Value::String(bytes::encode(&read)))
 }
 
 pub(super) fn skip_items<'de, A: SeqAccess<'de>>(mut source: A) -> Result<(), A::Error> {

@@ -61,6 +61,7 @@ fn objects_come_out_in_schema_order_and_canonical_form() {
             r#"{"data":{"b":"aGk=","a":null},"immutable":false}"#,
             r#"{"metadata":{},"immutable":false,"data":{"a":"","b":"aGk="}}"#,
         ),
+        ("api.core.v1.Secret", r#"{"data":{"a":[104,105,null]}}"#, r#"{"metadata":{},"data":{"a":"aGkA"}}"#),
         (
             "api.coordination.v1.Lease",
             r#"{"spec":{"renewTime":"2024-05-06T07:08:09.000001+02:00"}}"#,
@@ -162,6 +163,12 @@ fn values_of_the_wrong_type_are_refused_with_field_and_type() {
         ),
         ("api.core.v1.Pod", "[]", "json: cannot unmarshal array into Go value of type v1.Pod", ""),
         ("api.core.v1.Secret", r#"{"data":{"a":"***"}}"#, "illegal base64 data at input byte 0", "data.a"),
+        (
+            "api.core.v1.Secret",
+            r#"{"data":{"a":[1,256]}}"#,
+            "json: cannot unmarshal number 256 into Go struct field Secret.data of type uint8",
+            "data.a",
+        ),
         (
             "api.core.v1.Pod",
             r#"{"spec":{"overhead":{"cpu":"lots"}}}"#,
