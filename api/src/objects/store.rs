@@ -17,6 +17,7 @@ use crate::objects::validation::names::path_segment;
 use crate::types::attributes::{self, Attributes, Selection};
 use crate::types::schema::decode::{DecodeError, decode_beside, decode_own, decode_settled};
 use crate::types::schema::encode::encode_stamped;
+use crate::types::schema::etcd_path::etcd_path;
 use crate::types::schema::registry::Resource;
 use crate::values::field::go_quote;
 use crate::values::json::Object;
@@ -230,16 +231,11 @@ pub fn check_key_name(name: &str) -> Result<(), Status> {
     Err(Status::bad_request(format!("Name parameter invalid: {name}: {faults}")))
 }
 
-/// The key of an object as errors show it: where the reference server keeps it.
+/// The key of an object as errors show it: where the reference server keeps it in etcd.
 pub fn shown_key(resource: &Resource, namespace: &str, name: &str) -> String {
-    let mut key = String::from("/registry/");
-    let parts = [
-        if resource.table.message.custom { &*resource.group } else { "" },
-        &*resource.table.plural,
-        namespace,
-    ];
-    for part in parts.into_iter().filter(|part| !part.is_empty()) {
-        key.push_str(part);
+    let mut key = format!("/registry/{}/", etcd_path(resource));
+    if !namespace.is_empty() {
+        key.push_str(namespace);
         key.push('/');
     }
     key.push_str(name);
@@ -276,6 +272,8 @@ pub fn identity<'k>(resource: &Resource, key: &'k [u8]) -> (&'k str, &'k str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::schema::registry::Registry;
+    use crate::values::naming::KUBERNETES;
 
     #[test]
     fn a_name_that_cannot_be_part_of_a_key_is_refused() {
@@ -290,6 +288,31 @@ mod tests {
             let refused = check_key_name(name).err();
             assert_eq!(refused.as_ref().map(|status| &*status.message), want, "{name}");
             assert!(refused.is_none_or(|status| status.code == 400), "{name}");
+        }
+    }
+
+    #[test]
+    fn errors_show_the_key_of_the_reference_server() {
+        let registry = Registry::new(&KUBERNETES);
+        for (group, plural, namespace, want) in [
+            ("", "pods", "n", "/registry/pods/n/a"),
+            ("", "services", "n", "/registry/services/specs/n/a"),
+            ("", "endpoints", "n", "/registry/services/endpoints/n/a"),
+            ("", "replicationcontrollers", "n", "/registry/controllers/n/a"),
+            ("", "nodes", "", "/registry/minions/a"),
+            ("apps", "deployments", "n", "/registry/deployments/n/a"),
+            ("events.k8s.io", "events", "n", "/registry/events/n/a"),
+            ("networking.k8s.io", "ingresses", "n", "/registry/ingress/n/a"),
+            (
+                "apiextensions.k8s.io",
+                "customresourcedefinitions",
+                "",
+                "/registry/apiextensions.k8s.io/customresourcedefinitions/a",
+            ),
+            ("apiregistration.k8s.io", "apiservices", "", "/registry/apiregistration.k8s.io/apiservices/a"),
+        ] {
+            let resource = registry.resource(group, "v1", plural).unwrap();
+            assert_eq!(shown_key(resource, namespace, "a"), want);
         }
     }
 }

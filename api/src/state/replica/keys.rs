@@ -13,19 +13,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::types::schema::etcd_path::etcd_path;
 use crate::types::schema::registry::{Registry, Resource};
-
-/// Paths that are not the plural: by plural and stem of the group.
-const PATHS: &[(&str, &str, &str)] = &[
-    ("", "nodes", "minions"),
-    ("", "replicationcontrollers", "controllers"),
-    ("", "services", "services/specs"),
-    ("", "endpoints", "services/endpoints"),
-    ("networking", "ingresses", "ingress"),
-];
-
-/// Groups whose path has their name in it; the others' plurals are unique.
-const WITH_GROUP: &[&str] = &["apiextensions", "apiregistration"];
 
 /// Start of the engine's keys of custom types.
 const CUSTOM: &[u8] = b"/custom:";
@@ -67,7 +56,7 @@ impl Keys {
         let (mut paths, mut resources) = (HashMap::new(), HashMap::new());
         for resource in registry.stored() {
             let start = &resource.stored().key_prefix;
-            let path = path(resource);
+            let path = etcd_path(resource);
             resources.insert(path.clone(), resource.clone());
             paths.insert(start.clone(), (path, resource.clone()));
         }
@@ -123,18 +112,6 @@ fn builtin(resource: &Arc<Resource>, name: &str) -> Option<Place> {
     let wanted = if resource.namespaced() { 2 } else { 1 };
     let fits = segments == wanted && name.matches('/').count() + 1 == wanted;
     fits.then(|| Place::Builtin(resource.clone(), format!("{}{name}", resource.stored().key_prefix).into()))
-}
-
-fn path(resource: &Resource) -> String {
-    let start = resource.stored().key_prefix.trim_matches('/');
-    let (stem, plural) = start.split_once('/').unwrap_or(("", start));
-    let stem = if stem == "core" { "" } else { stem };
-    let known = PATHS.iter().find(|(group, name, _)| (*group, *name) == (stem, plural));
-    match known {
-        Some((_, _, path)) => (*path).to_owned(),
-        None if WITH_GROUP.contains(&stem) => format!("{}/{plural}", resource.group),
-        None => plural.to_owned(),
-    }
 }
 
 #[cfg(test)]

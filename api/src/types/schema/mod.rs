@@ -18,6 +18,7 @@ pub mod defaults;
 mod defaults_aliases;
 mod defaults_rules;
 pub mod encode;
+pub mod etcd_path;
 pub mod handle;
 pub mod kind;
 pub mod limits;
