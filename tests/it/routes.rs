@@ -87,13 +87,13 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "stages",
                 "GET /api/v1/watch",
                 "",
-                "500 text: Internal Server Error: \"/api/v1/watch\": failed to create RequestInfo: …",
+                "500 text: Internal Server Error: \"/api/v1/watch\": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/watch\n",
             ),
             (
                 "stages",
                 "GET /api/v1/watch?a=b&c=d",
                 "",
-                "500 text: Internal Server Error: \"/api/v1/watch?a=b&amp;c=d\": failed to create RequestInfo: …",
+                "500 text: Internal Server Error: \"/api/v1/watch?a=b&amp;c=d\": failed to create RequestInfo: unable to determine kind and namespace from url, /api/v1/watch?a=b&amp;c=d\n",
             ),
             // A trailing slash makes no difference.
             ("discovery-documents", "GET $core/configmaps/", "", "200 ConfigMapList"),

@@ -198,7 +198,7 @@ impl<'c> Exchange<'c> {
             RequestError::Escape => {
                 Box::new(respond_text(StatusCode::BAD_REQUEST, "400 Bad Request: invalid URL escape\n"))
             }
-            error => self.undecided(&format!("failed to create RequestInfo: {error}")),
+            error => self.undecided(&format!("failed to create RequestInfo: {error}, {}", self.target())),
         })?;
         Ok(self.info.insert(Arc::new(info)).clone())
     }
@@ -496,14 +496,19 @@ impl<'c> Exchange<'c> {
 
     /// The answer to a request of which it is not known whether it may go on, as a text that no browser takes for HTML.
     fn undecided(&self, error: &str) -> Ended {
-        let target = self.head.uri.path_and_query().map_or("/", |target| target.as_str());
-        let text = format!("Internal Server Error: {}: {error}\n", crate::values::field::go_quote(target));
+        let target = crate::values::field::go_quote(self.target());
+        let text = format!("Internal Server Error: {target}: {error}\n");
         let text = escape_html(&text);
         let mut response = respond_text(StatusCode::INTERNAL_SERVER_ERROR, text);
         response
             .headers_mut()
             .insert(http::header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         Box::new(response)
+    }
+
+    /// Path and query as the client sent them.
+    fn target(&self) -> &str {
+        self.head.uri.path_and_query().map_or("/", |target| target.as_str())
     }
 }
 
