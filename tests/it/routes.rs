@@ -82,6 +82,11 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
             ("request-info", "POST /api/v1/watch/namespaces/$ns/configmaps", "{}", NO_SUCH_METHOD),
             ("request-info", "DELETE /api/v1/watch/namespaces/$ns/configmaps/a", "", NO_SUCH_METHOD),
             ("request-info", "GET /api/v1/watch/nothing", "", NO_SUCH_ROUTE),
+            // Only what can be watched has such a path.
+            ("request-info", "GET /api/v1/watch/componentstatuses", "", NO_SUCH_ROUTE),
+            ("request-info", "GET /api/v1/watch/namespaces/$ns/bindings", "", NO_SUCH_ROUTE),
+            ("request-info", "GET /api/v1/watch/namespaces/$ns/pods/a/log", "", NO_SUCH_ROUTE),
+            ("request-info", "GET /apis/authentication.k8s.io/v1/watch/tokenreviews", "", NO_SUCH_ROUTE),
             ("request-info", "GET /api/v1/proxy/namespaces/$ns/pods/a", "", NO_SUCH_ROUTE),
             (
                 "stages",
@@ -130,7 +135,13 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "built-in-resources",
                 "GET /api/v1/componentstatuses/absent",
                 "",
-                "404 NotFound: componentstatuses \"absent\" not found",
+                "500 -: Component not found: absent",
+            ),
+            (
+                "built-in-resources",
+                "GET /api/v1/componentstatuses?watch=1",
+                "",
+                "405 MethodNotAllowed: watch is not supported on resources of kind \"componentstatuses\"",
             ),
         ])
         .await;
@@ -203,6 +214,7 @@ async fn deprecated_kinds_say_so() {
     let fixture = Fixture::new("routes").await;
     for (path, want) in [
         ("/api/v1/componentstatuses", "299 - \"v1 ComponentStatus is deprecated in v1.19+\""),
+        ("/api/v1/componentstatuses?watch=1", "299 - \"v1 ComponentStatus is deprecated in v1.19+\""),
         (
             "$core/endpoints",
             "299 - \"v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice\"",

@@ -627,6 +627,9 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
         // The paths of long ago: still told apart for authorization, served no more.
         return Err(Status::no_such_route());
     }
+    if info.legacy_watch && !(info.subresource.is_empty() && resource.can("watch")) {
+        return Err(Status::no_such_route()); // only what can be watched has such a path
+    }
     if info.legacy_watch && !matches!(head.method, Method::GET | Method::HEAD) {
         return Err(Status::method_not_allowed());
     }
@@ -648,7 +651,8 @@ fn check_method(head: &Head, resource: &Resource, info: &RequestInfo) -> Result<
     }
     let wants_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
     let is_create_on_item = info.verb == Verb::Create && info.name_in_path;
-    let known = resource.table.verbs.contains(&info.verb.as_str());
+    // A watch of what can only be listed has the path of the list, which refuses it.
+    let known = resource.can(info.verb.as_str()) || info.verb == Verb::Watch && resource.can("list");
     let is_unrouted = matches!(head.method, Method::OPTIONS | Method::HEAD);
     if !known || is_create_on_item || wants_name && info.name.is_empty() || is_unrouted {
         return Err(Status::method_not_allowed());

@@ -12,7 +12,7 @@ use http::StatusCode;
 use super::write::{decode_body, scope_to_request};
 use super::{Call, admit, review_selectors, subresource};
 use crate::objects::conversion::Conversions;
-use crate::objects::representation::Renderer;
+use crate::objects::representation::{Renderer, refuse_object_transform};
 use crate::objects::strategy::Endpoint;
 use crate::objects::validation::View;
 use crate::types::options::ListOptions;
@@ -21,7 +21,7 @@ use crate::values::field::FieldError;
 use crate::values::json::{Object, Value, parse};
 use crate::values::object::{at, meta, set_meta};
 use crate::values::query::WriteOptions;
-use crate::values::status::{Status, Subject};
+use crate::values::status::{Reason, Status, Subject};
 use crate::values::{clock, user};
 use crate::wire::request::Verb;
 use crate::wire::response::Response;
@@ -31,7 +31,7 @@ use crate::writes::write::ownership::{self, Tracking};
 /// Serves a resource that has no storage.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     match (&*call.resource.table.kind, call.info.verb) {
-        ("ComponentStatus", Verb::Get | Verb::List) => component_status(call),
+        ("ComponentStatus", Verb::Get | Verb::List | Verb::Watch) => component_status(call),
         ("Binding", Verb::Create) => subresource::bind_from_collection(call, body).await,
         (_, Verb::Create) => review(call, body).await,
         _ => Err(Status::method_not_allowed()),
@@ -317,9 +317,14 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
     component.push("conditions", Value::Array(vec![condition.into()]));
     let message = &call.resource.table.message;
     match (call.info.verb, call.info.name.as_str()) {
-        (Verb::List, _) => {
+        (verb @ (Verb::List | Verb::Watch), _) => {
             let meta_group = call.api.naming().meta_group();
-            let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
+            let is_watch = verb == Verb::Watch;
+            let options = ListOptions::from_query(call.query, call.selection()?, is_watch, &meta_group)?;
+            if is_watch {
+                return Err(Status::not_supported(verb.as_str(), call.subject("")));
+            }
+            refuse_object_transform(&call.output, call.resource)?;
             let mut listed = Vec::new();
             if options.selection.matches_object(STORE_COMPONENT, "", &call.resource.table, &component) {
                 let mut encoded = Vec::new();
@@ -329,7 +334,7 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
             call.renderer()?.respond_foreign_list(call.store().revision(), &listed)
         }
         (_, STORE_COMPONENT) => Renderer::respond_foreign(&call.output, StatusCode::OK, message, &component),
-        (_, name) => Err(Status::not_found(call.subject(name))),
+        (_, name) => Err(Status::new(Reason::Unknown, format!("Component not found: {name}"))),
     }
 }
 
