@@ -3,6 +3,7 @@
 
 use serde_json::{Value, json};
 
+use crate::definitions::{DEFINITIONS, definition};
 use crate::fixture::{Fixture, names, outcome, version};
 
 fn map(name: &str) -> Value {
@@ -19,6 +20,8 @@ async fn the_answer_of_a_delete_depends_on_kind_and_finalizers() {
         .make("$core/services", &[json!({"metadata": {"name": "svc"}, "spec": {"ports": [{"port": 80}]}})])
         .await;
     fixture.make("$batch/jobs", &[]).await;
+    let versions = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]);
+    fixture.make(DEFINITIONS, &[definition("deletes", versions)]).await;
     let uid = fixture.get("$core/configmaps/a").await["metadata"]["uid"].clone();
     let revision = fixture.version("$core/configmaps/b").await;
 
@@ -40,6 +43,7 @@ async fn the_answer_of_a_delete_depends_on_kind_and_finalizers() {
             // Preconditions.
             ("messages", "DELETE $core/configmaps/b?resourceVersion=1", "", &format!("409 Conflict: Operation cannot be fulfilled on ConfigMap \"b\": the ResourceVersion in the precondition (1) does not match the ResourceVersion in record ({revision}). The object might have been modified")),
             ("messages", "DELETE $core/configmaps/b?uid=x", "", "409 Conflict: Operation cannot be fulfilled on ConfigMap \"b\": the UID in the precondition (x) does not match the UID in record (…"),
+            ("messages", &format!("DELETE {DEFINITIONS}/deletes.g.example.com?uid=x"), "", "409 Conflict: Operation cannot be fulfilled on customresourcedefinitions.apiextensions.k8s.io \"deletes.g.example.com\": Precondition failed: UID in precondition: x, UID in object meta: …"),
             ("delete", "DELETE $core/configmaps/b", r#"{"preconditions":{"resourceVersion":"1"}}"#, "409 Conflict: …"),
             ("delete", "DELETE $core/configmaps/b", r#"{"preconditions":{"uid":"x"}}"#, "409 Conflict: …"),
             ("delete", "DELETE $core/configmaps/b?uid=x&dryRun=nonsense&gracePeriodSeconds=x", "{}", "200 Success"),

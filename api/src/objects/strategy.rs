@@ -252,6 +252,11 @@ pub fn begin_deletion(resource: &Resource, object: &mut Object, naming: &Naming)
     delete.is_some()
 }
 
+/// Whether the kind begins the deletion of its objects in its own way, and not as most do.
+pub fn has_own_deletion(resource: &Resource) -> bool {
+    resource.table.behavior.spec_finalizers || of(resource).is_some_and(|strategy| strategy.delete.is_some())
+}
+
 /// Whether two objects are equal but for their metadata.
 fn same_outside_metadata(a: &Object, b: &Object) -> bool {
     let others = |object: &Object| object.len() - usize::from(object.contains("metadata"));

@@ -175,8 +175,8 @@ pub fn check_preconditions(
     object: &Object,
     stored: &Stored,
 ) -> Result<(), Status> {
-    if resource.table.behavior.spec_finalizers {
-        return check_preconditions_of_content(resource, name, options, object, stored);
+    if strategy::has_own_deletion(resource) {
+        return check_own_preconditions(resource, name, options, object, stored);
     }
     let subject = Subject { group: &resource.group, kind: &resource.table.kind, name };
     let uid = meta(object, "uid");
@@ -198,8 +198,8 @@ pub fn check_preconditions(
     Ok(())
 }
 
-/// The same for a namespace, whose deletion the reference server words differently.
-fn check_preconditions_of_content(
+/// The same for a kind with a deletion of its own, which the reference server words differently.
+fn check_own_preconditions(
     resource: &Resource,
     name: &str,
     options: &DeleteOptions,
