@@ -442,6 +442,8 @@ async fn writers_cannot_grant_permissions_they_do_not_hold() {
                 ("rbac", "POST $rbac/rolebindings", &bind("maps", "maps"), "201 RoleBinding"),
                 ("rbac", "POST $rbac/rolebindings", &bind("secrets", "secrets"), &format!("403 Forbidden: rolebindings.rbac.authorization.k8s.io \"secrets\" is forbidden: user \"bob\" (groups=[\"system:authenticated\"]) {why}…")),
                 ("rbac", "POST $rbac/rolebindings", &bind("ghost", "ghost"), "404 NotFound: rolebindings.rbac.authorization.k8s.io \"ghost\" not found"),
+                ("rbac", "POST $rbac/rolebindings", &bind("nobody", ""), "400 BadRequest: Name parameter required."),
+                ("rbac", "POST $rbac/rolebindings", &bind("nobody", "a/b"), "400 BadRequest: Name parameter invalid: \"a/b\": may not contain '/'"),
                 ("rbac", "PUT $rbac/roles/other", &held.replace("held", "other"), "201 Role"),
             ],
         )

@@ -391,7 +391,10 @@ pub(super) async fn escalate(intent: &Intent<'_>, new: &Object, old: Option<&Obj
     let confirmed = policy::confirm_no_escalation(authorizer, asked, old, new).await;
     confirmed.map_err(|error| match error {
         // The error names the resource of the request, and the role that it lacks.
-        Escalation::RoleNotFound(name) => Status::not_found(intent.subject(&name)),
+        Escalation::RoleNotFound(name) => match store::check_key_name(&name) {
+            Ok(()) => Status::not_found(intent.subject(&name)),
+            Err(refused) => refused,
+        },
         Escalation::UnknownKind(_) => Status::new(Reason::Unknown, error.to_string()),
         Escalation::Forbidden(why) => Status::forbidden(intent.subject(meta(new, "name")), &why),
     })
