@@ -46,6 +46,12 @@ async fn creation_is_refused_for_one_reason_at_a_time() {
             // Existing objects, absent objects, fields that only the system sets.
             ("messages", "POST $core/configmaps", r#"{"metadata":{"name":"taken"}}"#, "409 AlreadyExists: configmaps \"taken\" already exists"),
             ("create", "POST $core/configmaps", r#"{"metadata":{"name":"c","resourceVersion":"1"}}"#, "500 -: resourceVersion should not be set on objects to be created"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"taken","resourceVersion":"1"}}"#, "500 -: resourceVersion should not be set on objects to be created"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"Big","resourceVersion":"1"}}"#, "422 Invalid: ConfigMap \"Big\" is invalid: metadata.name: Invalid value: …"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"zero","resourceVersion":"0"}}"#, "201 ConfigMap"),
+            ("create", "POST $core/configmaps", r#"{"metadata":{"name":"text","resourceVersion":"x"}}"#, "201 ConfigMap"),
+            ("create", "POST $core/configmaps?dryRun=All", r#"{"metadata":{"name":"c","resourceVersion":"1"}}"#, "201 ConfigMap"),
+            ("create", "POST $core/configmaps?dryRun=All", r#"{"metadata":{"name":"taken","resourceVersion":"1"}}"#, "409 AlreadyExists: configmaps \"taken\" already exists"),
             ("namespace-lifecycle", "POST /api/v1/namespaces/missing/configmaps", r#"{"metadata":{"name":"a"}}"#, "404 NotFound: namespaces \"missing\" not found"),
             ("namespace-lifecycle", "GET /api/v1/namespaces/missing/configmaps", "", "200 ConfigMapList"),
             // Options.

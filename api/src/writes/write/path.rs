@@ -182,7 +182,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
     stages::escalate(intent, &new, old.as_ref()).await?;
     let generated_from = match &current {
-        None => stages::identify(&mut new)?,
+        None => stages::identify(&mut new),
         Some(current) => stages::compare(intent, &mut new, old.as_ref(), current).map(|()| None)?,
     };
     if let Some(old) = &old {
@@ -196,6 +196,9 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     let charges =
         stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut(), asked_webhooks)
             .await?;
+    if current.is_none() {
+        stages::check_unversioned(intent, &mut new)?;
+    }
     let encoded = stages::encode(intent, &mut new, fate, old.as_ref(), current.as_ref()).await?;
     // A plugin may have given a new object another name.
     let name = if intent.presence == Presence::New { meta(&new, "name").to_owned() } else { String::new() };

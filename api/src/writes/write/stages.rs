@@ -179,11 +179,7 @@ pub(super) fn convert<C, S: Source<C>>(
 
 /// Gives a new object its time of creation, its identity, and a name if it asks for a generated one; returns what that
 /// was generated from.
-pub(super) fn identify(object: &mut Object) -> Result<Option<String>, Status> {
-    if !meta(object, "resourceVersion").is_empty() {
-        let why = "resourceVersion should not be set on objects to be created";
-        return Err(Status::new(Reason::Unknown, why));
-    }
+pub(super) fn identify(object: &mut Object) -> Option<String> {
     set_meta(object, "creationTimestamp", Some(clock::now().into()));
     let base = generate_name(object).to_owned();
     let generated_from = (!base.is_empty()).then_some(base);
@@ -191,7 +187,21 @@ pub(super) fn identify(object: &mut Object) -> Result<Option<String>, Status> {
         metadata_mut(object).insert("name", names::generated(base).into());
     }
     metadata_mut(object).insert("uid", names::uid().into());
-    Ok(generated_from)
+    generated_from
+}
+
+/// Refuses a version in a new object, which only the store gives; text that is no version counts as none. A dry run does not
+/// get as far as the store: it shows what the writer gave.
+pub(super) fn check_unversioned(intent: &Intent<'_>, object: &mut Object) -> Result<(), Status> {
+    if intent.dry_run {
+        return Ok(());
+    }
+    if decimal(meta(object, "resourceVersion")).is_some_and(|version| version > 0) {
+        let why = "resourceVersion should not be set on objects to be created";
+        return Err(Status::new(Reason::Unknown, why));
+    }
+    set_meta(object, "resourceVersion", None);
+    Ok(())
 }
 
 /// Compares the identity that the body of a PUT names with the stored one. A patch, or a plugin, that changes it is
