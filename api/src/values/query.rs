@@ -65,9 +65,9 @@ impl Query {
         Err(Status::bad_request(format!("strconv.ParseInt: parsing {}: {why}", go_quote(text))))
     }
 
-    /// `pretty`, which follows stricter rules than the other booleans; `None` when absent.
+    /// `pretty`, which follows stricter rules than the other booleans; `None` when absent or empty.
     pub fn pretty(&self) -> Option<bool> {
-        let value = self.first("pretty")?;
+        let value = self.first("pretty").filter(|value| !value.is_empty())?;
         Some(matches!(value, "1" | "t" | "T" | "TRUE" | "true" | "True"))
     }
 }
@@ -201,7 +201,7 @@ mod tests {
             assert_eq!(Query::parse(raw).flag("watch"), want, "{raw}");
         }
         for (raw, want) in
-            [("pretty=yes", Some(false)), ("pretty=T", Some(true)), ("", None), ("pretty", Some(false))]
+            [("pretty=yes", Some(false)), ("pretty=T", Some(true)), ("", None), ("pretty", None)]
         {
             assert_eq!(Query::parse(raw).pretty(), want, "{raw}");
         }
