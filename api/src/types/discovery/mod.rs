@@ -130,15 +130,16 @@ impl Discovery {
             };
             return Some(Answer::json(json_response(status.code, &status.to_value(), true)));
         };
+        let pretty = pretty && encoding == Encoding::Json;
         let response = match (cache, form) {
             (Some(cache), Form::Aggregated | Form::Local) => {
                 let is_core = parts[0] == Some("api");
                 let is_merged = !is_core && form == Form::Aggregated && !self.peers.is_empty();
                 let cache = if is_merged { &self.merged } else { cache };
-                self.aggregated(cache, (is_core, is_merged), headers, encoding)
+                let response = self.aggregated(cache, (is_core, is_merged), headers, encoding);
+                if pretty { response.map(indented) } else { response }
             }
             _ => {
-                let pretty = pretty && encoding == Encoding::Json;
                 let mut response = json_response(StatusCode::OK, &self.plain(parts)?, pretty);
                 let media_type = HeaderValue::from_static(encoding.media_type());
                 response.headers_mut().insert(CONTENT_TYPE, media_type);
@@ -253,6 +254,14 @@ pub(crate) fn json_response(code: StatusCode, value: &Value, pretty: bool) -> Re
     *response.status_mut() = code;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// A compact document with indentation; a body that is none stays as it is.
+fn indented(document: Bytes) -> Bytes {
+    match json::parse(&document) {
+        Ok(value) => body(&value, true),
+        Err(_) => document,
+    }
 }
 
 fn body(value: &Value, pretty: bool) -> Bytes {
@@ -385,6 +394,15 @@ mod tests {
             let response = get(path, "application/json").unwrap();
             assert_eq!(text(&response), want, "{path}");
             assert_eq!(response.headers()[CONTENT_TYPE], "application/json");
+        }
+        for (path, accept) in [("/apis", "application/json".to_owned()), ("/apis", aggregated())] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_str(&accept).unwrap());
+            let pretty = discovery().respond(path, &headers, true).unwrap().response;
+            assert!(text(&pretty).starts_with("{\n  \"kind\": \""), "{path} {accept}");
+            let compact = get(path, &accept).unwrap();
+            let value = |response: &Response<Bytes>| json::parse(response.body()).unwrap();
+            assert_eq!(value(&pretty), value(&compact), "{path} {accept}");
         }
         let root = get("/", "text/html").unwrap();
         let want = "{\n  \"paths\": [\n    \"/api\",\n    \"/api/v1\",\n    \"/apis\",\n    \"/apis/\",\n    \"/apis/example.com\",\n    \"/apis/example.com/v2\",\n    \"/healthz\",\n    \"/version\"\n  ]\n}";
