@@ -58,7 +58,6 @@ pub fn syntax_error(text: &[u8]) -> Option<String> {
     match scanner.document() {
         Ok(()) => None,
         Err(Fault::End) => Some("unexpected end of JSON input".to_owned()),
-        Err(Fault::Depth) => Some("exceeded max depth".to_owned()),
         Err(Fault::Byte(byte, place)) => Some(format!("invalid character {} {place}", quoted(byte))),
     }
 }
@@ -77,7 +76,6 @@ pub fn sets_field(name: &str, field: &str) -> bool {
 /// Why the scan ended.
 enum Fault {
     End,
-    Depth,
     /// This byte cannot stand at this place.
     Byte(u8, String),
 }
@@ -131,9 +129,10 @@ impl Scanner<'_> {
     }
 
     fn open(&mut self, open: &mut Vec<Container>, container: Container) -> Result<(), Fault> {
+        let bracket = self.text[self.at];
         self.at += 1;
         open.push(container);
-        if open.len() > DEPTH_MAX { Err(Fault::Depth) } else { Ok(()) }
+        if open.len() > DEPTH_MAX { Err(fault(bracket, "exceeded max depth")) } else { Ok(()) }
     }
 
     /// What follows a value: a comma, after which the next value stands, or the ends of containers.
@@ -409,7 +408,11 @@ mod tests {
         {
             assert_eq!(syntax_error(text.as_bytes()), None, "{text}");
         }
-        let deep = "[".repeat(20_000);
-        assert_eq!(syntax_error(deep.as_bytes()).as_deref(), Some("exceeded max depth"));
+        for (level, want) in [
+            ("[", "invalid character '[' exceeded max depth"),
+            ("{\"a\":", "invalid character '{' exceeded max depth"),
+        ] {
+            assert_eq!(syntax_error(level.repeat(20_000).as_bytes()).as_deref(), Some(want));
+        }
     }
 }
