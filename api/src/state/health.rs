@@ -114,6 +114,9 @@ const ALL: &[Endpoint] = &[Healthz, Livez, Readyz];
 /// Placeholder of the store's check, whose name belongs to the naming profile.
 const STORE: &str = "{store}";
 
+/// Placeholder of the second check of the store, by which probes tell readiness apart.
+const READINESS: &str = "{store}-readiness";
+
 /// Name of the check of the store's ledger.
 const LEDGER: &str = "etcd";
 
@@ -137,6 +140,8 @@ const CHECKS: &[Check] = &[
     check("ping", Test::Answers, ALL),
     check("log", Test::Answers, ALL),
     check(STORE, Test::Store, &[Healthz, Readyz]),
+    check(STORE, Test::Ledger, &[Livez]),
+    check(READINESS, Test::Store, &[Readyz]),
     check(LEDGER, Test::Ledger, ALL).of(Part::Ledger),
     check("etcd-readiness", Test::Ledger, &[Readyz]).of(Part::Ledger),
     check("kms-providers", Test::Keys, ALL).of(Part::Keys),
@@ -182,6 +187,7 @@ impl Check {
     fn name(&self, naming: &'static Naming) -> Cow<'static, str> {
         match self.name {
             STORE => naming.store_check.into(),
+            READINESS => format!("{}-readiness", naming.store_check).into(),
             name if name.contains("kube") => {
                 name.replace("kubernetes", naming.word).replace("kube-", naming.system_prefix).into()
             }
@@ -239,16 +245,16 @@ impl Endpoint {
         }
     }
 
-    /// Its checks. That of a ledger is there once where the store's has the same name.
+    /// Its checks. Those of a ledger are there once where the store's have the same names.
     fn checks(
         self,
         naming: &'static Naming,
         has: impl Fn(Part) -> bool,
     ) -> impl Iterator<Item = &'static Check> {
-        let has_store = CHECKS.iter().any(|check| check.name == STORE && check.endpoints.contains(&self));
-        let is_twice = has_store && naming.store_check == LEDGER;
-        let is_there =
-            move |check: &&Check| check.needs.is_none_or(&has) && !(check.name == LEDGER && is_twice);
+        let is_twice = naming.store_check == LEDGER;
+        let is_there = move |check: &&Check| {
+            check.needs.is_none_or(&has) && !(is_twice && check.needs == Some(Part::Ledger))
+        };
         CHECKS.iter().filter(move |check| check.endpoints.contains(&self)).filter(is_there)
     }
 }
@@ -425,11 +431,17 @@ mod tests {
             ("/readyz/informer-sync", true),
             ("/healthz/informer-sync", false),
             ("/readyz/etcd", true),
-            ("/livez/etcd", false),
+            ("/livez/etcd", true),
+            ("/readyz/etcd-readiness", true),
+            ("/livez/etcd-readiness", false),
             ("/healthz/poststarthook/rbac/bootstrap-roles", true),
         ] {
             assert_eq!(paths.iter().any(|known| known == path), there, "{path}");
         }
         assert!(spec.iter().any(|known| known == "/readyz/store"));
+        let with_ledger = super::paths(&KUBERNETES, &[Part::Ledger]);
+        for path in ["/livez/etcd", "/readyz/etcd", "/readyz/etcd-readiness"] {
+            assert_eq!(with_ledger.iter().filter(|known| *known == path).count(), 1, "{path}");
+        }
     }
 }
