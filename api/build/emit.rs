@@ -9,7 +9,8 @@ use std::fmt::Write;
 
 use crate::code::{self, Use};
 use crate::model::{
-    Behavior, Check, Column, Field, Group, Kind, List, Message, MessageId, Resource, Schema, Shape,
+    Behavior, Check, Column, Field, Group, Kind, List, Message, MessageId, PublishedUnion, Resource, Schema,
+    Shape,
 };
 use crate::naming::Naming;
 
@@ -159,6 +160,15 @@ impl Emitter<'_> {
             )
             .expect(STRING),
         }
+        if let Some(PublishedUnion { discriminator, members }) = &message.published_union {
+            write!(
+                out,
+                ",published_union:Some(&PublishedUnion{{discriminator:{discriminator:?},members:&{members:?}}})"
+            )
+            .expect(STRING);
+        } else {
+            out.push_str(",published_union:None");
+        }
         let rule = code::number(self.schema, Use::Rule, &message.rule);
         let default_rule = code::number(self.schema, Use::DefaultRule, &message.default_rule);
         writeln!(out, ",rule:{rule},checked_apart:{},default_rule:{default_rule}}};", message.checked_apart)
@@ -211,6 +221,9 @@ impl Emitter<'_> {
         }
         if let Some(check) = &field.check {
             self.check(out, check);
+        }
+        if let Some((name, value)) = &field.published {
+            write!(out, "published:Some(&Extension{{name:{name:?},value:{value:?}}}),").expect(STRING);
         }
         out.push_str("..FIELD},\n");
     }

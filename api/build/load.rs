@@ -101,6 +101,10 @@ impl<'p> Loader<'p> {
                 .unwrap_or_else(|| file.package_name().to_owned()),
             description: self.comments.get(message.full_name()).cloned().unwrap_or_default(),
             union: self.union(message, &fields),
+            published_union: self
+                .options
+                .message(&message.options(), "published_union")
+                .map(|option| options::published_union(&option)),
             rule: self.options.text(&message.options(), "rule").unwrap_or_default(),
             checked_apart: self.options.flag(&message.options(), "checked_apart"),
             default_rule: self.options.text(&message.options(), "default_rule").unwrap_or_default(),
@@ -224,6 +228,10 @@ impl<'p> Loader<'p> {
                 .unwrap_or_default(),
             inlined: None,
             check: self.options.message(&options, "check").map(|option| options::check(&option)),
+            published: self
+                .options
+                .message(&options, "published")
+                .map(|option| (options::text(&option, "name"), options::text(&option, "value"))),
         }
     }
 
@@ -417,6 +425,7 @@ fn type_fields() -> [Field; 2] {
         patch: Patch::default(),
         inlined: None,
         check: None,
+        published: None,
     };
     [
         field(

@@ -23,6 +23,7 @@ pub struct Message {
     /// Only where the message is no resource, which has its own.
     pub columns: Vec<Column>,
     pub union: Option<Union>,
+    pub published_union: Option<PublishedUnion>,
     /// The check that it names; empty without one.
     pub rule: String,
     pub checked_apart: bool,
@@ -35,6 +36,12 @@ pub struct Union {
     pub members: Vec<usize>,
     pub none: String,
     pub several: String,
+}
+
+pub struct PublishedUnion {
+    /// Empty without one.
+    pub discriminator: String,
+    pub members: Vec<String>,
 }
 
 /// Names are those of the tables' enums; empty without one.
@@ -76,6 +83,8 @@ pub struct Field {
     pub patch: Patch,
     pub inlined: Option<usize>,
     pub check: Option<Check>,
+    /// Name and value of an extension.
+    pub published: Option<(String, String)>,
 }
 
 #[derive(Clone, Copy)]

@@ -2,7 +2,7 @@
 
 use prost_reflect::{DescriptorPool, DynamicMessage, Value};
 
-use crate::model::{Behavior, Check, Column, GroupVersion, Patch, Selectable, Status};
+use crate::model::{Behavior, Check, Column, GroupVersion, Patch, PublishedUnion, Selectable, Status};
 
 /// The options by name.
 pub struct Options<'p>(pub &'p DescriptorPool);
@@ -108,6 +108,10 @@ pub fn patch(option: &DynamicMessage) -> Patch {
         replace: flag(option, "replace"),
         merge_key: text(option, "key"),
     }
+}
+
+pub fn published_union(option: &DynamicMessage) -> PublishedUnion {
+    PublishedUnion { discriminator: text(option, "discriminator"), members: texts(option, "members") }
 }
 
 pub fn status(option: &DynamicMessage) -> Status {

@@ -19,7 +19,8 @@ use crate::types::schema::builtin;
 use crate::types::schema::published::Published;
 use crate::types::schema::registry::{Registry, Resource, Subresource, Version};
 use crate::types::schema::table::{
-    Element, Empty, Field, Kind, ListType, Message, Ref, SubresourceTable, Text, Unknown,
+    Element, Empty, Extension, Field, Kind, ListType, Message, PublishedUnion, Ref, SubresourceTable, Text,
+    Unknown,
 };
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
@@ -320,6 +321,9 @@ impl<'a> Definitions<'a> {
         if message.embedded {
             schema.push(self.naming.extension("embedded-resource"), true.into());
         }
+        if let Some(union) = message.published_union {
+            schema.push(self.naming.extension("unions"), Value::Array(vec![published_union(union)]));
+        }
         if message.unknown == Unknown::Preserve {
             schema.push(self.naming.extension("preserve-unknown-fields"), true.into());
         }
@@ -376,6 +380,9 @@ impl<'a> Definitions<'a> {
             }
         } else if let Some(map_type) = map_type(field) {
             schema.push(self.naming.extension("map-type"), map_type.into());
+        }
+        if let Some(Extension { name, value }) = field.published {
+            schema.push(self.naming.extension(name), (*value).into());
         }
         let patch = field.patch;
         let strategies =
@@ -441,6 +448,21 @@ impl<'a> Definitions<'a> {
         let target = format!("{}{name}", self.dialect.reference_prefix());
         Object::from_iter([("$ref".into(), target.into())])
     }
+}
+
+/// A union, with each field under the value that stands for it: its name as a type's.
+fn published_union(union: &PublishedUnion) -> Value {
+    let mut object = Object::new();
+    if !union.discriminator.is_empty() {
+        object.push("discriminator", union.discriminator.into());
+    }
+    let value = |name: &str| {
+        let (first, rest) = name.split_at(1);
+        Value::String(first.to_ascii_uppercase() + rest)
+    };
+    let fields: Object = union.members.iter().map(|name| ((*name).into(), value(name))).collect();
+    object.push("fields-to-discriminateBy", fields.into());
+    object.into()
 }
 
 /// Whether a message is a list of objects.

@@ -278,6 +278,14 @@ fn properties_match_the_schema_tables() {
         r#"[{"group":"autoscaling","kind":"Scale","version":"v1"}]"#
     );
     assert_eq!(text(schema("io.k8s.api.core.v1.ContainerPort").get("required")), r#"["containerPort"]"#);
+    let unions = |name: &str| text(schema(name).get(&KUBERNETES.extension("unions")));
+    assert_eq!(
+        unions("io.k8s.api.core.v1.SeccompProfile"),
+        r#"[{"discriminator":"type","fields-to-discriminateBy":{"localhostProfile":"LocalhostProfile"}}]"#
+    );
+    let statuses = property("io.k8s.api.core.v1.PersistentVolumeClaimStatus", "allocatedResourceStatuses");
+    let granular = format!(r#""{}map-type":"granular""#, KUBERNETES.extension_prefix);
+    assert!(statuses.contains(&granular), "{statuses}");
     assert_eq!(
         text(schema("io.k8s.apimachinery.pkg.util.intstr.IntOrString").get("oneOf")),
         r#"[{"type":"integer"},{"type":"string"}]"#

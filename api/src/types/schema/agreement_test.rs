@@ -148,6 +148,14 @@ fn compare_message(report: &mut Report, ours: &Message, theirs: &Value, by_name:
         fields.iter().map(|field| text(field, "json")).collect(),
     );
     report.same(name, "atomic", ours.atomic, text(theirs, &KUBERNETES.extension("map-type")) == "atomic");
+    let union = &theirs[KUBERNETES.extension("unions")][0];
+    let told = union["fields-to-discriminateBy"].as_object();
+    report.same(
+        name,
+        "union",
+        ours.published_union.map(|union| (union.discriminator, union.members.to_vec())),
+        told.map(|told| (text(union, "discriminator"), told.keys().map(String::as_str).collect())),
+    );
     let embeds: BTreeMap<_, _> = list(theirs, "embeds")
         .iter()
         .filter(|embed| embed.get("pb").is_some())
@@ -225,6 +233,12 @@ fn compare_field(
     let (shape, kind, target) = reference_type(theirs, by_name);
     report.same(place, "shape", ours.shape(), shape);
     report.same(place, "kind", our_kind(ours.element()), kind);
+    for name in ["map-type", "list-type"] {
+        let told = ours.published.filter(|told| told.name == name);
+        if let Some(told) = told {
+            report.same(place, name, told.value, text(theirs, &KUBERNETES.extension(name)));
+        }
+    }
     let map_type = text(theirs, &KUBERNETES.extension("map-type"));
     let struct_atomic = shape == Shape::Single
         && target.is_some_and(|target| text(target, &KUBERNETES.extension("map-type")) == "atomic");

@@ -9,9 +9,10 @@ use std::borrow::Cow::Borrowed as B;
 use super::compiled::Compiled;
 use super::handle::Ref::Static as S;
 use super::table::{
-    Behavior, Check, Column, Element, Empty, Field, Form, GroupTable, Inlined, Kind, List, ListType, Map,
-    Message, NameRule, PatchStrategy, Place, Presence, ResourceTable, Scope, Selectable, Slice, Slot,
-    StatusRules, StorageTable, SubresourceTable, Union, Unknown, VersionTable, WireField,
+    Behavior, Check, Column, Element, Empty, Extension, Field, Form, GroupTable, Inlined, Kind, List,
+    ListType, Map, Message, NameRule, PatchStrategy, Place, Presence, PublishedUnion, ResourceTable, Scope,
+    Selectable, Slice, Slot, StatusRules, StorageTable, SubresourceTable, Union, Unknown, VersionTable,
+    WireField,
 };
 use crate::values::naming::Naming;
 
@@ -37,6 +38,7 @@ pub(crate) const FIELD: Field = Field {
     inlined: None,
     check: None,
     limits: None,
+    published: None,
 };
 
 /// What an element is when its table says no more.

@@ -42,6 +42,8 @@ pub struct Message {
     pub atomic: bool,
     /// Fields of which only one may be set.
     pub union: Option<Union>,
+    /// The union that the published schema tells of; validation does not look at it.
+    pub published_union: Option<&'static PublishedUnion>,
     /// Number of the check in code that validation runs over the struct, from 1; 0 without one. Only validation knows
     /// what is behind it.
     pub rule: u16,
@@ -70,6 +72,24 @@ pub struct Union {
     pub none: &'static str,
     /// What is said of the second and all further ones; empty if code says it.
     pub several: &'static str,
+}
+
+/// Fields of which one is in use (`x-kubernetes-unions`).
+#[derive(Debug)]
+pub struct PublishedUnion {
+    /// The field that says which; empty without one.
+    pub discriminator: &'static str,
+    /// Names of the fields.
+    pub members: &'static [&'static str],
+}
+
+/// One extension of a published schema.
+#[derive(Debug)]
+pub struct Extension {
+    /// Without the vendor's prefix.
+    pub name: &'static str,
+    /// A text.
+    pub value: &'static str,
 }
 
 /// One field as protobuf sees it.
@@ -192,6 +212,8 @@ pub struct Field {
     pub check: Option<&'static Check>,
     /// What validation asks of the value of a type made at run time beyond its kind.
     pub limits: Option<Ref<Limits>>,
+    /// What the published schema says beside what follows from the rest.
+    pub published: Option<&'static Extension>,
 }
 
 /// What validation asks of a field beyond its type. Of a list each element is meant, of a map each value.
