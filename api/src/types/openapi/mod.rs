@@ -96,21 +96,23 @@ enum Subject {
     Group(String),
     /// `/version/`.
     Release,
-    /// A path outside the API that answers with JSON: the path, the operation id, the description.
-    Other(&'static str, &'static str, &'static str),
+    /// A path outside the API that answers with JSON: the path, the operation id, the description, the form of the JSON.
+    Other(&'static str, &'static str, &'static str, Media),
 }
 
 /// Paths outside the API that get a document when the server has them.
-const OTHERS: [(&str, &str, &str); 2] = [
+const OTHERS: [(&str, &str, &str, Media); 2] = [
     (
         ".well-known/openid-configuration",
         "getServiceAccountIssuerOpenIDConfiguration",
         "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
+        Media::Json,
     ),
     (
         "openid/v1/jwks",
         "getServiceAccountIssuerOpenIDKeyset",
         "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
+        Media::KeySet,
     ),
 ];
 
@@ -134,9 +136,9 @@ impl OpenApi {
         add("api".to_owned(), Subject::Api);
         add("apis".to_owned(), Subject::Apis);
         add("version".to_owned(), Subject::Release);
-        for (path, id, description) in OTHERS {
+        for (path, id, description, media) in OTHERS {
             if other_paths.iter().any(|other| other.trim_matches('/') == path) {
-                add(path.to_owned(), Subject::Other(path, id, description));
+                add(path.to_owned(), Subject::Other(path, id, description, media));
             }
         }
         OpenApi {
@@ -354,9 +356,9 @@ impl OpenApi {
                 let answer = Answer::Schema(definitions.named("apimachinery.pkg.version.Info"), Media::Json);
                 to.push(plain_path("/version/", "getCodeVersion", "version", "get the code version", answer));
             }
-            Subject::Other(path, id, description) => {
+            Subject::Other(path, id, description, media) => {
                 let tag = path.split(['/', '.']).find(|part| !part.is_empty()).unwrap_or(path);
-                let answer = Answer::Text(Media::Json);
+                let answer = Answer::Text(*media);
                 to.push(plain_path(&format!("/{path}/"), id, tag, description, answer));
             }
         }

@@ -375,6 +375,10 @@ fn documents_are_served_with_their_hashes_and_encodings() {
         assert!(names.contains(&name), "{name}");
     }
     assert!(!names.contains(&".well-known/openid-configuration"));
+    let keys = document(&api, "/openapi/v3/openid/v1/jwks");
+    let content = keys.at(&["paths", "/openid/v1/jwks/", "get", "responses", "200", "content"]).unwrap();
+    let media_types: Vec<&str> = content.as_object().unwrap().iter().map(|(name, _)| name).collect();
+    assert_eq!(media_types, ["application/jwk-set+json"]);
     let url = index.str_at(&["paths", "apis/apps/v1", "serverRelativeURL"]);
     let (path, hash) = url.split_once("?hash=").unwrap();
     assert_eq!((path, hash.len()), ("/openapi/v3/apis/apps/v1", 128));

@@ -98,6 +98,8 @@ pub(super) enum Content {
 pub(super) enum Media {
     /// JSON only.
     Json,
+    /// JSON Web Key Sets.
+    KeySet,
     /// The encodings of objects.
     Object,
     /// The encodings of objects of custom types.

@@ -160,6 +160,7 @@ impl Renderer {
         let owned = |types: &[&str]| types.iter().map(|each| (*each).to_owned()).collect();
         match media {
             Media::Json => owned(&["application/json"]),
+            Media::KeySet => owned(&["application/jwk-set+json"]),
             Media::Object => owned(&["application/json", protobuf, "application/yaml"]),
             Media::Custom => owned(&["application/json", "application/yaml"]),
             Media::List => {
