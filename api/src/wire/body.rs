@@ -15,7 +15,7 @@ use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
 use crate::wire::codec::protobuf::{self, envelope::Unknown};
 use crate::wire::codec::{cbor, yaml};
-use crate::wire::known_types::{is_known, is_unserved, not_registered, unconvertible};
+use crate::wire::known_types::{is_known, not_registered, unconvertible};
 use crate::wire::negotiate::Input;
 
 /// The kind of object that an endpoint accepts.
@@ -216,9 +216,6 @@ impl Expected<'_> {
         let why = match is_known(registry, given, self.api_version) {
             true if kind == self.kind => return self.other_version(api_version),
             true => unconvertible(given, own),
-            false if kind == self.kind && is_unserved(registry.naming(), given) => {
-                return self.other_version(api_version);
-            }
             false => not_registered(given, self.api_version),
         };
         Status::bad_request(format!(

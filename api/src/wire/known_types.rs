@@ -2,8 +2,7 @@
 //!
 //! The reference server has three registries of types: one for definitions of custom types, one for registrations of
 //! other servers, and one for all other groups. A body of a type in the endpoint's registry is read, and then found to be
-//! unconvertible; any other type is not registered. Types in versions that are not served count only where the kind is
-//! the endpoint's own.
+//! unconvertible; any other type is not registered. It knows types in versions that are not served, too.
 
 use crate::types::schema::registry::Registry;
 use crate::values::naming::Naming;
@@ -55,8 +54,10 @@ fn package(api_version: &str) -> &str {
 /// Whether an endpoint for objects of version `own_version` reads objects of a type.
 pub fn is_known(registry: &Registry, (kind, api_version): Named<'_>, own_version: &str) -> bool {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let is_resource =
-        |kind| registry.by_kind(group, version, kind).is_some_and(|resource| !resource.table.message.custom);
+    let is_resource = |kind| {
+        registry.by_kind(group, version, kind).is_some_and(|resource| !resource.table.message.custom)
+            || is_listed(registry.naming(), UNSERVED, (kind, api_version))
+    };
     let is_in_scheme = Scheme::of(api_version) == Scheme::of(own_version)
         && (is_resource(kind)
             || kind.strip_suffix("List").is_some_and(is_resource)
@@ -68,10 +69,8 @@ pub fn is_known(registry: &Registry, (kind, api_version): Named<'_>, own_version
     is_in_scheme || is_common || is_unversioned
 }
 
-/// Whether the reference server knows a kind in a version that it serves no more.
-pub fn is_unserved(naming: &Naming, named: Named<'_>) -> bool {
-    is_listed(naming, include_str!("../../bootstrap/unserved_types.txt"), named)
-}
+/// Types in versions that are not served.
+const UNSERVED: &str = include_str!("../../bootstrap/unserved_types.txt");
 
 /// Types of objects that no resource has.
 const WITHOUT_RESOURCE: &str = include_str!("../../bootstrap/types_without_resource.txt");
@@ -109,21 +108,6 @@ mod tests {
     use crate::values::naming::KUBERNETES;
 
     #[test]
-    fn types_are_known_in_versions_that_are_not_served() {
-        for (kind, api_version, want) in [
-            ("Deployment", "apps/v1beta1", true),
-            ("Deployment", "extensions/v1beta1", true),
-            ("CertificateSigningRequest", "certificates.k8s.io/v1beta1", true),
-            ("Deployment", "apps/v1beta3", false),
-            ("ConfigMap", "apps/v1beta1", false),
-            ("apps/v1beta1", "apps/v1beta1", false),
-            ("CertificateSigningRequest", "certificates.example.com/v1beta1", false),
-        ] {
-            assert_eq!(is_unserved(&KUBERNETES, (kind, api_version)), want, "{kind} {api_version}");
-        }
-    }
-
-    #[test]
     fn an_endpoint_knows_the_types_of_its_registry() {
         let registry = Registry::new(&KUBERNETES);
         for (kind, api_version, own_version, want) in [
@@ -146,6 +130,16 @@ mod tests {
             ("DeleteOptions", "v1", "apps/v1", true),
             ("DeleteOptions", "apps/v1", "apps/v1", true),
             ("DeleteOptions", "apps/v9", "apps/v1", false),
+            // Versions that are not served.
+            ("Deployment", "apps/v1beta1", "apps/v1", true),
+            ("DeploymentList", "apps/v1beta1", "v1", true),
+            ("Deployment", "extensions/v1beta1", "v1", true),
+            ("CertificateSigningRequest", "certificates.k8s.io/v1beta1", "v1", true),
+            ("APIService", "apiregistration.k8s.io/v1beta1", "v1", false),
+            ("Deployment", "apps/v1beta3", "apps/v1", false),
+            ("ConfigMap", "apps/v1beta1", "v1", false),
+            ("apps/v1beta1", "apps/v1beta1", "v1", false),
+            ("CertificateSigningRequest", "certificates.example.com/v1beta1", "v1", false),
         ] {
             let got = is_known(&registry, (kind, api_version), own_version);
             assert_eq!(got, want, "{kind} {api_version} for {own_version}");
