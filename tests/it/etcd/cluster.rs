@@ -32,6 +32,26 @@ struct Member {
     child: Option<Child>,
 }
 
+/// Stops a process, until all of its threads have stopped, or lets it go on.
+pub fn pause(id: u32, paused: bool) {
+    let signal = if paused { Signal::STOP } else { Signal::CONT };
+    let pid = Pid::from_raw(id.cast_signed()).expect("a child has a pid");
+    kill_process(pid, signal).expect("the signal can be sent");
+    // The thread that takes the signal stops the others when it runs the next time.
+    while paused && has_running_threads(id) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn has_running_threads(id: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).expect("the process lives");
+    threads.flatten().any(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The state follows the name, which stands in parentheses.
+        status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'S', 'D']))
+    })
+}
+
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there are free ports");
     listener.local_addr().expect("a listener has an address").port()
@@ -192,20 +212,16 @@ impl Etcd {
 
     /// Stops all members where they are, or lets them go on.
     pub fn pause(&self, paused: bool) {
-        let signal = if paused { Signal::STOP } else { Signal::CONT };
         for member in &self.members {
-            let Some(child) = &member.child else { continue };
-            let pid = Pid::from_raw(child.id().cast_signed()).expect("a child has a pid");
-            kill_process(pid, signal).expect("the signal can be sent");
+            if let Some(child) = &member.child {
+                pause(child.id(), paused);
+            }
         }
     }
 
     /// The same for one of them.
     pub fn pause_one(&self, member: usize, paused: bool) {
-        let signal = if paused { Signal::STOP } else { Signal::CONT };
-        let child = self.members[member].child.as_ref().expect("the member runs");
-        let pid = Pid::from_raw(child.id().cast_signed()).expect("a child has a pid");
-        kill_process(pid, signal).expect("the signal can be sent");
+        pause(self.members[member].child.as_ref().expect("the member runs").id(), paused);
     }
 
     /// A proxy before each member.

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tests::client::Watch;
 use tests::{Client, Options, PATIENCE, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::cluster::Etcd;
+use super::cluster::{Etcd, pause};
 use super::register::{History, KEYS, exercise, list, number};
 use super::{MAPS, map, version};
 use crate::support::Random;
@@ -233,12 +232,6 @@ async fn no_space(url: &str, raised: bool) {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
-fn pause(server: &Server, paused: bool) {
-    let signal = if paused { Signal::STOP } else { Signal::CONT };
-    let pid = Pid::from_raw(server.pid().cast_signed()).expect("a child has a pid");
-    kill_process(pid, signal).expect("the signal can be sent");
-}
-
 /// One round of each fault, in an order that the seed says; more with `ETCD_ROUNDS`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn registers_are_linearizable_whatever_goes_wrong() {
@@ -290,9 +283,9 @@ async fn registers_are_linearizable_whatever_goes_wrong() {
                 clients.lock()[victim] = servers[victim].client().another();
             }
             Fault::StopServer => {
-                pause(&servers[victim], true);
+                pause(servers[victim].pid(), true);
                 tokio::time::sleep(lasts).await;
-                pause(&servers[victim], false);
+                pause(servers[victim].pid(), false);
             }
             Fault::KillMember => {
                 etcd.kill(victim);
