@@ -270,6 +270,7 @@ async fn unary<A: Answer>(
     bytes: Bytes,
     (left, answer_bytes_max): (Duration, usize),
 ) -> Result<A, Error> {
+    let _call = connection.begin();
     let (answer, mut request) = send(connection, path, Some(left)).await?;
     request.send_data(bytes, true).map_err(|error| Error::lost(&error))?;
     let mut body = begun(answer).await?;

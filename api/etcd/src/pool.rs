@@ -8,7 +8,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -41,9 +41,25 @@ pub(crate) struct Connection {
     id: u64,
     /// Closed once the connection has ended.
     alive: watch::Receiver<()>,
+    calls: Arc<AtomicUsize>,
+}
+
+/// A call that is under way on a connection, for as long as this lives.
+pub(crate) struct Call(Arc<AtomicUsize>);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Connection {
+    /// Begins a call. The frames of one that is alone wait for no others.
+    pub(crate) fn begin(&self) -> Call {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Call(self.calls.clone())
+    }
+
     fn is_closed(&self) -> bool {
         self.alive.has_changed().is_err()
     }
@@ -112,24 +128,28 @@ impl Pool {
     async fn connect(&self, endpoint: &Endpoint) -> Result<Connection, String> {
         let connecting = async {
             let stream = endpoint.connect(self.dial.as_deref()).await?;
+            let calls = Arc::default();
             let (sender, alive) = match (endpoint.tls, &self.tls) {
-                (false, _) => handshake(stream).await?,
+                (false, _) => handshake(stream, &calls).await?,
                 (true, Some(tls)) => {
                     let connector = TlsConnector::from(tls.0.clone());
                     let stream = connector.connect(endpoint.server_name()?, stream).await;
-                    handshake(stream.map_err(|error| error.to_string())?).await?
+                    handshake(stream.map_err(|error| error.to_string())?, &calls).await?
                 }
                 (true, None) => return Err("no authorities to verify it are configured".to_owned()),
             };
             let base = endpoint.url().parse().map_err(|_| "no URL".to_owned())?;
-            Ok(Connection { sender, base, id: self.ids.fetch_add(1, Ordering::Relaxed), alive })
+            Ok(Connection { sender, base, id: self.ids.fetch_add(1, Ordering::Relaxed), alive, calls })
         };
         let connected = tokio::time::timeout(CONNECT_WAIT, connecting).await;
         connected.map_err(|_| "no connection in time".to_owned())?
     }
 }
 
-async fn handshake<S>(stream: S) -> Result<(SendRequest<Bytes>, watch::Receiver<()>), String>
+async fn handshake<S>(
+    stream: S,
+    calls: &Arc<AtomicUsize>,
+) -> Result<(SendRequest<Bytes>, watch::Receiver<()>), String>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
@@ -139,11 +159,13 @@ where
     let handshake = builder.handshake::<_, Bytes>(cork.clone()).await;
     let (sender, mut connection) = handshake.map_err(|error| with_causes(&error))?;
     let (lives, alive) = watch::channel(());
+    let calls = calls.clone();
     tokio::spawn(async move {
         let pings = connection.ping_pong();
         let mut connection = Corked::new(connection, cork);
+        let ended = poll_fn(|cx| connection.poll_among(cx, calls.load(Ordering::Relaxed) > 1));
         let why = tokio::select! {
-            ended = poll_fn(|cx| connection.poll_among(cx, true)) => ended.err().map(|error| with_causes(&error)),
+            ended = ended => ended.err().map(|error| with_causes(&error)),
             why = keep_alive(pings) => Some(why),
         };
         if let Some(error) = why {
