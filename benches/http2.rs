@@ -1,4 +1,4 @@
-//! A minimal HTTP/2 client for watches: many open GETs over one TLS connection, whose bytes are inspected and
+//! A minimal HTTP/2 client for watches and reads: many open GETs over one TLS connection, whose bytes are inspected and
 //! dropped.
 //!
 //! Flow-control windows are as large as possible, so that the server never waits; header compression is off.
@@ -139,6 +139,30 @@ impl Streams {
             self.stream.flush().await?;
         }
         Ok(())
+    }
+
+    /// Sends `count` GETs, never more than `at_once` of them unanswered, and waits for the last answer.
+    pub async fn get_in_turn(
+        &mut self,
+        path: &str,
+        accept: &str,
+        at_once: u32,
+        count: u32,
+    ) -> io::Result<()> {
+        let (answered, ended) = (self.answered, self.ended);
+        let mut sent = 0;
+        loop {
+            let done = self.ended - ended;
+            while sent < count && sent - done < at_once {
+                self.get(path, accept).await?;
+                sent += 1;
+            }
+            if done == count {
+                assert_eq!(self.answered - answered, count, "a request was refused");
+                return Ok(());
+            }
+            self.read(|_, _, _| {}).await?;
+        }
     }
 
     /// Opens `count` streams and waits until all have a response.

@@ -1,0 +1,59 @@
+//! Benchmark of requests for one object: several at once over one connection of HTTP/2, as client-go and kube-rs send them, beside
+//! as many over a connection of HTTP/1.1 each. Rate, and the server's CPU for a request. The server has half of the cores, the
+//! client the others.
+
+use std::time::{Duration, Instant};
+
+use benches::cluster::{self, CONFIG_MAPS, config_map_creates};
+use benches::http2::Streams;
+use benches::process::Halves;
+use benches::{Runtime, load, process, report, scale};
+use tests::{Options, Server};
+
+/// Requests that are under way at the same time.
+const AT_ONCE: [u32; 3] = [1, 8, 64];
+
+fn main() {
+    let halves = Halves::divide();
+    let runtime = Runtime::new();
+    let server = halves.on_servers(|| runtime.run(Server::start(Options::default())));
+    runtime.run(cluster::create(&server, &config_map_creates("read", 1)));
+    let path = format!("{CONFIG_MAPS}/read-000000");
+    report::row("GET of a config map", &["per second", "server CPU"]);
+    for at_once in AT_ONCE {
+        let count = scale(if at_once == 1 { 10_000 } else { 50_000 }, 100);
+        for (protocol, is_http2) in [("HTTP/1.1", false), ("HTTP/2", true)] {
+            let (mut rates, mut costs) = (Vec::new(), Vec::new());
+            for _ in 0..scale(3, 1) {
+                let before = process::cpu_time(server.pid());
+                let took = match is_http2 {
+                    true => runtime.run(multiplexed(&server, &path, at_once, count)),
+                    false => runtime.run(separate(&server, &path, at_once, count)),
+                };
+                let spent = process::cpu_time(server.pid()) - before;
+                rates.push(f64::from(count) / took.as_secs_f64());
+                costs.push(spent.as_secs_f64() * 1e6 / f64::from(count));
+            }
+            let (rate, cost) = (report::median(rates), report::median(costs));
+            report::row(
+                &format!("{at_once} at once, {protocol}"),
+                &[&format!("{rate:.0}"), &format!("{cost:.1} µs")],
+            );
+        }
+    }
+}
+
+/// How long `count` requests take over one connection.
+async fn multiplexed(server: &Server, path: &str, at_once: u32, count: u32) -> Duration {
+    let mut connection = Streams::open(server.client()).await;
+    let began = Instant::now();
+    connection.get_in_turn(path, "application/json", at_once, count).await.expect("the server answers");
+    began.elapsed()
+}
+
+/// The same over `at_once` connections.
+async fn separate(server: &Server, path: &str, at_once: u32, count: u32) -> Duration {
+    let mut connections = load::connect(server.client(), at_once as usize).await;
+    let requests = vec![load::get(path, &[]); count as usize];
+    load::run(&mut connections, &requests, 200).await.elapsed
+}
