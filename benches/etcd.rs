@@ -125,9 +125,9 @@ struct Round {
     cpu: f64,
 }
 
-/// The servers of a comparison of writes. The last one is the own store at the rate of etcd: a server that has less to do wakes up
-/// more often for it.
-const WRITERS: [&str; 3] = ["own store", "etcd", "own store, at etcd's rate"];
+/// What is compared: the last row is the own store at the rate of etcd, as a server that has less to do wakes up more often for
+/// each write.
+const COMPARED: [&str; 3] = ["own store", "etcd", "own store, at etcd's rate"];
 
 /// Rate, latency and the server's processor time of each write.
 fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
@@ -159,7 +159,7 @@ fn writes(runtime: &Runtime, pair: &Pair, of: &Written) {
                     |part: fn(&Outcome) -> f64| median(all.iter().map(|one| part(&one.outcome)).collect());
                 let of = |own: f64| if at == 1 { format!("{:.2}", cpu[1] / own) } else { String::new() };
                 report::row(
-                    &format!("{what}, {connections} connections, {}", WRITERS[at]),
+                    &format!("{what}, {connections} connections, {}", COMPARED[at]),
                     &[
                         &format!("{:.0}", pick(Outcome::rate)),
                         &seconds(pick(|outcome| outcome.quantile(0.5).as_secs_f64())),

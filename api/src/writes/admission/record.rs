@@ -158,7 +158,7 @@ pub struct Review {
     pub request_annotations: Vec<(String, String)>,
     /// What was taken for the write.
     pub charges: Vec<Box<dyn Charge>>,
-    /// Whether a webhook was asked.
+    /// Whether a webhook of a configuration was asked, which counts on being told of a write once.
     pub asked_webhooks: bool,
     round: Round,
     states: Vec<Box<dyn Any + Send>>,

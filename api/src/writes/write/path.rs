@@ -109,7 +109,7 @@ async fn rounds<C: Caller, S: Source<C>>(
                 continue;
             }
         };
-        // Who decided that had everything, and the store has it too now.
+        // The conflict was found in the newest state, and the store has that now.
         is_behind = false;
 
         if intent.seen.is_some() {
