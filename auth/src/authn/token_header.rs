@@ -53,33 +53,38 @@ impl Header {
 
     /// Takes a member, which is written so. Of the members that have a form, errors name what they are.
     fn take(&mut self, name: &str, raw: &str) -> Result<(), String> {
-        let read = || serde_json::from_str::<Value>(raw).ok().filter(|value| !value.is_null());
-        let formed = |what: &str, check: &mut dyn FnMut(&Value) -> Result<(), String>| {
-            let checked = read().map_or(Ok(()), |value| check(&value));
-            checked.map_err(|why| format!("failed to unmarshal {what}: {why}: {}", quote(raw)))
+        let what = match name {
+            "alg" => "algorithm",
+            "kid" => "key ID",
+            "nonce" => "nonce",
+            "x5c" => "x5c header",
+            "jwk" => "JWK",
+            PLAIN_PAYLOAD => "base64url-encode payload option",
+            "crit" => "crit header",
+            _ => return Ok(()),
         };
-        match name {
-            "alg" => formed("algorithm", &mut |value| text(value).map(|alg| self.alg = alg)),
-            "kid" => formed("key ID", &mut |value| text(value).map(|kid| self.kid = kid)),
-            "nonce" => formed("nonce", &mut |value| text(value).map(drop)),
-            "x5c" => formed("x5c header", &mut check_chain),
-            "jwk" => {
-                formed("JWK", &mut check_key)?;
-                read().map_or(Ok(()), |key| check_public(&key))
-            }
-            PLAIN_PAYLOAD => {
-                self.has_plain_payload = read() == Some(Value::Bool(false));
-                Ok(())
-            }
-            "crit" => {
-                let is_known = |name: &Value| name.is_null() || name == PLAIN_PAYLOAD;
-                let all_known =
-                    |names: &Value| names.as_array().is_some_and(|names| names.iter().all(is_known));
-                self.needs_unknown = read().is_some_and(|names| !all_known(&names));
-                Ok(())
-            }
-            _ => Ok(()),
+        let failed = |why: String| format!("failed to unmarshal {what}: {why}: {}", quote(raw));
+        // What cannot be read is refused, not passed over: an extension that must be understood may be in it.
+        let value: Value = serde_json::from_str(raw).map_err(|why| failed(why.to_string()))?;
+        if value.is_null() {
+            return Ok(());
         }
+        match name {
+            "alg" => self.alg = text(&value).map_err(failed)?,
+            "kid" => self.kid = text(&value).map_err(failed)?,
+            "nonce" => drop(text(&value).map_err(failed)?),
+            "x5c" => check_chain(&value).map_err(failed)?,
+            "jwk" => {
+                check_key(&value).map_err(failed)?;
+                check_public(&value)?;
+            }
+            PLAIN_PAYLOAD => self.has_plain_payload = value == Value::Bool(false),
+            _ => {
+                let is_known = |name: &Value| name.is_null() || name == PLAIN_PAYLOAD;
+                self.needs_unknown = !value.as_array().is_some_and(|names| names.iter().all(is_known));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -210,5 +215,18 @@ mod tests {
         ] {
             assert_eq!(Header::read(text.as_bytes()), want.map_err(str::to_owned), "{text}");
         }
+    }
+
+    #[test]
+    fn a_member_that_cannot_be_read_is_refused() {
+        let deep = format!(r#"{{"crit":{}1{}}}"#, "[".repeat(200), "]".repeat(200));
+        for text in
+            [r#"{"crit":["\ud800"]}"#, r#"{"crit":1e999}"#, r#"{"b64":1e999}"#, r#"{"jwk":1e999}"#, &deep]
+        {
+            let refused = Header::read(text.as_bytes()).unwrap_err();
+            assert!(refused.starts_with("failed to unmarshal "), "{text}: {refused}");
+        }
+        // Of members without a meaning here nothing is read.
+        assert!(Header::read(br#"{"other":1e999}"#).is_ok());
     }
 }
