@@ -37,8 +37,9 @@ impl<A: Clone> Remembered<A> {
 
     /// The answer about a token for `target`, if there is a recent one of this generation of authenticators.
     pub(super) fn find(&self, token: &str, target: &[String], generation: u64, now: SystemTime) -> Option<A> {
+        let key = key(token, target, generation);
         let answers = self.answers.lock();
-        let (end, answer) = answers.get(&key(token, target, generation))?;
+        let (end, answer) = answers.get(&key)?;
         // A clock that was set back does not make an answer last longer.
         let is_recent = now < *end && end.duration_since(now).is_ok_and(|rest| rest <= self.lifetime);
         is_recent.then(|| answer.clone())
@@ -47,6 +48,7 @@ impl<A: Clone> Remembered<A> {
     /// Keeps an answer.
     pub(super) fn keep(&self, token: &str, target: &[String], generation: u64, now: SystemTime, answer: A) {
         let Some(end) = now.checked_add(self.lifetime).filter(|end| now < *end) else { return };
+        let key = key(token, target, generation);
         let mut answers = self.answers.lock();
         if answers.len() >= REMEMBERED_MAX {
             answers.retain(|_, (end, _)| now < *end);
@@ -54,7 +56,7 @@ impl<A: Clone> Remembered<A> {
                 answers.clear();
             }
         }
-        answers.insert(key(token, target, generation), (end, answer));
+        answers.insert(key, (end, answer));
     }
 }
 
