@@ -5,12 +5,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use api::values::json::Value;
 use api::wire::codec::yaml;
 use api::wire::outgoing::{Credentials, Endpoint, Identity};
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use http::Uri;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -227,9 +225,8 @@ impl Reading<'_> {
     /// The base64 of one member, or the file that another one names.
     pub(super) fn held(&self, from: &Value, file: &str, data: &str) -> anyhow::Result<Option<Held>> {
         if let Some(text) = text_of(from, data) {
-            return Ok(Some(Held::Here(
-                STANDARD.decode(text).with_context(|| format!("{data} is no base64"))?,
-            )));
+            let bytes = go::base64::standard(&text).map_err(|why| anyhow!("{data} is no base64: {why}"))?;
+            return Ok(Some(Held::Here(bytes)));
         }
         Ok(text_of(from, file).map(|file| Held::File(self.dir.join(file))))
     }
