@@ -8,7 +8,7 @@
 //! /custom:<group>/<plural>/             <group>/<plural>
 //! ```
 //!
-//! The path is pure data: the map of keys between the engine and etcd and the texts of errors are both made of it.
+//! Used by the replica's map of keys (`state/replica/keys.rs`), and for the keys that errors show (`objects/store.rs`).
 
 use super::registry::Resource;
 

@@ -24,7 +24,7 @@ pub fn decoded_len(text: &str) -> usize {
     (text.len() / 4 * 3).saturating_sub(padding)
 }
 
-/// The bytes that canonical `text` stands for; nothing if it is not canonical.
+/// The bytes that `text`, which has no line breaks, stands for; nothing if it is no base64.
 pub fn decode(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
