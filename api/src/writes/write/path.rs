@@ -81,13 +81,12 @@ async fn rounds<C: Caller, S: Source<C>>(
         if let Some(warnings) = caller.warnings() {
             warnings.truncate(warned);
         }
-        let seen = is_behind.then(|| Seen::now(intent));
-        let mut asked_webhooks = false;
-        let round = prepared(caller, intent, source, &mut asked_webhooks).await;
-        if let Some(seen) = seen.filter(|_| says_what_is_stored(&round)) {
+        let mut seen = Seen::before(intent);
+        let round = prepared(caller, intent, source, &mut seen).await;
+        if is_behind && says_what_is_stored(&round) {
             intent.api.current().await?;
             is_behind = false;
-            if seen.lacked_something(intent, asked_webhooks) {
+            if seen.lacks_something(intent) {
                 continue;
             }
         }
@@ -154,17 +153,19 @@ struct Held<'w> {
     _allocated: Option<Reservation<'w>>,
 }
 
-/// The stages from the newest state to what is to be stored. Says of webhooks whether one was asked, also where it fails.
+/// The stages from the newest state to what is to be stored. Notes what it saw, also where it fails.
 async fn prepared<'w, C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'w>,
     source: &mut S,
-    asked_webhooks: &mut bool,
+    seen: &mut Seen,
 ) -> Result<Round<'w>, Status> {
     let mut current = match locate(caller, intent).await? {
         Located::At(current) => current,
         Located::Out(outcome) => return Ok(Round::Over(outcome)),
     };
+    seen.object = current.as_ref().map(Current::revision);
+    let asked_webhooks = &mut seen.asked_webhooks;
     let wanted = stages::decode(caller, intent, source, current.as_mut()).await?;
     let Some((mut object, fate)) = wanted else { return Ok(Round::Over(unchanged(current.as_ref()))) };
     // Defaults and managed fields may make much of little.
@@ -206,26 +207,30 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     Ok(Round::Ready(Box::new(Ready { name, encoded, new, current, generated_from, held })))
 }
 
-/// What the store has when a round begins.
+/// What a round sees of the store, and who sees the write.
 struct Seen {
+    /// The revision of the store when the round begins.
     revision: Revision,
-    /// The revision of the object, if it is there.
+    /// The revision of the object, if the round found it.
     object: Option<Revision>,
+    asked_webhooks: bool,
 }
 
 impl Seen {
-    fn now(intent: &Intent<'_>) -> Seen {
-        let is_named = intent.presence != Presence::New && store::check_key_name(intent.name).is_ok();
-        let key = is_named.then(|| store::key(intent.resource, intent.namespace, intent.name));
-        let object = key.and_then(|key| intent.store.entry(&key)).map(|entry| entry.revision());
-        Seen { revision: intent.store.revision(), object }
+    fn before(intent: &Intent<'_>) -> Seen {
+        Seen { revision: intent.store.revision(), object: None, asked_webhooks: false }
     }
 
     /// Whether the round might have come to something else with what the store has now. A webhook is told of a write once
     /// for each state of the object, whatever else has changed.
-    fn lacked_something(&self, intent: &Intent<'_>, asked_webhooks: bool) -> bool {
-        let now = Seen::now(intent);
-        now.object != self.object || now.revision > self.revision && !asked_webhooks
+    fn lacks_something(&self, intent: &Intent<'_>) -> bool {
+        if !self.asked_webhooks {
+            return intent.store.revision() > self.revision;
+        }
+        // The name of a new object is not looked up before its commit.
+        let is_named = intent.presence != Presence::New;
+        let key = is_named.then(|| store::key(intent.resource, intent.namespace, intent.name));
+        key.and_then(|key| intent.store.entry(&key)).map(|entry| entry.revision()) != self.object
     }
 }
 
