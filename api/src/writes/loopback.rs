@@ -2,15 +2,16 @@
 //!
 //! They take the write path like any other write, under the identity that upstream's users know, and pass admission: quotas
 //! count them, webhooks and policies see them and may refuse them. They leave out what is for requests only: the comparison
-//! with a version in the object, and the question what the writer may grant. What comes before the first request, repairs
+//! with a version in the object, and the questions what the writer may grant and which parameters it may read. What comes before the first request, repairs
 //! and what the reference server writes beneath its API is not asked about ([`Loopback::unasked`]).
 
 mod event;
 mod plugins;
 
+use std::sync::Arc;
+
 use auth::User;
 use engine::{Change, Expected, Revision};
-use std::sync::Arc;
 
 use crate::objects::apply::{Reset, Versions, Writer, apply, take_managed_fields};
 use crate::objects::conversion::Conversions;

@@ -32,7 +32,7 @@ use crate::writes::admission::{self, Operation, Review};
 use crate::writes::context::Context;
 
 /// What the server's own writes leave out that clients of upstream's make: the comparison (they say what they saw in
-/// [`Intent::seen`]), and the question what they may grant.
+/// [`Intent::seen`]), and the questions what they may grant and which parameters they may read.
 pub const BY_SERVER: &[Stage] = &[Stage::Compare, Stage::Escalate, Stage::Confirm];
 
 /// [`BY_SERVER`], and admission: for what comes before the first request, and what no client of upstream's writes.
