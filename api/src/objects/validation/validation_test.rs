@@ -483,7 +483,12 @@ fn failures_that_print_a_long_list_are_few() {
     let counted: Vec<String> = (0..5000).map(|at| format!(r#""hugepages-{at}Mi":"1""#)).collect();
     let counted = counted.join(",");
     let long = "x".repeat(100_000);
+    let odd = vec![r#"{"scopeName":"PriorityClass","operator":"x"}"#; 1000].join(",");
     for spec in [
+        // A short failure follows each long one.
+        format!(
+            r#""spec":{{"hard":{{"services":"1"}},"scopeSelector":{{"matchExpressions":[{{"scopeName":"PriorityClass","operator":"In","values":["{long}"]}},{odd}]}}}}"#
+        ),
         format!(r#""spec":{{"hard":{{"pods":"1"}},"scopes":[{scopes}]}}"#),
         format!(r#""spec":{{"hard":{{{counted}}},"scopes":["BestEffort",{scopes}]}}"#),
         format!(
