@@ -200,6 +200,10 @@ fn autoscalers_have_their_members_only_once() {
             r#""autoscaling.alpha.kubernetes.io/behavior":"","a":"b","autoscaling.alpha.kubernetes.io/mine":"c""#,
             Some(r#"{"a":"b","autoscaling.alpha.kubernetes.io/mine":"c"}"#),
         ),
+        (
+            r#""autoscaling.alpha.acme.example/metrics":"[]""#,
+            Some(r#"{"autoscaling.alpha.acme.example/metrics":"[]"}"#),
+        ),
     ] {
         let autoscaler = object(
             table,

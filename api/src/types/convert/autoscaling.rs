@@ -386,7 +386,8 @@ fn take_list(object: &mut Object, name: &str) -> Vec<Value> {
     }
 }
 
-fn drop_annotations(object: &mut Object, naming: &Naming) {
+/// Removes the annotations in which versions keep members that they do not have.
+pub fn drop_annotations(object: &mut Object, naming: &Naming) {
     let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) else { return };
     let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
     for name in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS].into_iter().chain(TOLERANCES) {

@@ -11,7 +11,7 @@
 //! identity. The resulting tree is canonical for its type, whatever order the input had. Nothing here knows requests or
 //! bytes. Versions of custom types are the business of `conversion`.
 
-mod autoscaling;
+pub mod autoscaling;
 mod events;
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use super::super::{Validator, names};
 use super::View;
 use super::forms::POSITIVE;
 use super::resources;
+use crate::types::convert::autoscaling::drop_annotations;
 use crate::values::json::{Object, Value};
+use crate::values::naming;
 
 const STABILIZATION_SECONDS_MAX: i64 = 3600;
 const PERIOD_SECONDS_MAX: i64 = 1800;
@@ -18,20 +20,10 @@ const SOURCES: [(&str, &str); 5] = [
     ("Resource", "resource"),
 ];
 
-/// Annotations in which the versions before this one keep what they have no members for, below `autoscaling.alpha.`.
-const KEPT_BEFORE: [&str; 6] =
-    ["metrics", "behavior", "current-metrics", "conditions", "scale-up-tolerance", "scale-down-tolerance"];
-
-/// An annotation in which another version keeps a member does not stand beside the member.
+/// An annotation in which another version keeps a member, in any naming profile, does not stand beside the member.
 pub(super) fn drop_kept_members(autoscaler: &mut Object, _: Option<&Object>) {
-    let Some(metadata) = autoscaler.get_mut("metadata").and_then(Value::as_object_mut) else { return };
-    let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) else { return };
-    annotations.retain(|key, _| {
-        let kept = key.strip_prefix("autoscaling.alpha.").and_then(|key| key.split_once('/'));
-        !kept.is_some_and(|(_, member)| KEPT_BEFORE.contains(&member))
-    });
-    if annotations.is_empty() {
-        metadata.remove("annotations");
+    for naming in naming::ALL {
+        drop_annotations(autoscaler, naming);
     }
 }
 
