@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Ending;
+use futures_util::stream::{self, StreamExt};
+
+use super::{Ending, WRITES_MAX};
 use crate::objects::strategy::Endpoint;
 use crate::state::tokens::uses::{TokenUse, last_used_label};
 use crate::types::schema::registry::Resource;
@@ -16,7 +18,7 @@ use crate::writes::bootstrap::Target;
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
-/// Pause after a secret that cannot be labelled: the next use of its token names it again.
+/// Pause after secrets of which one cannot be labelled: the next use of its token names it again.
 const FAILURE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Labels the secrets that authentication names.
@@ -32,12 +34,19 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let secrets = loopback.resource(&target)?;
     let label = last_used_label(api.naming());
     loop {
-        for used in api.tokens().uses.take().await {
-            if let Err(error) = write(&loopback, secrets, &used, &label).await {
-                let TokenUse { namespace, secret, .. } = &used;
-                tracing::warn!(%namespace, %secret, error = error.message, "the last use of a token is not noted");
-                tokio::time::sleep(FAILURE_PAUSE).await;
-            }
+        let noted = api.tokens().uses.take().await.into_iter().map(async |used| {
+            let Err(error) = write(&loopback, secrets, &used, &label).await else { return true };
+            let TokenUse { namespace, secret, .. } = &used;
+            tracing::warn!(%namespace, %secret, error = error.message, "the last use of a token is not noted");
+            false
+        });
+        let mut noted = stream::iter(noted).buffer_unordered(WRITES_MAX);
+        let mut all_noted = true;
+        while let Some(is_noted) = noted.next().await {
+            all_noted &= is_noted;
+        }
+        if !all_noted {
+            tokio::time::sleep(FAILURE_PAUSE).await;
         }
     }
 }
