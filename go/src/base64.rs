@@ -5,11 +5,17 @@ use std::borrow::Cow;
 
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
-use base64::{DecodeError, Engine, alphabet};
+use base64::{Engine, alphabet};
 
 /// The usual alphabet, with padding. It reads no line breaks, which [`standard`] drops.
 pub const STANDARD: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
+);
+
+/// The alphabet of URLs, with padding.
+const URL: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
@@ -26,7 +32,15 @@ const RAW_URL: GeneralPurpose = GeneralPurpose::new(
 /// # Errors
 /// The text of Go's error, with the position of the first byte that does not fit.
 pub fn standard(text: &str) -> Result<Vec<u8>, String> {
-    STANDARD.decode(&*packed(text)).map_err(|error| illegal(position(text, &error)))
+    STANDARD.decode(&*packed(text)).map_err(|_| illegal(text, [b'+', b'/'], true))
+}
+
+/// The bytes of a text in the alphabet of URLs, with padding.
+///
+/// # Errors
+/// As [`standard`].
+pub fn url(text: &str) -> Result<Vec<u8>, String> {
+    URL.decode(&*packed(text)).map_err(|_| illegal(text, [b'-', b'_'], true))
 }
 
 /// The bytes of a text in the alphabet of URLs, without padding.
@@ -34,11 +48,7 @@ pub fn standard(text: &str) -> Result<Vec<u8>, String> {
 /// # Errors
 /// As [`standard`].
 pub fn raw_url(text: &str) -> Result<Vec<u8>, String> {
-    let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_') || is_break(c);
-    RAW_URL.decode(&*packed(text)).map_err(|_| {
-        // Without an odd character, the last one is alone.
-        illegal(text.find(|c| !is_fit(c)).unwrap_or(text.len().saturating_sub(1)))
-    })
+    RAW_URL.decode(&*packed(text)).map_err(|_| illegal(text, [b'-', b'_'], false))
 }
 
 fn is_break(c: char) -> bool {
@@ -49,19 +59,34 @@ fn packed(text: &str) -> Cow<'_, str> {
     if text.contains(is_break) { Cow::Owned(text.replace(is_break, "")) } else { Cow::Borrowed(text) }
 }
 
-fn illegal(at: usize) -> String {
-    format!("illegal base64 data at input byte {at}")
+/// The error of a text that cannot be read. `symbols` are those of the alphabet beside letters and digits.
+fn illegal(text: &str, symbols: [u8; 2], is_padded: bool) -> String {
+    format!("illegal base64 data at input byte {}", corrupt_at(text, symbols, is_padded))
 }
 
-/// Where in a text with line breaks the error of the text without them is.
-fn position(text: &str, error: &DecodeError) -> usize {
-    match *error {
-        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => {
-            let kept = text.bytes().enumerate().filter(|(_, byte)| !is_break(char::from(*byte)));
-            kept.map(|(original, _)| original).nth(at).unwrap_or(text.len())
+/// Where Go stops in a text that cannot be read: at the byte that does not fit, or as many bytes before the end of the text as its
+/// last group of four has.
+fn corrupt_at(text: &str, symbols: [u8; 2], is_padded: bool) -> usize {
+    let mut bytes = text.bytes().enumerate().filter(|(_, byte)| !is_break(char::from(*byte)));
+    let mut in_group = 0;
+    while let Some((at, byte)) = bytes.next() {
+        if byte.is_ascii_alphanumeric() || symbols.contains(&byte) {
+            in_group = (in_group + 1) % 4;
+            continue;
         }
-        DecodeError::InvalidLength(_) | DecodeError::InvalidPadding => text.len() / 4 * 4,
+        if !is_padded || byte != b'=' || in_group < 2 {
+            return at;
+        }
+        if in_group == 2 {
+            match bytes.next() {
+                Some((_, b'=')) => {}
+                Some((at, _)) => return at - 1,
+                None => return text.len(),
+            }
+        }
+        return bytes.next().map_or(text.len(), |(garbage, _)| garbage);
     }
+    text.len() - in_group
 }
 
 #[cfg(test)]
@@ -77,7 +102,13 @@ mod tests {
             ("A\nQ=\r\n=", Ok(&[1][..])),
             ("a\nG!=", Err("illegal base64 data at input byte 3")),
             ("aGk", Err("illegal base64 data at input byte 0")),
-            ("AQ==AQ", Err("illegal base64 data at input byte 2")),
+            ("aGkaG", Err("illegal base64 data at input byte 4")),
+            ("aG\nk\n", Err("illegal base64 data at input byte 2")),
+            ("=", Err("illegal base64 data at input byte 0")),
+            ("AQ=", Err("illegal base64 data at input byte 3")),
+            ("AQ=\nA", Err("illegal base64 data at input byte 3")),
+            ("AQ==AQ", Err("illegal base64 data at input byte 4")),
+            ("AQI=\n=", Err("illegal base64 data at input byte 5")),
         ] {
             assert_eq!(standard(text).as_deref().map_err(String::as_str), want, "{text}");
         }
@@ -98,6 +129,11 @@ mod tests {
         ] {
             let got = raw_url(text);
             assert_eq!(got.as_deref().map_err(String::as_str), want, "{text}");
+        }
+        for (text, want) in
+            [("_-8=", Ok(&[255, 239][..])), ("_-8", Err("illegal base64 data at input byte 0"))]
+        {
+            assert_eq!(url(text).as_deref().map_err(String::as_str), want, "{text}");
         }
     }
 }

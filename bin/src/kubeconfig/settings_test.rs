@@ -37,8 +37,10 @@ fn files_are_found_beside_the_kubeconfig_and_json_will_do() {
     let json = r#"{"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "c", "user": ""}}],
         "clusters": [{"name": "c", "cluster": {"server": "https://api.example/base",
         "certificate-authority-data": "Q0E="}}]}"#;
-    fs::write(dir.join("config"), json).unwrap();
-    assert_eq!(read(), (server(), "CA".to_owned(), None));
+    for data in ["Q0E=", "Q0\\nE=\\n"] {
+        fs::write(dir.join("config"), json.replace("Q0E=", data)).unwrap();
+        assert_eq!(read(), (server(), "CA".to_owned(), None), "{data}");
+    }
 }
 
 #[test]
@@ -67,7 +69,7 @@ fn unusable_settings_are_named_in_one_line() {
         (
             "certificate-authority: ca.pem",
             "certificate-authority-data: '!'".to_owned(),
-            "certificate-authority-data is no base64: Invalid symbol 33, offset 0.",
+            "certificate-authority-data is no base64: illegal base64 data at input byte 0",
         ),
         (
             "certificate-authority: ca.pem",

@@ -3,17 +3,13 @@
 //! Unpadded base64url of `{"v":"meta…/v1","rv":<version>,"start":"<key suffix>\u0000"}`. The suffix is relative to
 //! the collection that was authorized, and is checked to be a clean path, so that no forged token reaches outside.
 
-use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
-use base64::{DecodeError, Engine as _, alphabet};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use engine::Revision;
 use serde::Serialize;
 
 use crate::values::json::{self, Value};
 use crate::values::status::Status;
-
-/// The alphabet of tokens; like the reference server's it does not look at bits that no byte needs.
-const BASE64: GeneralPurpose =
-    GeneralPurpose::new(&alphabet::URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// A decoded token.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -75,7 +71,7 @@ impl ContinueToken {
         let rv = self.revision.map_or(-1, |revision| i64::try_from(revision.get()).unwrap_or(i64::MAX));
         let wire = Wire { v: meta_version.to_owned(), rv, start: self.start.clone() };
         // A struct of strings and numbers always serialises.
-        BASE64.encode(serde_json::to_vec(&wire).unwrap_or_default())
+        URL_SAFE_NO_PAD.encode(serde_json::to_vec(&wire).unwrap_or_default())
     }
 
     /// Reads a token made for `meta_version` (`meta…/v1`).
@@ -83,7 +79,7 @@ impl ContinueToken {
         let invalid = |why: String| {
             Status::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
         };
-        let bytes = BASE64.decode(text).map_err(|error| invalid(illegal_base64(text, &error)))?;
+        let bytes = go::base64::raw_url(text).map_err(invalid)?;
         let wire = Wire::read(&bytes).map_err(invalid)?;
         if wire.v != meta_version {
             return Err(invalid(format!("server does not recognize this encoded version {}", wire.v)));
@@ -110,16 +106,6 @@ fn is_clean(path: &str) -> bool {
     path.is_empty() || path.split('/').all(|part| !matches!(part, "" | "." | ".."))
 }
 
-/// Says what is wrong with a text in the words of the reference server's decoder.
-fn illegal_base64(text: &str, error: &DecodeError) -> String {
-    let at = match error {
-        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => *at,
-        DecodeError::InvalidPadding => text.find('=').unwrap_or(text.len()),
-        DecodeError::InvalidLength(len) => len - 1,
-    };
-    format!("illegal base64 data at input byte {at}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -141,7 +127,7 @@ mod tests {
 
     #[test]
     fn bad_tokens_are_refused_as_semantics_8_4_says() {
-        let encode = |text: &str| BASE64.encode(text);
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
         for (token, end) in [
             (
                 encode(r#"{"v":"meta.example/v1","rv":0,"start":"a"}"#),

@@ -7,7 +7,6 @@
 use std::any::Any;
 use std::borrow::Cow;
 
-use base64::Engine;
 use cel::error::EvalError;
 use cel::evaluation::equality::{Comparison, equal};
 use cel::identifier::{escape, unescape};
@@ -125,13 +124,7 @@ fn formed<'v>(format: &str, text: &'v str) -> Result<Value<'v>, EvalError> {
             Ok(Value::Timestamp(parsed))
         }
         "byte" => {
-            let bytes = base64::engine::general_purpose::URL_SAFE.decode(text).map_err(|error| {
-                let at = match error {
-                    base64::DecodeError::InvalidByte(at, _) => at,
-                    _ => text.len(),
-                };
-                failed("byte formatted string", &format!("illegal base64 data at input byte {at}"))
-            })?;
+            let bytes = go::base64::url(text).map_err(|why| failed("byte formatted string", &why))?;
             Ok(Value::Bytes(Octets::Shared(bytes.into())))
         }
         _ => Ok(Value::String(Text::Borrowed(text))),
