@@ -29,6 +29,7 @@ mod event_rate;
 mod extended_resource_toleration;
 mod external_ips;
 mod image_policy;
+mod kinds;
 mod limit_ranger;
 mod lookup;
 mod namespace_exists;

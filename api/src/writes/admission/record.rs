@@ -8,9 +8,9 @@ use std::pin::Pin;
 use auth::User;
 use engine::Revision;
 
+use super::kinds::is_whole;
 use super::options::Options;
 use super::plugin::Target;
-use super::policy::request::is_whole;
 use crate::objects::strategy::Endpoint;
 use crate::objects::validation;
 use crate::types::schema::registry::Resource;
@@ -158,8 +158,8 @@ pub struct Review {
     pub request_annotations: Vec<(String, String)>,
     /// What was taken for the write.
     pub charges: Vec<Box<dyn Charge>>,
-    /// Whether a webhook of a configuration was asked, which counts on being told of a write once.
-    pub asked_webhooks: bool,
+    /// Whether the write was refused by a webhook of a configuration, which counts on being told of it once.
+    pub webhook_refused: bool,
     round: Round,
     states: Vec<Box<dyn Any + Send>>,
 }

@@ -24,7 +24,8 @@
 //!
 //! Where other servers write too, the first round begins with the store as it is, without asking whether that is the newest
 //! state: if it is not, the commit finds that out. What is not decided by the commit (a refusal, a write that changes nothing)
-//! is told only of a state that lacks nothing: the round is made again where the store lacked something.
+//! is told only of a state that lacks nothing: the round is made again where the store lacked something. A webhook that refused
+//! is asked again only where the object has changed: it is told of a write once for each state of the object.
 
 use std::time::Instant;
 
@@ -32,7 +33,7 @@ use engine::{Change, Expected, Payload, Revision};
 
 use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
-use super::stages::{self, Encoded};
+use super::stages::{self, Encoded, Refusal};
 use crate::objects::store::{self, Stored};
 use crate::state::allocation::Reservation;
 use crate::types::attributes::Attributes;
@@ -86,11 +87,12 @@ async fn rounds<C: Caller, S: Source<C>>(
         if is_behind && says_what_is_stored(&round) {
             intent.api.current().await?;
             is_behind = false;
-            if seen.lacks_something(intent) {
+            if seen.lacks_something(intent, &round) {
                 continue;
             }
         }
-        let Ready { name, encoded, new, current, generated_from, held } = match round? {
+        let round = round.map_err(|refusal| refusal.status)?;
+        let Ready { name, encoded, new, current, generated_from, held } = match round {
             Round::Ready(ready) => *ready,
             Round::Over(outcome) => return Ok(outcome),
         };
@@ -153,19 +155,18 @@ struct Held<'w> {
     _allocated: Option<Reservation<'w>>,
 }
 
-/// The stages from the newest state to what is to be stored. Notes what it saw, also where it fails.
+/// The stages from the newest state to what is to be stored. Notes what it saw, also where a stage refuses.
 async fn prepared<'w, C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'w>,
     source: &mut S,
     seen: &mut Seen,
-) -> Result<Round<'w>, Status> {
+) -> Result<Round<'w>, Refusal> {
     let mut current = match locate(caller, intent).await? {
         Located::At(current) => current,
         Located::Out(outcome) => return Ok(Round::Over(outcome)),
     };
     seen.object = current.as_ref().map(Current::revision);
-    let asked_webhooks = &mut seen.asked_webhooks;
     let wanted = stages::decode(caller, intent, source, current.as_mut()).await?;
     let Some((mut object, fate)) = wanted else { return Ok(Round::Over(unchanged(current.as_ref()))) };
     // Defaults and managed fields may make much of little.
@@ -179,7 +180,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
         stages::own_new(intent, &mut object).await?;
     }
     stages::same(intent, &object, current.as_mut())?;
-    stages::mutate(caller, intent, source, current.as_mut(), &mut object, asked_webhooks).await?;
+    stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
     let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
     stages::escalate(intent, &new, old.as_ref()).await?;
     let generated_from = match &current {
@@ -194,9 +195,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     stages::validate(caller, intent, &new, old.as_ref()).await?;
     stages::warn(caller, intent, &new, old.as_ref());
     stages::confirm_parameters(intent, &new, old.as_ref()).await?;
-    let charges =
-        stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut(), asked_webhooks)
-            .await?;
+    let charges = stages::admit(caller, intent, source, (&new, fate), old.as_ref(), current.as_mut()).await?;
     if current.is_none() {
         stages::check_unversioned(intent, &mut new)?;
     }
@@ -207,24 +206,23 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     Ok(Round::Ready(Box::new(Ready { name, encoded, new, current, generated_from, held })))
 }
 
-/// What a round sees of the store, and who sees the write.
+/// What a round sees of the store.
 struct Seen {
     /// The revision of the store when the round begins.
     revision: Revision,
     /// The revision of the object, if the round found it.
     object: Option<Revision>,
-    asked_webhooks: bool,
 }
 
 impl Seen {
     fn before(intent: &Intent<'_>) -> Seen {
-        Seen { revision: intent.store.revision(), object: None, asked_webhooks: false }
+        Seen { revision: intent.store.revision(), object: None }
     }
 
-    /// Whether the round might have come to something else with what the store has now. A webhook is told of a write once
-    /// for each state of the object, whatever else has changed.
-    fn lacks_something(&self, intent: &Intent<'_>) -> bool {
-        if !self.asked_webhooks {
+    /// Whether the round might have come to something else with what the store has now. The plugins look at all of the store;
+    /// what a webhook is told, and whether a write changes anything, depends on the object.
+    fn lacks_something(&self, intent: &Intent<'_>, round: &Result<Round<'_>, Refusal>) -> bool {
+        if round.as_ref().is_err_and(|refusal| !refusal.by_webhook) {
             return intent.store.revision() > self.revision;
         }
         // The name of a new object is not looked up before its commit.
@@ -236,9 +234,9 @@ impl Seen {
 
 /// Whether a round ends with what the store says, which another look may deny: a refusal, or that nothing is to be done. That a
 /// part of the server failed is true of any state.
-fn says_what_is_stored(round: &Result<Round<'_>, Status>) -> bool {
+fn says_what_is_stored(round: &Result<Round<'_>, Refusal>) -> bool {
     match round {
-        Err(status) => status.code.is_client_error(),
+        Err(refusal) => refusal.status.code.is_client_error(),
         Ok(Round::Over(_)) => true,
         Ok(Round::Ready(ready)) => matches!(ready.encoded, Encoded::Same),
     }

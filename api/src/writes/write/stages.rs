@@ -108,6 +108,20 @@ pub(super) fn defined(intent: &Intent<'_>) -> Result<(), Status> {
     }
 }
 
+/// Why a write is refused.
+pub(super) struct Refusal {
+    /// As it is answered.
+    pub status: Status,
+    /// Whether a webhook refused it.
+    pub by_webhook: bool,
+}
+
+impl From<Status> for Refusal {
+    fn from(status: Status) -> Refusal {
+        Refusal { status, by_webhook: false }
+    }
+}
+
 /// The mutating point of admission. The plugins see the object in the version of the request and may change it.
 pub(super) async fn mutate<C: Caller, S: Source<C>>(
     caller: &mut C,
@@ -115,8 +129,7 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     source: &S,
     current: Option<&mut Current>,
     object: &mut Object,
-    asked_webhooks: &mut bool,
-) -> Result<(), Status> {
+) -> Result<(), Refusal> {
     if !intent.passes(Stage::Mutate) {
         return Ok(());
     }
@@ -133,9 +146,9 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     let new = (operation != Operation::Delete).then_some(&mut *object);
     let record = Record { operation, ..intent.record(old.as_deref(), new) };
     let (review, outcome) = asked.mutate(record).await;
-    *asked_webhooks |= review.asked_webhooks;
+    let by_webhook = review.webhook_refused;
     caller.take_review(review);
-    outcome?;
+    outcome.map_err(|status| Refusal { status, by_webhook })?;
     set_meta(object, "selfLink", None);
     Ok(())
 }
@@ -434,8 +447,7 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
     (new, fate): (&Object, Fate),
     old: Option<&Object>,
     current: Option<&mut Current>,
-    asked_webhooks: &mut bool,
-) -> Result<Vec<Box<dyn Charge>>, Status> {
+) -> Result<Vec<Box<dyn Charge>>, Refusal> {
     if !intent.passes(Stage::Admit) {
         return Ok(Vec::new());
     }
@@ -462,10 +474,11 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
             asked.validate(intent.record(Some(&*old), new.as_deref())).await
         }
     };
-    *asked_webhooks |= review.asked_webhooks;
+    let by_webhook = review.webhook_refused;
     let charges = std::mem::take(&mut review.charges);
     caller.take_review(review);
-    outcome.map(|()| charges)
+    outcome.map_err(|status| Refusal { status, by_webhook })?;
+    Ok(charges)
 }
 
 /// What is to be stored.

@@ -14,7 +14,7 @@ use cel::library::authorizer::Authorizer;
 use super::condition::{Match, Owner};
 use super::matching::Asked;
 use super::mutation::{Mutating, ObjectType, Refused};
-use super::request::{Request, message_of};
+use super::request::Request;
 use super::scope::Inputs;
 use super::source::{
     Bound, Invocation, Policy, Source, WithBindings, asked, handles, inputs, misconfigured, request,
@@ -28,6 +28,7 @@ use crate::values::object::meta;
 use crate::values::status::{Cause, Reason, Status};
 use crate::wire::metrics::Metrics;
 use crate::wire::metrics::policies::error_type;
+use crate::writes::admission::kinds::message_of;
 use crate::writes::admission::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 
 /// What the first round came to of what may be asked once more: policy, binding, and namespace and name of the parameters.

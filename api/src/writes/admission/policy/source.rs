@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 use super::matching::{Asked, Matching};
 use super::params::{ParamKind, ParamRef};
 use super::permission::Permissions;
-use super::request::{Request, is_whole, kind_of, matched_kind};
+use super::request::Request;
 use super::scope::Inputs;
 use super::validation::FailurePolicy;
 use crate::types::schema::registry::{Registry, Resource};
@@ -18,6 +18,7 @@ use crate::types::served::Served;
 use crate::values::json::{Object, Value};
 use crate::values::object::meta;
 use crate::values::status::Status;
+use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
 use crate::writes::admission::{Lookup, Operation, Parsed, Record, Target};
 
 /// Policies of one kind with their bindings. `P` is what a policy's spec compiles to.

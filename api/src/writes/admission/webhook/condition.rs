@@ -8,9 +8,10 @@ use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
 use crate::values::status::Status;
 use crate::writes::admission::Lookup;
+use crate::writes::admission::kinds::{kind_of, matched_kind};
 use crate::writes::admission::policy::condition::Judged;
 use crate::writes::admission::policy::permission::Permissions;
-use crate::writes::admission::policy::request::{Request, kind_of, matched_kind};
+use crate::writes::admission::policy::request::Request;
 use crate::writes::admission::policy::scope::{Inputs, Scope};
 
 /// What the conditions of a webhook come to. They see the objects in the version of `seen`, as which the webhook matched the

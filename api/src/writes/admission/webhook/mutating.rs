@@ -14,8 +14,8 @@ use crate::values::field::go_quote;
 use crate::values::json::{self, Object, Value};
 use crate::values::status::{Reason, Status};
 use crate::wire::outgoing::Identities;
+use crate::writes::admission::kinds::{is_whole, message_of};
 use crate::writes::admission::patched::{self, Misread};
-use crate::writes::admission::policy::request::{is_whole, message_of};
 use crate::writes::admission::{Operation, Plugin, Record, Review, Step, Target};
 
 /// The plugin.
@@ -69,9 +69,10 @@ impl MutatingWebhooks {
             let write = Write::of(record, record.new.as_deref());
             let wanted = self.0.wanted(webhook, &write, record.resource, served.registry()).await?;
             let Some(seen) = wanted else { continue };
-            review.asked_webhooks = true;
             let outcome = self.0.ask(webhook, &write, seen, true).await;
-            let changed = self.take(record, review, (owner, webhook, index), seen, outcome).await?;
+            let changed = self.take(record, review, (owner, webhook, index), seen, outcome).await;
+            review.webhook_refused = changed.is_err();
+            let changed = changed?;
             let progress = review.state::<Progress>();
             if changed {
                 progress.changed();

@@ -12,7 +12,7 @@ use crate::values::object::{meta, set_meta};
 use crate::values::status::{Details, Reason, Said, Status};
 use crate::values::user;
 use crate::wire::outgoing;
-use crate::writes::admission::policy::request::{is_whole, kind_of, matched_kind};
+use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
 use crate::writes::admission::{Lookup, Operation};
 
 /// A review that is to be sent.

@@ -37,7 +37,6 @@ impl ValidatingWebhooks {
                 asked.push((index, webhook, seen));
             }
         }
-        review.asked_webhooks |= !asked.is_empty();
         let write = &write;
         let mut calls = Vec::with_capacity(asked.len());
         for (_, webhook, seen) in &asked {
@@ -63,6 +62,7 @@ impl ValidatingWebhooks {
                 }
             }
         }
+        review.webhook_refused = refusal.is_some();
         refusal.map_or(Ok(()), Err)
     }
 }
