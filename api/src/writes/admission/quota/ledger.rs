@@ -36,10 +36,20 @@ use crate::writes::admission::{Charge, Lookup, Writer};
 /// Longest wait of a write for its turn, and of a recount for open shares.
 const TURN_WAIT: Duration = Duration::from_secs(10);
 
+/// As many accounts are kept without a look at which namespaces still have quotas.
+const UNSWEPT: usize = 64;
+
 /// The accounts of all namespaces that have quotas.
 #[derive(Default)]
 pub struct Ledger {
-    accounts: Mutex<HashMap<String, Arc<Account>>>,
+    accounts: Mutex<Accounts>,
+}
+
+#[derive(Default)]
+struct Accounts {
+    by_namespace: HashMap<String, Arc<Account>>,
+    /// How many there were after those of namespaces without quotas were forgotten.
+    swept: usize,
 }
 
 /// The decisions of one namespace.
@@ -148,14 +158,25 @@ impl Quotas<'_> {
 }
 
 impl Ledger {
-    fn account(&self, namespace: &str) -> Arc<Account> {
-        self.accounts.lock().entry_ref(namespace).or_default().clone()
+    /// The account of a namespace. Where others recount the quotas, the accounts of namespaces that have none any more are
+    /// forgotten here, once for each doubling of their number.
+    fn account(&self, quotas: Quotas<'_>) -> Arc<Account> {
+        let mut accounts = self.accounts.lock();
+        if accounts.by_namespace.len() >= UNSWEPT.max(2 * accounts.swept)
+            && !accounts.by_namespace.contains_key(quotas.namespace)
+        {
+            accounts
+                .by_namespace
+                .retain(|namespace, account| is_used(account) || Quotas { namespace, ..quotas }.are_there());
+            accounts.swept = accounts.by_namespace.len();
+        }
+        accounts.by_namespace.entry_ref(quotas.namespace).or_default().clone()
     }
 
     /// Forgets the account of a namespace without quotas, unless a write still uses it; says whether it could.
     fn forget(&self, namespace: &str) -> bool {
-        let mut accounts = self.accounts.lock();
-        let is_used = accounts.get(namespace).is_some_and(|account| Arc::strong_count(account) > 1);
+        let accounts = &mut self.accounts.lock().by_namespace;
+        let is_used = accounts.get(namespace).is_some_and(is_used);
         if !is_used {
             accounts.remove(namespace);
         }
@@ -167,7 +188,7 @@ impl Ledger {
     /// # Errors
     /// A quota does not allow it, or it could not be decided in time.
     pub async fn take(&self, quotas: Quotas<'_>, ask: Ask) -> Result<Option<Share>, Refusal> {
-        let account = self.account(quotas.namespace);
+        let account = self.account(quotas);
         let request = Arc::new(Request { ask, decision: Mutex::new(None) });
         account.waiting.lock().push(request.clone());
         let turn = account.my_turn().await.inspect_err(|_| {
@@ -203,7 +224,7 @@ impl Ledger {
         if !quotas.are_there() {
             return Ok(self.forget(quotas.namespace));
         }
-        let account = self.account(quotas.namespace);
+        let account = self.account(quotas);
         let _turn = account.my_turn().await?;
         if timeout(TURN_WAIT, account.settled()).await.is_err() {
             return Ok(false);
@@ -233,8 +254,13 @@ impl Ledger {
 impl Ledger {
     /// The namespaces that have an account.
     pub(super) fn namespaces(&self) -> Vec<String> {
-        self.accounts.lock().keys().cloned().collect()
+        self.accounts.lock().by_namespace.keys().cloned().collect()
     }
+}
+
+/// Whether a write or a recount holds an account.
+fn is_used(account: &Arc<Account>) -> bool {
+    Arc::strong_count(account) > 1
 }
 
 impl Account {

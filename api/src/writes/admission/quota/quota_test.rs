@@ -44,6 +44,37 @@ async fn sixty_four_writers_use_a_quota_up_and_no_more() {
 }
 
 #[tokio::test]
+async fn a_server_that_recounts_nothing_forgets_namespaces_without_quotas() {
+    let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"0"}"#).await;
+    let quota = r#"{"metadata":{"name":"q"},"spec":{"hard":{"configmaps":"9"}}}"#;
+    let status = r#"{"status":{"hard":{"configmaps":"9"},"used":{"configmaps":"0"}}}"#;
+    let write = async |namespace: &str| {
+        let namespace = format!("/api/v1/namespaces/{namespace}");
+        for (request, body) in [
+            (format!("POST {namespace}/resourcequotas"), quota),
+            (format!("MERGE {namespace}/resourcequotas/q/status"), status),
+            (format!("POST {namespace}/configmaps"), r#"{"metadata":{"name":"m"}}"#),
+        ] {
+            let (code, _, answer) = server.ask(&request, body).await;
+            assert!(code < 300, "{request}: {}", text(&answer));
+        }
+    };
+    for at in 0..200 {
+        let namespace = format!("n{at}");
+        let made = format!(r#"{{"metadata":{{"name":"{namespace}"}}}}"#);
+        server.ask("POST /api/v1/namespaces", &made).await;
+        write(&namespace).await;
+        if at >= 3 {
+            let quota = format!("/api/v1/namespaces/{namespace}/resourcequotas/q");
+            assert_eq!(server.ask(&format!("DELETE {quota}"), "").await.0, 200);
+        }
+    }
+    let kept = server.api.lookup().quotas.namespaces();
+    assert!(kept.len() <= 64, "{}", kept.len());
+    assert!(["n0", "n1", "n2"].iter().all(|name| kept.iter().any(|kept| kept == name)), "{kept:?}");
+}
+
+#[tokio::test]
 async fn what_is_not_stored_is_given_back() {
     let server = server(r#"{"configmaps":"2"}"#, r#"{"configmaps":"0"}"#).await;
     let map = |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}}}}"#);
