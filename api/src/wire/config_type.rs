@@ -33,7 +33,17 @@ impl ConfigType {
     /// It is none, or of another type.
     pub fn read(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
         let document = if self.is_implied { typed::parse(text)? } else { typed::parse_named(text)? };
-        let (kind, api_version) = type_of(&document);
+        let version = self.version(&document, naming)?;
+        typed::check(text, self.form, version)?;
+        Ok(document)
+    }
+
+    /// The version, such as `v1`, of the document.
+    ///
+    /// # Errors
+    /// It is of another type.
+    pub fn version<'d>(&self, document: &'d Value, naming: &'static Naming) -> Result<&'d str, String> {
+        let (kind, api_version) = type_of(document);
         if !self.is(kind, api_version, naming) {
             let scheme = match self.scheme {
                 scheme if scheme.starts_with("pkg/") => scheme.to_owned(),
@@ -46,8 +56,7 @@ impl ConfigType {
                 go_quote(&scheme)
             ));
         }
-        typed::check(text, self.form, api_version.rsplit('/').next().unwrap_or_default())?;
-        Ok(document)
+        Ok(api_version.rsplit('/').next().unwrap_or_default())
     }
 
     /// Whether a document that says this of itself is of the type.

@@ -16,8 +16,8 @@ use super::plugin::Plugin;
 use crate::values::field::go_quote;
 use crate::values::json::{self, Value};
 use crate::values::naming::{self, Naming};
-use crate::wire::body::type_of;
 use crate::wire::codec::yaml;
+use crate::wire::config_type::ConfigType;
 use crate::wire::outgoing::{Identities, Networks};
 use crate::wire::typed;
 
@@ -266,14 +266,22 @@ impl fmt::Debug for Settings {
 const UNVERSIONED: [(&str, &str); 2] =
     [("imagePolicy", "ImagePolicyWebhook"), ("podNodeSelectorPluginConfig", "PodNodeSelector")];
 
-/// An AdmissionConfiguration.
-const FILE: Object = Object {
-    name: "AdmissionConfiguration",
-    members: &[
-        ("apiVersion", Form::Text),
-        ("kind", Form::Text),
-        ("plugins", Form::List(&Form::Object(&PLUGIN))),
+/// Of the configuration of all plugins.
+const FILE: ConfigType = ConfigType {
+    names: &[
+        ("apiserver.config", &["v1"], "AdmissionConfiguration"),
+        ("apiserver", &["v1alpha1"], "AdmissionConfiguration"),
     ],
+    scheme: "apiserver/pkg/server/options/admission.go:51",
+    form: &Object {
+        name: "AdmissionConfiguration",
+        members: &[
+            ("apiVersion", Form::Text),
+            ("kind", Form::Text),
+            ("plugins", Form::List(&Form::Object(&PLUGIN))),
+        ],
+    },
+    is_implied: false,
 };
 
 const PLUGIN: Object = Object {
@@ -284,7 +292,7 @@ const PLUGIN: Object = Object {
 /// Where an AdmissionConfiguration has the configuration of each plugin: in itself, or else in a file that a `path` names.
 fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, Source)>, String> {
     let config = typed::parse(text)?;
-    let version = match typed::check_named(&config, text).and_then(|()| version_of(&config, naming)) {
+    let version = match typed::check_named(&config, text).and_then(|()| FILE.version(&config, naming)) {
         Ok(version) => version,
         Err(_) if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) => {
             return Ok(UNVERSIONED
@@ -294,7 +302,7 @@ fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, S
         }
         Err(why) => return Err(why),
     };
-    typed::check(text, &FILE, version)?;
+    typed::check(text, FILE.form, version)?;
     let plugins = config.get("plugins").and_then(Value::as_array).unwrap_or_default();
     let mut found = Vec::with_capacity(plugins.len());
     for plugin in plugins {
@@ -308,24 +316,6 @@ fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, S
         found.push((name.to_owned(), source));
     }
     Ok(found)
-}
-
-/// The version of an AdmissionConfiguration.
-fn version_of(config: &Value, naming: &'static Naming) -> Result<&'static str, String> {
-    let (kind, api_version) = type_of(config);
-    let known = [("apiserver.config", "v1"), ("apiserver", "v1alpha1")];
-    let is_asked = |(stem, version): &(&str, &str)| {
-        naming.understood().any(|naming| naming.api_version(stem, true, version) == api_version)
-    };
-    match (kind, known.into_iter().find(is_asked)) {
-        ("AdmissionConfiguration", Some((_, version))) => Ok(version),
-        _ => Err(format!(
-            "no kind {} is registered for version {} in scheme {}",
-            go_quote(kind),
-            go_quote(api_version),
-            go_quote(&naming.own("apiserver/pkg/server/options/admission.go:51"))
-        )),
-    }
 }
 
 #[cfg(test)]
