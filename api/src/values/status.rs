@@ -288,8 +288,7 @@ impl Status {
 
     /// 500 without a reason for failures that the reference server does not assign to an object: the lines alone.
     pub fn unclassified(errors: &[FieldError]) -> Self {
-        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
-        let message = if lines.len() == 1 { lines.concat() } else { format!("[{}]", lines.join(", ")) };
+        let message = go::join_errors(errors.iter().map(ToString::to_string)).unwrap_or_default();
         Self::new(Reason::Unknown, message)
     }
 
