@@ -5,6 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 
+use api::objects::store::backends::{Backend, Backends};
 use api::state::allocation::Ranges;
 use api::state::connect::Nodes;
 use api::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
@@ -99,8 +100,7 @@ impl Server {
         let parts = Parts {
             metrics: Arc::default(),
             naming: &KUBERNETES,
-            ledger: None,
-            engine,
+            backends: Backends::new(Backend::new(engine, None), Vec::new()),
             authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
             lifecycle: Lifecycle::new(),
             limits: Limits::default(),

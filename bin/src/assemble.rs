@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, anyhow};
-use api::objects::store::Ledger;
+use api::objects::store::backends::Backends;
 use api::state::policy::EngineAccounts;
-use api::state::replica::{Broken, Replica};
+use api::state::replica::Replica;
 use api::state::tokens::external::External;
 use api::wire::metrics::Metrics;
 use api::wire::outgoing::Egress;
@@ -33,6 +33,7 @@ use tokio::task::JoinSet;
 
 use crate::authentication::{self, Bundles};
 use crate::config::{self, Config};
+use crate::copies::Copies;
 use crate::credentials::{Credentials, PKI_DIR};
 use crate::encryption::EncryptionConfig;
 use crate::flags::{Direction, Durability};
@@ -40,7 +41,7 @@ use crate::log_files;
 use crate::moving::{self, IntoEtcd, Place};
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
-use crate::{audit, debug_socket, etcd, files, host, logging, notify, signer, tokens, upgrade};
+use crate::{audit, debug_socket, files, host, logging, notify, signer, tokens, upgrade};
 
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
@@ -103,24 +104,25 @@ pub async fn run(
     let config = Config { secrecy, etcd, ..config };
     let plan = moving::plan(&config.data_dir, config.etcd.as_ref())?;
     let served_etcd = config.etcd.as_ref().filter(|_| plan.place == Place::Etcd);
-    let (engine, replica) = match served_etcd {
+    let copies = match served_etcd {
+        None => Copies::default(),
+        Some(etcd) => {
+            let open = |dir: &Path| open_store(&config, dir, Role::Follower);
+            let limits = (&config.ranges.ports, config.event_ttl);
+            let opened = Copies::open(etcd, &config.data_dir, config.naming, limits, open);
+            unless_stopped(&lifecycle, opened).await?
+        }
+    };
+    let engine = match copies.main() {
+        Some((engine, _)) => engine.clone(),
         None => {
             let log_dir = config.data_dir.join("log");
             upgrade::check_for_store(&config.data_dir, &log_dir)?;
-            (open_store(&config, &log_dir, Role::Leader)?, None)
-        }
-        Some(etcd) => {
-            let open = |dir: &Path| open_store(&config, dir, Role::Follower);
-            let ports = (&config.ranges.ports, config.event_ttl);
-            let opened = etcd.open(&config.data_dir, config.naming, ports, None, open);
-            let (engine, replica) = unless_stopped(&lifecycle, opened).await?;
-            (engine, Some(replica))
+            open_store(&config, &log_dir, Role::Leader)?
         }
     };
-    let following_etcd = replica.as_ref().map(|replica| tokio::spawn(replica.clone().follow()));
-    if let (Some(etcd), Some(replica)) = (served_etcd, &replica) {
-        unless_stopped(&lifecycle, etcd.caught_up(replica)).await?;
-    }
+    let mut following_etcd = copies.follow();
+    unless_stopped(&lifecycle, copies.caught_up()).await?;
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
     let (tracer, exporter) =
         config.traces.as_ref().map(|(config, egress)| traced(config, egress, &lifecycle)).unzip();
@@ -132,15 +134,13 @@ pub async fn run(
         &config,
         &credentials,
         address,
-        (engine.clone(), replica.clone()),
+        copies.backends(&engine),
         lifecycle.clone(),
         (metrics, tracer),
         external,
     )?;
     let handler = Arc::new(handler);
-    if let Some(replica) = &replica {
-        replica.serve(handler.shared_types());
-    }
+    copies.serve(&handler.shared_types());
 
     api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
@@ -167,7 +167,7 @@ pub async fn run(
             rotation::follow(&config, &credentials, &followed).await;
         }
     });
-    if replica.is_none() {
+    if copies.main().is_none() {
         // What is read of etcd has this release's defaults.
         upgrade::bring_up(&config.data_dir, &handler).await?;
     }
@@ -190,18 +190,7 @@ pub async fn run(
         "serving"
     );
 
-    let tending = replica.as_ref().zip(served_etcd).map(|(replica, etcd)| {
-        let (replica, interval, timeout) = (replica.clone(), etcd.compaction_interval, etcd.check_timeout);
-        tokio::spawn(async move {
-            let compacts = async {
-                match interval.is_zero() {
-                    true => std::future::pending().await,
-                    false => api::state::replica::compaction::run(replica.clone(), interval).await,
-                }
-            };
-            tokio::join!(compacts, replica.watch_health(timeout));
-        })
-    });
+    let mut tending = copies.tend();
     let (may_move, stop) = (Arc::new(Notify::new()), watch::Sender::new(false));
     let approaching = match plan.moves {
         None => None,
@@ -225,10 +214,7 @@ pub async fn run(
             None
         }
         refusal = engine.failed() => Some(anyhow!("the store's log failed: {refusal}")),
-        broken = broken(replica.as_deref()) => {
-            etcd::forget_cluster(&config.data_dir).context("cannot forget the copy of etcd's store")?;
-            Some(anyhow!("the copy of etcd's store is broken: {broken}"))
-        }
+        broken = copies.broken() => Some(broken),
     };
     if !moves {
         notify::stopping();
@@ -255,9 +241,9 @@ pub async fn run(
     controllers.stop().await;
     if moves {
         stop.send_replace(true);
-        let moved = match (approaching, &replica) {
+        let moved = match (approaching, copies.main()) {
             (Some(approaching), _) => end_at_etcd(approaching, &engine).await,
-            (None, Some(replica)) => end_at_log(&config, &engine, replica).await,
+            (None, Some((engine, replica))) => end_at_log(&config, engine, replica).await,
             (None, None) => Ok(()),
         };
         if let Err(error) = moved {
@@ -268,13 +254,13 @@ pub async fn run(
             tokio::time::sleep(MOVE_PAUSE).await;
         }
     }
-    for task in [following_etcd, tending].into_iter().flatten() {
-        task.abort();
-    }
+    following_etcd.abort_all();
+    tending.abort_all();
     if let Some(preparing) = preparing {
         let _ = tokio::time::timeout(CHECKPOINT_MAX, preparing).await;
     }
     engine.close().await;
+    copies.close().await;
     if moves && moving::recorded(&config.data_dir)? == Some(Place::Etcd) {
         moving::put_log_aside(&config.data_dir)?;
     }
@@ -410,14 +396,6 @@ async fn unless_stopped<T>(
     }
 }
 
-/// Why the copy of etcd's store is none any more; never where there is none.
-async fn broken(replica: Option<&Replica>) -> Broken {
-    match replica {
-        Some(replica) => replica.broken().await,
-        None => std::future::pending().await,
-    }
-}
-
 /// Opens a store in a directory.
 fn open_store(config: &Config, dir: &Path, role: Role) -> anyhow::Result<Engine> {
     let durability = match (role, config.durability) {
@@ -443,11 +421,12 @@ fn api_of(
     config: &Config,
     credentials: &Credentials,
     address: SocketAddr,
-    (engine, replica): (Engine, Option<Arc<Replica>>),
+    backends: Backends,
     lifecycle: Lifecycle,
     (metrics, tracer): (Arc<Metrics>, Option<Tracer>),
     external: Option<External>,
 ) -> anyhow::Result<(Api, Bundles)> {
+    let engine = backends.main().engine();
     let domains = NameDomains::new(config.naming.domain);
     let accounts = Arc::new(EngineAccounts::new(engine.clone(), config.naming));
     let (account_tokens, tokens) = tokens::prepare(config, accounts.clone(), address, &domains, external)?;
@@ -474,8 +453,7 @@ fn api_of(
     }
     let parts = Parts {
         naming: config.naming,
-        engine,
-        ledger: replica.map(|replica| replica as Arc<dyn Ledger>),
+        backends,
         authenticator,
         lifecycle,
         limits,

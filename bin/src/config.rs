@@ -229,7 +229,8 @@ impl Config {
             &networks,
             &features,
         )?;
-        let etcd = EtcdConfig::from_flags(&flags.etcd)?.map(|etcd| etcd.through(&networks.etcd));
+        let etcd =
+            EtcdConfig::from_flags(&flags.etcd, flags.naming)?.map(|etcd| etcd.through(&networks.etcd));
         let missing = flags.extension.missing_for_peers();
         let extensions = ExtensionConfig::from_flags(flags.extension, &authentication, &networks)?;
         let peers = PeerConfig::from_flags(&flags.peers, &features, missing)?;

@@ -13,6 +13,7 @@ use anyhow::{Context, anyhow, bail};
 use api::state::allocation::Ports;
 use api::state::replica::{Continuation, Replica};
 use api::state::secrecy::Secrecy;
+use api::types::schema::registry::Registry;
 use api::values::naming::Naming;
 use api::wire::outgoing::{Authorities, Egress};
 use engine::Engine;
@@ -43,6 +44,8 @@ pub struct EtcdConfig {
     endpoints: Vec<Endpoint>,
     tls: Option<Tls>,
     prefix: String,
+    /// Resources that are kept in an etcd of their own.
+    apart: Vec<Apart>,
     /// Where the store is moved while it is served.
     pub live: Option<Direction>,
     /// How often it is compacted; zero: not by this server.
@@ -53,6 +56,23 @@ pub struct EtcdConfig {
     secrecy: Option<Arc<Secrecy>>,
     /// How members are reached.
     egress: Egress,
+}
+
+/// A resource that can be kept in an etcd of its own: nothing of the server needs it together with others.
+struct Separable {
+    /// Stem of its group.
+    group: &'static str,
+    plural: &'static str,
+}
+
+const SEPARABLE: [Separable; 2] =
+    [Separable { group: "", plural: "events" }, Separable { group: "coordination", plural: "leases" }];
+
+/// A resource that is kept in an etcd of its own.
+#[derive(Clone)]
+struct Apart {
+    resource: &'static Separable,
+    endpoints: Vec<Endpoint>,
 }
 
 /// Connections to members through a proxy.
@@ -78,11 +98,11 @@ impl EtcdConfig {
     ///
     /// # Errors
     /// One that fits one line.
-    pub fn from_flags(flags: &EtcdFlags) -> anyhow::Result<Option<EtcdConfig>> {
+    pub fn from_flags(flags: &EtcdFlags, naming: &'static Naming) -> anyhow::Result<Option<EtcdConfig>> {
         let urls: Vec<&str> =
             flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
         check_storage(flags)?;
-        check_overrides(&flags.etcd_servers_overrides, !urls.is_empty())?;
+        let apart = apart(&flags.etcd_servers_overrides, naming)?;
         if urls.is_empty() {
             if flags.live_migration.is_some() {
                 bail!("--live-migration needs --etcd-servers");
@@ -91,6 +111,9 @@ impl EtcdConfig {
         }
         let endpoints = urls.into_iter().map(Endpoint::parse).collect::<Result<Vec<_>, _>>();
         let endpoints = endpoints.map_err(|why| anyhow!("--etcd-servers: {why}"))?;
+        if flags.live_migration.is_some() && !apart.is_empty() {
+            bail!("--live-migration moves nothing that --etcd-servers-overrides keeps apart");
+        }
         if !matches!(flags.storage_media_type.as_str(), "" | MEDIA_TYPE) {
             bail!(
                 "--storage-media-type {:?} is not supported: objects are kept as {MEDIA_TYPE}",
@@ -120,6 +143,9 @@ impl EtcdConfig {
             None if endpoints.iter().any(|endpoint| endpoint.tls) => {
                 bail!("--etcd-servers with https:// needs --etcd-cafile")
             }
+            None if apart.iter().flat_map(|apart| &apart.endpoints).any(|endpoint| endpoint.tls) => {
+                bail!("--etcd-servers-overrides with https:// needs --etcd-cafile")
+            }
             None => None,
         };
         if flags.etcd_prefix.trim_matches('/').is_empty() {
@@ -133,6 +159,7 @@ impl EtcdConfig {
             endpoints,
             tls,
             prefix: flags.etcd_prefix.clone(),
+            apart,
             live: flags.live_migration,
             compaction_interval: flags.etcd_compaction_interval,
             check_timeout,
@@ -145,6 +172,17 @@ impl EtcdConfig {
     #[must_use]
     pub fn through(self, egress: &Egress) -> EtcdConfig {
         EtcdConfig { egress: egress.clone(), ..self }
+    }
+
+    /// The resources that are kept apart, each with what its keys begin with and its etcd.
+    pub fn apart(&self, naming: &'static Naming) -> impl Iterator<Item = (&'static str, String, EtcdConfig)> {
+        let registry = Registry::new(naming);
+        self.apart.iter().filter_map(move |Apart { resource, endpoints }| {
+            let group = naming.group(resource.group, !resource.group.is_empty());
+            let key_prefix = &registry.resource(&group, "v1", resource.plural)?.stored().key_prefix;
+            let etcd = EtcdConfig { endpoints: endpoints.clone(), apart: Vec::new(), ..self.clone() };
+            Some((resource.plural, key_prefix.clone(), etcd))
+        })
     }
 
     /// The same, of which the store is moved away.
@@ -315,7 +353,6 @@ pub fn forget_cluster(data_dir: &Path) -> io::Result<()> {
     }
 }
 
-/// `group/resource#url;url`, as upstream reads it. One etcd holds all resources here, whose revisions are one sequence.
 /// Checks how objects are to be kept.
 ///
 /// # Errors
@@ -330,24 +367,35 @@ pub fn check_storage(flags: &EtcdFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn check_overrides(overrides: &[String], has_etcd: bool) -> anyhow::Result<()> {
+/// Which resources are kept in an etcd of their own: `group/resource#url;url`, as upstream reads it.
+fn apart(overrides: &[String], naming: &'static Naming) -> anyhow::Result<Vec<Apart>> {
+    let mut found: Vec<Apart> = Vec::new();
     for text in overrides.iter().filter(|text| !text.is_empty()) {
         let wrong = || {
             anyhow!(
                 "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
             )
         };
-        let (resource, servers) = text.split_once('#').ok_or_else(wrong)?;
-        if resource.split('/').count() != 2 || servers.split(';').any(|url| Endpoint::parse(url).is_err()) {
-            return Err(wrong());
-        }
-        if has_etcd {
+        let (name, servers) = text.split_once('#').ok_or_else(wrong)?;
+        let (group, plural) =
+            name.split_once('/').filter(|(_, plural)| !plural.contains('/')).ok_or_else(wrong)?;
+        let endpoints = servers.split(';').map(Endpoint::parse).collect::<Result<Vec<_>, _>>();
+        let endpoints = endpoints.map_err(|_| wrong())?;
+        let is_it = |known: &&Separable| {
+            known.plural == plural && naming.group(known.group, !known.group.is_empty()) == group
+        };
+        let Some(resource) = SEPARABLE.iter().find(is_it) else {
             bail!(
-                "--etcd-servers-overrides is not supported: all resources share one etcd, and its revisions"
+                "--etcd-servers-overrides {name:?} is not supported: only /events and {}/leases can be kept apart",
+                naming.group("coordination", true)
             );
+        };
+        if found.iter().any(|other| std::ptr::eq(other.resource, resource)) {
+            bail!("--etcd-servers-overrides names {name:?} twice");
         }
+        found.push(Apart { resource, endpoints });
     }
-    Ok(())
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -370,12 +418,28 @@ mod tests {
             ("--etcd-servers=http://b --storage-media-type=application/json", Err("is not supported")),
             ("--etcd-servers-overrides=/events#http://c", Ok(None)),
             ("--etcd-servers-overrides=events", Err("invalid, must be of format")),
-            ("--etcd-servers=http://b --etcd-servers-overrides=/events#http://c", Err("share one etcd")),
+            ("--etcd-servers=http://b --etcd-servers-overrides=/events#http://c;http://d", Ok(Some(1))),
+            (
+                "--etcd-servers=http://b --etcd-servers-overrides=/pods#http://c",
+                Err("only /events and coordination.cluster.example/leases can be kept apart"),
+            ),
+            (
+                "--etcd-servers=http://b --etcd-servers-overrides=/events#http://c,/events#http://d",
+                Err("names \"/events\" twice"),
+            ),
+            (
+                "--etcd-servers=http://b --etcd-servers-overrides=/events#https://c",
+                Err("--etcd-servers-overrides with https:// needs --etcd-cafile"),
+            ),
+            (
+                "--etcd-servers=http://b --etcd-servers-overrides=/events#http://c --live-migration=to-log",
+                Err("keeps apart"),
+            ),
             ("--etcd-servers=http://b --etcd-healthcheck-timeout=0s", Err("must be positive")),
         ] {
             let words = std::iter::once("cluster-apiserver").chain(line.split_whitespace());
             let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
-            let got = EtcdConfig::from_flags(&flags.etcd);
+            let got = EtcdConfig::from_flags(&flags.etcd, flags.naming);
             match (got, want) {
                 (Ok(got), Ok(want)) => assert_eq!(got.map(|config| config.endpoints.len()), want, "{line}"),
                 (Err(got), Err(want)) => assert!(format!("{got:#}").contains(want), "{line}: {got:#}"),

@@ -10,6 +10,7 @@ mod authorization;
 mod cli;
 mod client;
 mod config;
+mod copies;
 mod credentials;
 mod debug_socket;
 mod duration;

@@ -5,6 +5,7 @@ pub mod conversion;
 pub mod custom;
 pub(crate) mod device_limits;
 pub mod expression;
+pub mod lengths;
 pub mod patch;
 pub mod representation;
 pub mod services;

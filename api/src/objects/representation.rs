@@ -15,7 +15,6 @@ mod alike_test;
 pub mod answer;
 mod cbor;
 mod json;
-pub mod lengths;
 mod protobuf;
 pub mod shared;
 mod yaml;
@@ -47,7 +46,7 @@ use crate::wire::metrics::Metrics;
 use crate::wire::negotiate::{self, Output, Transform};
 use crate::wire::response::{Response, respond};
 
-use self::lengths::Lengths;
+use crate::objects::lengths::{self, Lengths};
 
 /// The metadata of a list.
 #[derive(Clone, Debug, Default)]

@@ -27,6 +27,7 @@ use crate::values::status::{Reason, Status};
 mod access;
 #[cfg(test)]
 mod access_test;
+pub mod backends;
 
 /// Who decides the writes of a server, and knows how new a state must be, where that is not its own engine. The engine follows
 /// then, and everything but this is the same. Servers that share one tell each other by it where they are.

@@ -181,14 +181,14 @@ impl<'c> Exchange<'c> {
     /// Begins to find out what other servers have acknowledged, for a read that is to have all of that: of those who are known,
     /// and before it is known whether they may.
     fn ask_newest(&self, info: &RequestInfo) -> Option<Shared<Pending<'c, Result<(), Status>>>> {
-        let ledger = self.context.ledger()?;
-        let wants = info.is_resource && routes::reads_newest(info, &self.query);
-        let registry = self.types.registry();
-        let is_stored = || {
-            let resource = registry.resource(&info.group, &info.version, &info.resource);
-            resource.is_some_and(|resource| resource.table.storage.is_some())
-        };
-        (wants && is_stored()).then(|| ledger.current().shared())
+        let backends = self.context.backends();
+        backends.main().ledger()?;
+        if !info.is_resource || !routes::reads_newest(info, &self.query) {
+            return None;
+        }
+        let resource = self.types.registry().resource(&info.group, &info.version, &info.resource);
+        let resource = resource.filter(|resource| resource.table.storage.is_some())?;
+        Some(backends.of(resource).ledger()?.current().shared())
     }
 
     /// Reads what the URL and the method ask for.
@@ -372,7 +372,7 @@ impl<'c> Exchange<'c> {
         if !info.name.is_empty() || info.verb == Verb::Watch && !begins_with_all() {
             return Work::Other;
         }
-        let view = self.context.open_for(Part::Estimates).view();
+        let view = self.context.open_for(Part::Estimates).about(resource).view();
         let prefix = store::collection(resource, &info.namespace);
         let count = view.count(&KeyRange::prefix(&prefix));
         let limit = self.query.first("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);

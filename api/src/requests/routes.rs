@@ -419,8 +419,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         }
     }
     let checked = health::Checked {
-        engine,
-        ledger: context.ledger().map(|ledger| &**ledger),
+        backends: context.backends(),
         stage: context.lifecycle().stage(),
         naming: context.naming(),
         within_grace: context.is_within_livez_grace(),
@@ -435,6 +434,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     let sources = scrape::Sources {
         metrics: context.metrics(),
         engine,
+        backends: context.backends(),
         registry: types.registry(),
         fairness: context.fairness(),
         features: context.features(),
@@ -522,7 +522,7 @@ async fn run(
     }
     match newest {
         Some(newest) => newest.await?,
-        None if wants_newest(call) => call.api.current().await?,
+        None if wants_newest(call) => call.api.current(call.resource).await?,
         None => {}
     }
     if !call.info.subresource.is_empty() {

@@ -7,6 +7,7 @@ use engine::{Engine, Stats};
 use http::{Method, StatusCode};
 
 use crate::objects::store;
+use crate::objects::store::backends::Backends;
 use crate::state::fairness::Fairness;
 use crate::types::features::{Features, Stage};
 use crate::types::schema::registry::Registry;
@@ -20,8 +21,10 @@ use crate::wire::response::{Response, respond, respond_text};
 pub struct Sources<'s> {
     /// What was counted.
     pub metrics: &'s Metrics,
-    /// The store.
+    /// The main revision log.
     pub engine: &'s Engine,
+    /// Where objects are kept.
+    pub backends: &'s Backends,
     /// The types that are served.
     pub registry: &'s Registry,
     /// Flow control.
@@ -73,13 +76,14 @@ impl Sources<'_> {
 
     /// How many objects there are of each type.
     fn objects(&self, page: &mut Page<'_>) {
-        let snapshot = self.engine.snapshot();
+        let snapshots = self.backends.snapshots();
         let mut counts: Vec<(&str, &str, u64)> = self
             .registry
             .stored()
             .into_iter()
             .map(|resource| {
-                let count = snapshot.count_prefix(&store::collection(resource, ""));
+                let prefix = store::collection(resource, "");
+                let count = snapshots.holding(&prefix).count_prefix(&prefix);
                 (&*resource.group, &*resource.table.plural, count)
             })
             .collect();

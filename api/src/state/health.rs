@@ -11,7 +11,7 @@ use std::time::Instant;
 use engine::{Durability, Engine};
 use http::StatusCode;
 
-use crate::objects::store::Ledger;
+use crate::objects::store::backends::{Backend, Backends};
 use crate::state::secrecy::Secrecy;
 use crate::values::naming::Naming;
 use crate::values::query::Query;
@@ -23,9 +23,7 @@ use crate::wire::server::Stage;
 /// What the checks look at.
 pub struct Checked<'c> {
     /// The store.
-    pub engine: &'c Engine,
-    /// Who decides writes, where the store follows.
-    pub ledger: Option<&'c dyn Ledger>,
+    pub backends: &'c Backends,
     /// Stage of the process.
     pub stage: Stage,
     /// Names of checks.
@@ -45,7 +43,7 @@ pub struct Checked<'c> {
 impl Checked<'_> {
     fn has(&self, part: Part) -> bool {
         match part {
-            Part::Ledger => self.ledger.is_some(),
+            Part::Ledger => self.backends.main().ledger().is_some(),
             Part::Keys => self.secrecy.is_some_and(Secrecy::has_services),
             Part::FairShares => self.is_shared,
             Part::Bounds => !self.is_shared,
@@ -209,10 +207,11 @@ impl Check {
         match self.test {
             Test::Answers => Ok(()),
             Test::Store => {
-                checked.engine.health().map_err(|error| error.to_string())?;
-                checked.ledger.map_or(Ok(()), Ledger::health)
+                let mut engines = checked.backends.all().map(Backend::engine);
+                engines.try_for_each(Engine::health).map_err(|error| error.to_string())?;
+                ledgers(checked.backends)
             }
-            Test::Ledger => checked.ledger.map_or(Ok(()), Ledger::health),
+            Test::Ledger => ledgers(checked.backends),
             Test::Keys => checked.secrecy.map_or(Ok(()), Secrecy::health),
             Test::Reached(stage) => {
                 step_done(stage, checked.stage, endpoint == Livez && checked.within_grace)
@@ -221,6 +220,11 @@ impl Check {
             Test::Stays => Ok(()),
         }
     }
+}
+
+/// Whether writes can be decided elsewhere, where they are decided so.
+fn ledgers(backends: &Backends) -> Verdict {
+    backends.all().filter_map(Backend::ledger).try_for_each(|ledger| ledger.health())
 }
 
 /// Whether the start got as far as `wanted`, or need not have yet.
@@ -273,7 +277,7 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
             .collect();
         let verdicts: Vec<(&str, Verdict)> =
             verdicts.iter().map(|(name, verdict)| (&**name, verdict.clone())).collect();
-        let is_relaxed = checked.engine.durability() == Durability::Relaxed;
+        let is_relaxed = checked.backends.main().engine().durability() == Durability::Relaxed;
         let response = combined(endpoint, &verdicts, is_relaxed, query);
         let requests = &checked.metrics.requests;
         return Some(match requests.measure(Labels::of_path(endpoint.path()), response.status(), began) {

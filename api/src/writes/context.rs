@@ -16,8 +16,8 @@ use tokio::sync::watch;
 
 use crate::objects::conversion::Converter;
 use crate::objects::custom::established::{Changes, Established};
-use crate::objects::representation::lengths::Lengths;
 use crate::objects::services::Services;
+use crate::objects::store::backends::Backends;
 use crate::objects::store::{self, Ledger, Part, Reach, Store};
 use crate::state::allocation::{Allocations, Ranges};
 use crate::state::audit::Auditor;
@@ -99,8 +99,7 @@ impl Default for OwnService {
 
 /// The server: everything a request may need, shared by all of them.
 pub struct Context {
-    engine: Engine,
-    ledger: Option<Arc<dyn Ledger>>,
+    backends: Backends,
     builtin: Registry,
     types: Arc<Types>,
     naming: &'static Naming,
@@ -111,7 +110,6 @@ pub struct Context {
     limits: Limits,
     metrics: Arc<Metrics>,
     backups: Backups,
-    lengths: Arc<Lengths>,
     memory: Arc<Memory>,
     namespaces: Arc<Resource>,
     definitions: Arc<Resource>,
@@ -144,10 +142,8 @@ pub struct Context {
 pub struct Parts {
     /// Vocabulary.
     pub naming: &'static Naming,
-    /// The revision log.
-    pub engine: Engine,
-    /// Who decides writes, where the engine follows.
-    pub ledger: Option<Arc<dyn Ledger>>,
+    /// Where objects are kept.
+    pub backends: Backends,
     /// Who asks.
     pub authenticator: Authenticator,
     /// Stage of the process.
@@ -205,7 +201,8 @@ impl Context {
     /// The engine was closed meanwhile.
     pub fn assemble(parts: Parts, modules: Vec<Module>) -> Result<Self, engine::TailError> {
         outgoing::count_in(&parts.metrics);
-        let Parts { naming, engine, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
+        let Parts { naming, backends, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
+        let engine = backends.main().engine().clone();
         let event_ttl = Some(limits.event_ttl).filter(|ttl| !ttl.is_zero());
         let registry = Registry::with_event_ttl(naming, event_ttl);
         let rbac_group = naming.group("rbac.authorization", true);
@@ -242,12 +239,11 @@ impl Context {
         let definitions = registry.resource(&extensions, "v1", "customresourcedefinitions").cloned();
         Ok(Context {
             backups: Backups::default(),
-            lengths: Arc::default(),
             memory: Arc::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
             definitions: definitions.expect("a test holds that definitions are built in"),
             established: Mutex::default(),
-            allocations: Allocations::new(engine.clone(), &registry, parts.ranges),
+            allocations: Allocations::new(engine, &registry, parts.ranges),
             tokens: parts.tokens,
             certificates: parts.certificates,
             formats: Formats {
@@ -269,8 +265,7 @@ impl Context {
             nodes: parts.nodes,
             secrecy: parts.secrecy,
             metrics: parts.metrics.clone(),
-            engine,
-            ledger: parts.ledger,
+            backends,
             builtin: registry,
             types,
             naming,
@@ -287,9 +282,20 @@ impl Context {
         })
     }
 
-    /// The revision log, for the parts of the server that follow it. Requests open it by [`open`](Self::open).
+    /// Where objects are kept.
+    pub fn backends(&self) -> &Backends {
+        &self.backends
+    }
+
+    /// The revision log of all resources that are not kept apart, for the parts of the server that follow it. Requests open it by
+    /// [`open`](Self::open).
     pub fn engine(&self) -> &Engine {
-        &self.engine
+        self.backends.main().engine()
+    }
+
+    /// The revision log of a resource.
+    pub fn engine_of(&self, resource: &Resource) -> &Engine {
+        self.backends.of(resource).engine()
     }
 
     /// The store, opened by the permission of a request.
@@ -297,7 +303,7 @@ impl Context {
     /// # Panics
     /// The permission is for something else: a broken invariant, which is the request's 500.
     pub fn open<'c>(&'c self, proof: &Authorized<'_>, reach: Reach<'c>) -> Store<'c> {
-        Store::open(&self.engine, self.ledger(), proof, reach)
+        Store::open(&self.backends, proof, reach)
     }
 
     /// The same for one object of another resource, for which the permission stands by definition.
@@ -305,34 +311,34 @@ impl Context {
     /// # Panics
     /// As [`open`](Self::open).
     pub fn open_derived<'c>(&'c self, proof: &Authorized<'_>, by: (Reach<'_>, Reach<'c>)) -> Store<'c> {
-        Store::open_derived(&self.engine, self.ledger(), proof, by)
+        Store::open_derived(&self.backends, proof, by)
     }
 
     /// The store, opened by a part of the server.
     pub fn open_for(&self, part: Part) -> Store<'_> {
-        Store::open_for(&self.engine, self.ledger(), part)
+        Store::open_for(&self.backends, part)
     }
 
-    /// The whole engine, opened by the permission for a path that is no resource.
+    /// The whole main engine, opened by the permission for a path that is no resource.
     ///
     /// # Panics
     /// The permission is for something else.
     pub fn engine_for_path(&self, proof: &Authorized<'_>, path: &str) -> &Engine {
-        store::engine_for_path(&self.engine, proof, path)
+        store::engine_for_path(self.engine(), proof, path)
     }
 
     /// Who decides writes, where the engine follows.
     pub fn ledger(&self) -> Option<&Arc<dyn Ledger>> {
-        self.ledger.as_ref()
+        self.backends.main().ledger()
     }
 
-    /// Resolves once the engine has everything that was acknowledged before the call, by whichever server: at once where this
-    /// server is alone on its store.
+    /// Resolves once the engine has everything of a resource that was acknowledged before the call, by whichever server: at once
+    /// where this server is alone on its store.
     ///
     /// # Errors
     /// As [`Ledger::current`].
-    pub async fn current(&self) -> Result<(), Status> {
-        match &self.ledger {
+    pub async fn current(&self, resource: &Resource) -> Result<(), Status> {
+        match self.backends.of(resource).ledger() {
             None => Ok(()),
             Some(ledger) => ledger.current().await,
         }
@@ -421,11 +427,6 @@ impl Context {
         &self.backups
     }
 
-    /// Lengths of objects in lists that announce them.
-    pub fn lengths(&self) -> &Arc<Lengths> {
-        &self.lengths
-    }
-
     /// The account of memory that requests take.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
@@ -448,7 +449,7 @@ impl Context {
         let told = change(&mut established, &mut changes);
         if !changes.is_empty() {
             // What peers said of these types does not count, also where they go before anyone looked.
-            if self.ledger.is_some() && self.peers.note(changes.versions(), Instant::now()) {
+            if self.ledger().is_some() && self.peers.note(changes.versions(), Instant::now()) {
                 self.show_peers();
             }
             let Ok(()) = self.change_types(|registry| Ok::<_, Infallible>(changes.apply(registry)));
@@ -591,13 +592,14 @@ impl Context {
         self.collects_garbage
     }
 
-    /// Waits until the store has reached `revision`, for a bounded time; 0 is always reached.
-    pub async fn wait_for_revision(&self, revision: Revision) -> Result<(), Status> {
-        if revision <= self.engine.revision() {
+    /// Waits until the store of a resource has reached `revision`, for a bounded time; 0 is always reached.
+    pub async fn wait_for_revision(&self, resource: &Resource, revision: Revision) -> Result<(), Status> {
+        let engine = self.engine_of(resource);
+        if revision <= engine.revision() {
             return Ok(());
         }
-        let reached = tokio::time::timeout(FRESHNESS_WAIT, self.engine.reached(revision)).await;
-        reached.map_err(|_| Status::too_large_resource_version(revision, self.engine.revision(), 1))
+        let reached = tokio::time::timeout(FRESHNESS_WAIT, engine.reached(revision)).await;
+        reached.map_err(|_| Status::too_large_resource_version(revision, engine.revision(), 1))
     }
 
     /// What a client hears when the engine took a write for another reason than a conflict.

@@ -124,7 +124,7 @@ impl<'a> Loopback<'a> {
         Intent {
             api: self.api,
             types: &self.types,
-            store: self.store(),
+            store: self.store().about(resource),
             user: &self.user,
             permission: None,
             operation: Operation::Update,

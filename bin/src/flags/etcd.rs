@@ -31,7 +31,7 @@ pub struct EtcdFlags {
     #[arg(long, value_name = "FILE")]
     pub etcd_keyfile: Option<PathBuf>,
 
-    /// Resources kept in another etcd (group/resource#urls); none can be.
+    /// Resources kept in another etcd: group/resource#url;url, for events and leases.
     #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
     pub etcd_servers_overrides: Vec<String>,
 

@@ -1,6 +1,7 @@
 //! Several servers on one etcd (docs/api/etcd.md): real members on loopback, which are killed, stopped, compacted and replaced.
 //! Without an etcd binary each test says that it is skipped.
 
+mod apart;
 pub mod cluster;
 mod compacted;
 mod elected;

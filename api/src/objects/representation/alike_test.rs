@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use super::lengths::Lengths;
 use super::{EventType, Renderer, Wanted};
+use crate::objects::lengths::Lengths;
 use crate::testing::Random;
 use crate::types::schema::encode::encode;
 use crate::types::schema::registry::{Registry, Resource};

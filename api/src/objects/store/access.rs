@@ -11,7 +11,6 @@
 //! handler is that request's 500 and leaves the store as it was. It knows no HTTP and no rules of permission.
 
 use std::future::Future;
-use std::sync::Arc;
 
 use auth::Authorized;
 use bytes::Bytes;
@@ -20,7 +19,8 @@ use engine::{
     SnapshotError, Tail, TailError, Write,
 };
 
-use super::{CommitFailure, Ledger, Stored, collection, identity, read};
+use super::backends::{Backend, Backends};
+use super::{CommitFailure, Stored, collection, identity, read};
 use crate::types::schema::registry::Resource;
 use crate::values::status::Status;
 use crate::wire::request::Verb;
@@ -72,8 +72,9 @@ enum Opened<'r> {
 /// The store, as far as the permission reaches that opened it.
 #[derive(Clone, Copy)]
 pub struct Store<'r> {
-    engine: &'r Engine,
-    ledger: Option<&'r Arc<dyn Ledger>>,
+    backends: &'r Backends,
+    /// The backend of what the store is opened for.
+    backend: &'r Backend,
     opened: Opened<'r>,
 }
 
@@ -82,14 +83,9 @@ impl<'r> Store<'r> {
     ///
     /// # Panics
     /// The proof is for another verb, resource, namespace or name than `reach`.
-    pub fn open(
-        engine: &'r Engine,
-        ledger: Option<&'r Arc<dyn Ledger>>,
-        proof: &Authorized<'_>,
-        reach: Reach<'r>,
-    ) -> Store<'r> {
+    pub fn open(backends: &'r Backends, proof: &Authorized<'_>, reach: Reach<'r>) -> Store<'r> {
         reach.check(proof);
-        Store { engine, ledger, opened: Opened::For(reach) }
+        Store { backends, backend: backends.of(reach.resource), opened: Opened::For(reach) }
     }
 
     /// Opens the store for one object of another resource, where the permission for `asked` is by definition the one
@@ -98,8 +94,7 @@ impl<'r> Store<'r> {
     /// # Panics
     /// The proof is not for `asked`, or `reach` has another verb or namespace, or names no object.
     pub fn open_derived(
-        engine: &'r Engine,
-        ledger: Option<&'r Arc<dyn Ledger>>,
+        backends: &'r Backends,
         proof: &Authorized<'_>,
         (asked, reach): (Reach<'_>, Reach<'r>),
     ) -> Store<'r> {
@@ -107,12 +102,26 @@ impl<'r> Store<'r> {
         let is_narrower =
             (asked.verb, asked.namespace) == (reach.verb, reach.namespace) && !reach.name.is_empty();
         assert!(is_narrower, "{} reaches for more than {}", reach.shown(), asked.shown());
-        Store { engine, ledger, opened: Opened::For(reach) }
+        Store { backends, backend: backends.of(reach.resource), opened: Opened::For(reach) }
     }
 
-    /// Opens the store for a part of the server.
-    pub fn open_for(engine: &'r Engine, ledger: Option<&'r Arc<dyn Ledger>>, part: Part) -> Store<'r> {
-        Store { engine, ledger, opened: Opened::By(part) }
+    /// Opens the store for a part of the server. Views and revisions are those of the main backend.
+    pub fn open_for(backends: &'r Backends, part: Part) -> Store<'r> {
+        Store { backends, backend: backends.main(), opened: Opened::By(part) }
+    }
+
+    /// The same whose views and revisions are those of the backend of a resource.
+    #[must_use]
+    pub fn about(self, resource: &Resource) -> Store<'r> {
+        Store { backend: self.backends.of(resource), ..self }
+    }
+
+    /// The backend of a key within reach.
+    fn holding(&self, key: &[u8]) -> &'r Backend {
+        match self.opened {
+            Opened::By(_) => self.backends.holding(key),
+            Opened::For(_) => self.backend,
+        }
     }
 
     /// The newest state of one object, read and checked.
@@ -126,12 +135,12 @@ impl<'r> Store<'r> {
     /// The newest state of one object, not yet read.
     pub fn entry(&self, key: &[u8]) -> Option<Entry> {
         self.check_key(key);
-        self.engine.snapshot().get(key)
+        self.holding(key).engine().snapshot().get(key)
     }
 
     /// The newest state of everything within reach.
     pub fn view(&self) -> View {
-        self.as_view(self.engine.snapshot())
+        self.as_view(self.backend.engine().snapshot())
     }
 
     /// The state at `revision` of everything within reach.
@@ -139,7 +148,7 @@ impl<'r> Store<'r> {
     /// # Errors
     /// The revision is compacted, or has not happened.
     pub fn view_at(&self, revision: Revision) -> Result<View, SnapshotError> {
-        Ok(self.as_view(self.engine.snapshot_at(revision)?))
+        Ok(self.as_view(self.backend.engine().snapshot_at(revision)?))
     }
 
     /// The events after `start` of the keys that begin with `prefix`, all of them.
@@ -149,17 +158,17 @@ impl<'r> Store<'r> {
     pub fn tail(&self, start: Revision, prefix: Bytes) -> Result<Tail, TailError> {
         let whole = self.whole();
         assert!(prefix.starts_with(&whole), "a tail of {prefix:?} is not within {whole:?}");
-        self.engine.tail(start, prefix)?.complete()
+        self.holding(&prefix).engine().tail(start, prefix)?.complete()
     }
 
     /// The newest revision.
     pub fn revision(&self) -> Revision {
-        self.engine.revision()
+        self.backend.engine().revision()
     }
 
     /// Resolves once the store has reached `revision`.
     pub fn reached(&self, revision: Revision) -> impl Future<Output = ()> + Send + use<> {
-        let engine = self.engine.clone();
+        let engine = self.backend.engine().clone();
         async move { engine.reached(revision).await }
     }
 
@@ -168,7 +177,7 @@ impl<'r> Store<'r> {
     /// # Errors
     /// As [`Engine::health`].
     pub fn health(&self) -> Result<(), Refusal> {
-        self.engine.health()
+        self.backend.engine().health()
     }
 
     /// Commits one write, by the engine or by the ledger that it follows.
@@ -187,10 +196,11 @@ impl<'r> Store<'r> {
             Opened::For(reach) => reach.may_write(),
         };
         assert!(may_write, "{} does not permit a write of {key:?}", self.shown());
+        let backend = self.holding(&key);
         let write = Write { key, expected, change };
-        match self.ledger {
+        match backend.ledger() {
             Some(ledger) => ledger.commit(write).await,
-            None => self.engine.commit(write).await.map_err(|error| match error {
+            None => backend.engine().commit(write).await.map_err(|error| match error {
                 CommitError::Conflict { current } => CommitFailure::Conflict { current },
                 error => CommitFailure::Engine(error),
             }),

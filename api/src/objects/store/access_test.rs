@@ -10,6 +10,7 @@ use engine::{Change, Durability, Engine, Expected, KeyRange, Options, Payload, R
 use futures_util::FutureExt;
 
 use super::access::{Part, Reach, Store, engine_for_path};
+use super::backends::{Backend, Backends};
 use super::{collection, key};
 use crate::types::schema::registry::{Registry, Resource};
 use crate::values::naming::KUBERNETES;
@@ -18,6 +19,7 @@ use crate::wire::request::Verb;
 /// An engine in a directory of its own.
 struct Scratch {
     engine: Engine,
+    backends: Backends,
     directory: PathBuf,
 }
 
@@ -26,7 +28,9 @@ impl Scratch {
         let directory = std::env::temp_dir().join(format!("api-access-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
         let options = Options { durability: Durability::Relaxed, ..Options::new(&directory) };
-        Scratch { engine: Engine::open(options).unwrap(), directory }
+        let engine = Engine::open(options).unwrap();
+        let backends = Backends::new(Backend::new(engine.clone(), None), Vec::new());
+        Scratch { engine, backends, directory }
     }
 }
 
@@ -91,7 +95,7 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
         ("a path", Attributes { resource_request: false, ..of("get", ("", "secrets"), ("ns", "a")) }, false),
     ] {
         let proof = authorizer.authorize(&permitted).await.unwrap();
-        let refused = refusal(|| Store::open(&scratch.engine, None, &proof, wanted));
+        let refused = refusal(|| Store::open(&scratch.backends, &proof, wanted));
         assert_eq!(refused.is_none(), opens, "{what}: {refused:?}");
     }
     // A namespace is authorized in itself, and is stored outside of all of them.
@@ -102,12 +106,12 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
     ] {
         let proof = authorizer.authorize(&permitted).await.unwrap();
         let reach = Reach { verb: Verb::Get, resource, namespace: "", name: "ns" };
-        assert_eq!(refusal(|| Store::open(&scratch.engine, None, &proof, reach)), None);
+        assert_eq!(refusal(|| Store::open(&scratch.backends, &proof, reach)), None);
     }
     let permitted = of("get", ("apps", "deployments"), ("ns", "a"));
     let proof = authorizer.authorize(&permitted).await.unwrap();
     let reach = Reach { resource: &deployments, ..wanted };
-    assert_eq!(refusal(|| Store::open(&scratch.engine, None, &proof, reach)), None);
+    assert_eq!(refusal(|| Store::open(&scratch.backends, &proof, reach)), None);
 
     let permitted = Attributes::path(&user, "post", "/backup");
     let proof = authorizer.authorize(&permitted).await.unwrap();
@@ -139,7 +143,7 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
         let permitted = asked(&user, verb.as_str(), ("", "secrets"), (namespace, name));
         let proof = authorizer.authorize(&permitted).await.unwrap();
         let reach = Reach { verb, resource: &secrets, namespace, name };
-        let store = Store::open(&scratch.engine, None, &proof, reach);
+        let store = Store::open(&scratch.backends, &proof, reach);
         let key = key(resource, of, object);
         let what = format!("{verb:?} {namespace}/{name} of {key:?}");
         assert_eq!(refusal(|| store.get(&key).unwrap()).is_none(), reads, "{what}");
@@ -149,7 +153,7 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
     let permitted = asked(&user, "list", ("", "secrets"), ("ns", ""));
     let proof = authorizer.authorize(&permitted).await.unwrap();
     let reach = Reach { verb: Verb::List, resource: &secrets, namespace: "ns", name: "" };
-    let store = Store::open(&scratch.engine, None, &proof, reach);
+    let store = Store::open(&scratch.backends, &proof, reach);
     for (range, is_within) in [
         (KeyRange::prefix(&collection(&secrets, "ns")), true),
         (KeyRange::prefix(&key(&secrets, "ns", "a")), true),
@@ -165,7 +169,7 @@ async fn a_store_reaches_what_it_was_opened_for_and_writes_by_verbs_that_write()
     }
     // A part of the server reaches everything, and only the loopback writes.
     for (part, writes) in [(Part::Loopback, true), (Part::Routing, false), (Part::Estimates, false)] {
-        let store = Store::open_for(&scratch.engine, None, part);
+        let store = Store::open_for(&scratch.backends, part);
         assert_eq!(refusal(|| store.view().count(&KeyRange::all())), None);
         let write = store.commit(key(&pods, "ns", "p"), Expected::Any, Change::Put(Payload::default()));
         let wrote = AssertUnwindSafe(write).catch_unwind().await;
@@ -189,7 +193,7 @@ async fn a_derived_permission_is_for_one_object_of_the_same_namespace() {
         ("another namespace", Reach { namespace: "other", ..pod }, false),
         ("another verb", Reach { verb: Verb::Delete, ..pod }, false),
     ] {
-        let refused = refusal(|| Store::open_derived(&scratch.engine, None, &proof, (asked, reach)));
+        let refused = refusal(|| Store::open_derived(&scratch.backends, &proof, (asked, reach)));
         assert_eq!(refused.is_none(), opens, "{what}: {refused:?}");
     }
 }

@@ -40,7 +40,7 @@ pub async fn delete(call: &mut Call<'_>, body: &[u8]) -> Result<Response, Status
     if options.ignore_store_read_error && call.api.features().has(Feature::AllowUnsafeMalformedObjectDeletion)
     {
         force_delete::check_options(&options, &call.api.naming().meta_group())?;
-        call.api.current().await?;
+        call.api.current(call.resource).await?;
         return force_delete::delete(call, &options).await;
     }
     let name = call.info.name.clone();

@@ -291,7 +291,7 @@ async fn pick_view(
     let store = call.store();
     // A version that another server has answered with may be on its way to this one.
     let follow = async |revision| match call.api.ledger() {
-        Some(_) => call.api.wait_for_revision(revision).await,
+        Some(_) => call.api.wait_for_revision(call.resource, revision).await,
         None => Ok(()),
     };
     if let Some(token) = token {
@@ -319,7 +319,7 @@ async fn pick_view(
             SnapshotError::Future { current } => Status::too_large_resource_version(revision, current, 1),
         });
     }
-    call.api.wait_for_revision(revision).await?;
+    call.api.wait_for_revision(call.resource, revision).await?;
     Ok(store.view())
 }
 

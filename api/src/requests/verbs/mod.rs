@@ -162,7 +162,7 @@ impl<'r> Call<'r> {
             output: self.output,
             query: self.query,
             metrics: self.api.metrics(),
-            lengths: self.api.lengths(),
+            lengths: self.api.backends().of(self.resource).lengths(),
             account: &self.account,
         })
     }

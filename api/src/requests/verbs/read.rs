@@ -20,7 +20,7 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
         ));
     }
     let at_least = version_number(call.query.first("resourceVersion").unwrap_or_default())?;
-    call.api.wait_for_revision(at_least).await?;
+    call.api.wait_for_revision(call.resource, at_least).await?;
     store::check_key_name(&call.info.name)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     let began = Instant::now();

@@ -125,9 +125,9 @@ pub(super) async fn lead(api: Arc<Context>, selection: Selection, id: String) {
 
 /// Takes or renews the lease; whether it is this server's now.
 async fn elected(api: &Context, id: &str, observed: &mut Observed) -> Result<bool, Status> {
-    api.current().await?;
     let loopback = Loopback::new(api).unasked();
     let target = target(api);
+    api.current(loopback.resource(&target)?).await?;
     let now = Value::from(clock::now_micros());
     let written = match loopback.get(&target)? {
         None => {

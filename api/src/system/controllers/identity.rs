@@ -70,7 +70,9 @@ fn own_host() -> String {
 pub(super) fn servers(api: &Context) -> Result<BTreeMap<String, String>, Status> {
     let label = format!("apiserver.{}", api.naming().label("identity"));
     let (server, now) = (api.naming().system("apiserver"), SystemTime::now());
-    let all = objects(&api.engine().snapshot(), &leases(api)?).into_iter().map(|(_, lease)| lease);
+    let leases = leases(api)?;
+    let snapshot = api.backends().holding(&leases).engine().snapshot();
+    let all = objects(&snapshot, &leases).into_iter().map(|(_, lease)| lease);
     let found = all
         .filter(|lease| lease.str_at(&["metadata", "labels", &label]) == server && !is_over(lease, now))
         .map(|lease| {
@@ -167,7 +169,7 @@ async fn collect_once(api: &Context) -> Result<(), Trouble> {
     let resource: &Resource = loopback.resource(&of_all)?;
     let label = format!("apiserver.{}", api.naming().label("identity"));
     let (server, now) = (api.naming().system("apiserver"), SystemTime::now());
-    let snapshot = api.engine().snapshot();
+    let snapshot = api.engine_of(resource).snapshot();
     for entry in snapshot.prefix(&store::collection(resource, &of_all.namespace)) {
         let stored = store::read(entry)?;
         let lease = Value::Object(stored.object(resource)?);

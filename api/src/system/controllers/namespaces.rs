@@ -156,10 +156,10 @@ async fn empty(api: &Context, sweeps: &Semaphore, name: &str, backoff: &mut Back
 /// What a sweep could not clear away.
 #[derive(Default)]
 struct Left {
-    /// What it counted is what was there at this revision.
+    /// The revision of the namespaces when it counted.
     revision: Revision,
-    /// Resources of which something is left, and how many objects.
-    resources: Vec<(Arc<Resource>, u64)>,
+    /// Resources of which something is left, how many objects, and the revision of these.
+    resources: Vec<(Arc<Resource>, u64, Revision)>,
     /// Finalizers on those, and on how many.
     finalizers: BTreeMap<String, u64>,
     /// What could not be deleted.
@@ -183,13 +183,14 @@ async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Stat
         for resource in &stage {
             delete_all(&loopback, resource, namespace, again, &mut left.failures).await;
         }
-        let snapshot = api.engine().snapshot();
-        left.revision = snapshot.revision();
+        let snapshots = api.backends().snapshots();
+        left.revision = snapshots.holding(&store::collection(api.namespaces(), "")).revision();
         for resource in stage {
             let prefix = store::collection(&resource, namespace);
+            let snapshot = snapshots.holding(&prefix);
             let count = snapshot.count_prefix(&prefix);
             if count > 0 {
-                left.resources.push((resource, count));
+                left.resources.push((resource, count, snapshot.revision()));
                 for (at, entry) in snapshot.prefix(&prefix).enumerate() {
                     count_finalizers(&entry, &mut left.finalizers);
                     if at % COUNTS_IN_A_ROW == COUNTS_IN_A_ROW - 1 {
@@ -234,12 +235,12 @@ fn count_finalizers(entry: &Entry, counts: &mut BTreeMap<String, u64>) {
 /// Waits until something of what is left changes, or the namespace itself does.
 async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
     let left_prefixes: Vec<Bytes> =
-        left.resources.iter().map(|(resource, _)| store::collection(resource, name)).collect();
-    let own = store::key(api.namespaces(), "", name);
-    let prefixes = left_prefixes.iter().cloned().chain([own]);
+        left.resources.iter().map(|(resource, ..)| store::collection(resource, name)).collect();
+    let own = (store::key(api.namespaces(), "", name), left.revision);
+    let revisions = left.resources.iter().map(|(.., revision)| *revision);
     let mut tails = Vec::with_capacity(left_prefixes.len() + 1);
-    for prefix in prefixes {
-        tails.push(api.engine().tail(left.revision, prefix)?);
+    for (prefix, revision) in left_prefixes.iter().cloned().zip(revisions).chain([own]) {
+        tails.push(api.backends().holding(&prefix).engine().tail(revision, prefix)?);
     }
     let count_at = Instant::now() + COUNT_PACE;
     let mut changed = false;
@@ -253,8 +254,8 @@ async fn wait(api: &Context, name: &str, left: &Left) -> Result<(), TailError> {
             },
         };
         events?;
-        let snapshot = api.engine().snapshot();
-        if left_prefixes.iter().all(|prefix| snapshot.count_prefix(prefix) == 0) {
+        let snapshots = api.backends().snapshots();
+        if left_prefixes.iter().all(|prefix| snapshots.holding(prefix).count_prefix(prefix) == 0) {
             return Ok(());
         }
         changed = true;
@@ -309,7 +310,7 @@ fn conditions(left: &Left) -> [Deletion; 5] {
         let mut each: Vec<String> = left
             .resources
             .iter()
-            .map(|(resource, count)| {
+            .map(|(resource, count, _)| {
                 format!("{}.{} has {count} resource instances", resource.table.plural, resource.group)
             })
             .collect();

@@ -69,9 +69,13 @@ pub(super) async fn withdraw(api: &Context) {
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let Some(ledger) = api.ledger() else { return std::future::pending().await };
     let own = identity::own_name(&api);
-    let (revision, mut types) = (api.engine().revision(), api.type_changes());
-    let mut leases = api.engine().tail(revision, identity::leases(&api)?)?;
-    let mut services = api.engine().tail(revision, api_services(&api)?)?;
+    let mut types = api.type_changes();
+    let tail = |prefix: bytes::Bytes| {
+        let engine = api.backends().holding(&prefix).engine();
+        engine.tail(engine.revision(), prefix)
+    };
+    let mut leases = tail(identity::leases(&api)?)?;
+    let mut services = tail(api_services(&api)?)?;
     // The processes that answered, and when they were asked.
     let mut answered: BTreeMap<String, (String, Instant)> = BTreeMap::new();
     loop {

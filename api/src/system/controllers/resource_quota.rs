@@ -10,7 +10,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use engine::{Event, EventKind};
 use quantity::Quantity;
 
@@ -34,9 +33,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
     let quotas = api.lookup().resource("", "v1", "resourcequotas");
     let pods = api.lookup().resource("", "v1", "pods");
-    let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), Bytes::from_static(b"/"))?.gathering(GATHERED);
-    drop(snapshot);
+    let mut events = api.backends().changes(&api.backends().snapshots(), GATHERED)?;
     let loopback = Loopback::controller(&api, "resourcequota-controller");
     let counting = Counting { loopback: &loopback, api: &api, quotas: &quotas, pods: &pods };
     let mut due = counting.all();
@@ -59,7 +56,7 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
             tokio::time::sleep(AGAIN).await;
         };
         tokio::select! {
-            events = tail.next(EVENTS_MAX) => {
+            events = events.next(EVENTS_MAX) => {
                 due.extend(events?.iter().filter_map(|event| counting.concerned(event)));
             }
             _ = resync.tick() => due = counting.all(),
@@ -167,7 +164,7 @@ impl Counting<'_> {
         if !resource.namespaced() || resource.storage.is_none() {
             return Ok(());
         }
-        for entry in self.api.engine().snapshot().prefix(&store::collection(resource, namespace)) {
+        for entry in self.api.engine_of(resource).snapshot().prefix(&store::collection(resource, namespace)) {
             let object = store::read(entry)?.object(resource)?;
             let usage = Usage::of(self.api.naming(), resource, &object);
             if !totals.covers(&usage) {

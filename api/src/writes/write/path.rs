@@ -75,7 +75,7 @@ async fn rounds<C: Caller, S: Source<C>>(
     let mut names_tried = 0;
     let mut is_behind = intent.may_be_behind && intent.api.ledger().is_some();
     if is_behind && intent.dry_run {
-        intent.api.current().await?;
+        intent.api.current(intent.resource).await?;
         is_behind = false;
     }
     loop {
@@ -85,7 +85,7 @@ async fn rounds<C: Caller, S: Source<C>>(
         let mut seen = Seen::before(intent);
         let round = prepared(caller, intent, source, &mut seen).await;
         if is_behind && says_what_is_stored(&round) {
-            intent.api.current().await?;
+            intent.api.current(intent.resource).await?;
             is_behind = false;
             if seen.lacks_something(intent, &round) {
                 continue;

@@ -14,6 +14,7 @@ use engine::{Durability, Engine, Options};
 use http_body_util::BodyExt;
 
 use crate::objects::store::Ledger;
+use crate::objects::store::backends::{Backend, Backends};
 use crate::state::allocation::Ranges;
 use crate::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
 use crate::types::enablement::Enablement;
@@ -78,8 +79,7 @@ impl Server {
         let parts = Parts {
             metrics: Arc::default(),
             naming: &KUBERNETES,
-            ledger,
-            engine,
+            backends: Backends::new(Backend::new(engine, ledger), Vec::new()),
             authenticator: Authenticator::new().with_anonymous(auth::authn::Anonymous::Accepted),
             lifecycle: Lifecycle::new(),
             limits: Limits::default(),

@@ -128,7 +128,7 @@ fn end(flags: &Migrate, text: &str) -> anyhow::Result<End> {
         etcd_keyfile: flags.etcd_keyfile.clone(),
         ..EtcdFlags::default()
     };
-    let config = EtcdConfig::from_flags(&etcd)?;
+    let config = EtcdConfig::from_flags(&etcd, flags.naming)?;
     config.map(End::Etcd).ok_or_else(|| anyhow!("{text:?} names no endpoint"))
 }
 

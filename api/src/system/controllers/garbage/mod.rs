@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use engine::{Entry, Event, EventKind, Revision, Snapshot};
+use engine::{Entry, Event, EventKind, Revision};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Semaphore;
@@ -31,6 +31,7 @@ use self::head::{Ending, Head, Owner};
 use self::queue::{AbsentOwners, Queue};
 use super::{EVENTS_MAX, Ending as ControllerEnd, GATHERED, WRITES_MAX};
 use crate::objects::store;
+use crate::objects::store::backends::Snapshots;
 use crate::types::options::Propagation;
 use crate::types::schema::registry::Resource;
 use crate::types::served::Served;
@@ -48,13 +49,13 @@ const STEPS_IN_A_ROW: usize = 256;
 /// Follows everything.
 pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
     let mut changes = api.type_changes();
-    let snapshot = api.engine().snapshot();
-    let mut tail = api.engine().tail(snapshot.revision(), Bytes::new())?.gathering(GATHERED);
+    let snapshots = api.backends().snapshots();
+    let mut events = api.backends().changes(&snapshots, GATHERED)?;
     let mut collector = Collector::new(&api);
     let all: Vec<Vec<u8>> = collector.resources.keys().cloned().collect();
-    collector.begin_with(&snapshot, &all).await;
-    drop(snapshot);
-    api.engine().let_go();
+    collector.begin_with(&snapshots, &all).await;
+    drop(snapshots);
+    api.backends().all().for_each(|backend| backend.engine().let_go());
     let writes = Semaphore::new(WRITES_MAX);
     let mut running = FuturesUnordered::new();
     loop {
@@ -76,7 +77,7 @@ pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
         tokio::select! {
             biased;
             Ok(()) = changes.changed() => collector.take_types().await,
-            events = tail.next(EVENTS_MAX) => events?.iter().for_each(|event| collector.observe(event)),
+            events = events.next(EVENTS_MAX) => events?.iter().for_each(|event| collector.observe(event)),
             Some((outcome, task)) = running.next() => match outcome {
                 Ok(Outcome::Done) => collector.queue.done(&task),
                 Ok(Outcome::Changed) => collector.queue.again(task),
@@ -133,7 +134,7 @@ impl<'a> Collector<'a> {
         let before = std::mem::replace(&mut self.resources, collected(self.loopback.types()));
         let new: Vec<Vec<u8>> =
             self.resources.keys().filter(|prefix| !before.contains_key(*prefix)).cloned().collect();
-        self.begin_with(&self.api.engine().snapshot(), &new).await;
+        self.begin_with(&self.api.backends().snapshots(), &new).await;
         self.strangers.drain().for_each(|key| self.queue.push(Task::Check(key)));
     }
 
@@ -145,9 +146,9 @@ impl<'a> Collector<'a> {
     }
 
     /// Takes in the states from before the tail of resources whose keys begin so.
-    async fn begin_with(&mut self, snapshot: &Snapshot, prefixes: &[Vec<u8>]) {
+    async fn begin_with(&mut self, snapshots: &Snapshots, prefixes: &[Vec<u8>]) {
         for prefix in prefixes {
-            for (at, entry) in snapshot.prefix(prefix).enumerate() {
+            for (at, entry) in snapshots.prefix(prefix).enumerate() {
                 self.take_in(&entry);
                 if at % STEPS_IN_A_ROW == STEPS_IN_A_ROW - 1 {
                     tokio::task::yield_now().await;

@@ -1,0 +1,211 @@
+//! Which engine has the objects of a resource, and who decides their writes.
+//!
+//! ```text
+//! resource, key ─► Backends ─┬─► the main one: all resources but
+//!                            └─► those kept apart, each with revisions of its own
+//! ```
+//!
+//! A revision means something in its own backend only.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use engine::{Engine, Event, Scan, Snapshot, Tail, TailError};
+use futures_util::future::select_all;
+
+use super::Ledger;
+use crate::objects::lengths::Lengths;
+use crate::types::schema::registry::Resource;
+
+/// An engine, and what belongs to its revisions.
+pub struct Backend {
+    engine: Engine,
+    ledger: Option<Arc<dyn Ledger>>,
+    lengths: Arc<Lengths>,
+}
+
+impl Backend {
+    /// Of an engine; `ledger` decides the writes where the engine follows.
+    pub fn new(engine: Engine, ledger: Option<Arc<dyn Ledger>>) -> Backend {
+        Backend { engine, ledger, lengths: Arc::default() }
+    }
+
+    /// The revision log.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Who decides writes, where the engine follows.
+    pub fn ledger(&self) -> Option<&Arc<dyn Ledger>> {
+        self.ledger.as_ref()
+    }
+
+    /// Lengths of objects in lists that announce them.
+    pub fn lengths(&self) -> &Arc<Lengths> {
+        &self.lengths
+    }
+}
+
+/// The backends of a server.
+pub struct Backends {
+    main: Backend,
+    /// By the start of their keys.
+    apart: Vec<(String, Backend)>,
+}
+
+impl Backends {
+    /// One for all resources, and those of the resources whose keys begin so.
+    pub fn new(main: Backend, apart: Vec<(String, Backend)>) -> Backends {
+        Backends { main, apart }
+    }
+
+    /// The backend of all resources that are not kept apart.
+    pub fn main(&self) -> &Backend {
+        &self.main
+    }
+
+    /// The backend of a resource.
+    pub fn of(&self, resource: &Resource) -> &Backend {
+        match &resource.storage {
+            Some(storage) if !self.apart.is_empty() => self.holding(storage.key_prefix.as_bytes()),
+            _ => &self.main,
+        }
+    }
+
+    /// The backend of a key.
+    pub fn holding(&self, key: &[u8]) -> &Backend {
+        let apart = self.apart.iter().find(|(prefix, _)| key.starts_with(prefix.as_bytes()));
+        apart.map_or(&self.main, |(_, backend)| backend)
+    }
+
+    /// All of them, the main one first.
+    pub fn all(&self) -> impl Iterator<Item = &Backend> {
+        std::iter::once(&self.main).chain(self.apart.iter().map(|(_, backend)| backend))
+    }
+
+    /// The newest state of all of them.
+    pub fn snapshots(&self) -> Snapshots {
+        let apart = self.apart.iter().map(|(prefix, backend)| (prefix.clone(), backend.engine.snapshot()));
+        Snapshots { main: self.main.engine.snapshot(), apart: apart.collect() }
+    }
+
+    /// All changes after these states, those that follow each other within `gathered` together.
+    ///
+    /// # Errors
+    /// An engine was closed.
+    pub fn changes(&self, after: &Snapshots, gathered: Duration) -> Result<Changes, TailError> {
+        let tail = |backend: &Backend, after: &Snapshot, prefix: &str| {
+            let tail = backend.engine.tail(after.revision(), prefix.to_owned().into())?;
+            Ok::<_, TailError>((prefix.to_owned(), tail.gathering(gathered)))
+        };
+        let mut tails = vec![tail(&self.main, &after.main, "")?];
+        for ((prefix, backend), (_, after)) in self.apart.iter().zip(&after.apart) {
+            tails.push(tail(backend, after, prefix)?);
+        }
+        Ok(Changes { tails, apart: self.apart.iter().map(|(prefix, _)| prefix.clone()).collect() })
+    }
+}
+
+/// States of all backends.
+pub struct Snapshots {
+    main: Snapshot,
+    /// By the start of the keys.
+    apart: Vec<(String, Snapshot)>,
+}
+
+impl Snapshots {
+    /// The entries whose keys begin with `prefix`, which is that of one resource or within it, in key order.
+    pub fn prefix(&self, prefix: &[u8]) -> Scan {
+        self.holding(prefix).prefix(prefix)
+    }
+
+    /// The state that has the key, or the keys that begin so.
+    pub fn holding(&self, key: &[u8]) -> &Snapshot {
+        let apart = self.apart.iter().find(|(start, _)| key.starts_with(start.as_bytes()));
+        apart.map_or(&self.main, |(_, snapshot)| snapshot)
+    }
+}
+
+/// The changes of all backends. What the main one has of resources that are kept apart does not count.
+pub struct Changes {
+    /// By the start of the keys; the next one is asked first.
+    tails: Vec<(String, Tail)>,
+    apart: Vec<String>,
+}
+
+impl Changes {
+    /// The next ones, of one backend, in their order; none where nothing of them counts. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// As [`Tail::next`].
+    pub async fn next(&mut self, most: usize) -> Result<Vec<Arc<Event>>, TailError> {
+        if let [(_, tail)] = &mut self.tails[..] {
+            return tail.next(most).await;
+        }
+        let next = self.tails.iter_mut().map(|(_, tail)| Box::pin(tail.next(most)));
+        let (events, at, _) = select_all(next).await;
+        let mut events = events?;
+        if self.tails[at].0.is_empty() {
+            let is_apart =
+                |event: &Event| self.apart.iter().any(|prefix| event.key.starts_with(prefix.as_bytes()));
+            events.retain(|event| !is_apart(event));
+        }
+        self.tails.rotate_left(at + 1);
+        Ok(events)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::{Change, Durability, Expected, Options, Payload, Write};
+
+    use super::*;
+    use crate::objects::store::key;
+    use crate::types::schema::registry::Registry;
+    use crate::values::naming::KUBERNETES;
+
+    fn opened(name: &str) -> Engine {
+        let directory = std::env::temp_dir().join(format!("api-backends-{}-{name}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        Engine::open(Options { durability: Durability::Relaxed, ..Options::new(directory) }).unwrap()
+    }
+
+    async fn put(engine: &Engine, key: &[u8]) {
+        let change = Change::Put(Payload::default());
+        let write = Write { key: key.to_vec().into(), expected: Expected::Any, change };
+        engine.commit(write).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_resource_that_is_kept_apart_is_followed_where_it_is() {
+        let registry = Registry::new(&KUBERNETES);
+        let resource = |plural: &str| registry.resource("", "v1", plural).unwrap().clone();
+        let (events, maps) = (resource("events"), resource("configmaps"));
+        let (event, map) = (key(&events, "n", "e"), key(&maps, "n", "m"));
+        let (main, other) = (opened("main"), opened("other"));
+        let prefix = events.stored().key_prefix.clone();
+        let apart = vec![(prefix, Backend::new(other.clone(), None))];
+        let backends = Backends::new(Backend::new(main.clone(), None), apart);
+        let before = backends.snapshots();
+        // What the main one has of events, and the other one of maps, is none of theirs.
+        for (engine, keys) in [(&main, [&event, &map, &map]), (&other, [&map, &event, &event])] {
+            for key in keys {
+                put(engine, key).await;
+            }
+        }
+        for (resource, key, engine) in [(&events, &event, &other), (&maps, &map, &main)] {
+            assert_eq!(backends.of(resource).engine().revision(), engine.revision());
+            let entry = |snapshots: &Snapshots| snapshots.holding(key).get(key).map(|entry| entry.revision());
+            assert_eq!(entry(&before), None);
+            assert_eq!(entry(&backends.snapshots()), Some(engine.revision()));
+            assert_eq!(backends.snapshots().prefix(key).count(), 1);
+        }
+        let mut changes = backends.changes(&before, Duration::ZERO).unwrap();
+        let mut told = Vec::new();
+        while told.len() < 4 {
+            told.extend(changes.next(1).await.unwrap().iter().map(|event| event.key.clone()));
+        }
+        told.sort();
+        assert_eq!(told, [&map, &map, &event, &event]);
+    }
+}

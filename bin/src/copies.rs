@@ -1,0 +1,144 @@
+//! The copies of what etcd keeps: one of the etcd of all resources, and one of each etcd that keeps a resource apart
+//! (docs/api/etcd.md). They are opened, followed, tended and closed together.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow};
+use api::objects::store::Ledger;
+use api::objects::store::backends::{Backend, Backends};
+use api::state::allocation::Ports;
+use api::state::replica::{Replica, compaction};
+use api::types::served::Types;
+use api::values::naming::Naming;
+use engine::Engine;
+use futures_util::future::{join_all, select_all};
+use tokio::task::JoinSet;
+
+use crate::etcd::{self, EtcdConfig};
+use crate::files;
+
+/// A copy of what one etcd keeps.
+struct Copy {
+    /// What the keys begin with of which it is served; empty for that of all resources.
+    key_prefix: String,
+    etcd: EtcdConfig,
+    /// Directory of the copy and of what is known of it.
+    directory: PathBuf,
+    engine: Engine,
+    replica: Arc<Replica>,
+}
+
+/// The copies of a server; that of all resources is the first. None where the server has a log of its own.
+#[derive(Default)]
+pub struct Copies(Vec<Copy>);
+
+impl Copies {
+    /// Opens the copies and brings them up to their etcds. `open` opens an engine that follows in a directory.
+    ///
+    /// # Errors
+    /// An etcd cannot be reached for a minute, or a copy not be kept.
+    pub async fn open(
+        etcd: &EtcdConfig,
+        data_dir: &Path,
+        naming: &'static Naming,
+        limits: (&Ports, Duration),
+        open: impl Fn(&Path) -> anyhow::Result<Engine>,
+    ) -> anyhow::Result<Copies> {
+        let main = (String::new(), etcd.clone(), data_dir.to_owned());
+        let apart = etcd.apart(naming).map(|(resource, key_prefix, etcd)| {
+            (key_prefix, etcd, data_dir.join(format!("etcd-of-{resource}")))
+        });
+        let mut copies = Vec::new();
+        for (key_prefix, etcd, directory) in std::iter::once(main).chain(apart) {
+            files::private_dir(&directory)?;
+            let opened = etcd.open(&directory, naming, limits, None, &open).await;
+            let (engine, replica) = match key_prefix.as_str() {
+                "" => opened?,
+                prefix => opened.with_context(|| format!("of {prefix}"))?,
+            };
+            copies.push(Copy { key_prefix, etcd, directory, engine, replica });
+        }
+        Ok(Copies(copies))
+    }
+
+    /// The copy of all resources.
+    pub fn main(&self) -> Option<(&Engine, &Arc<Replica>)> {
+        self.0.first().map(|copy| (&copy.engine, &copy.replica))
+    }
+
+    /// Where objects are kept; `own` is the server's own log, where it has one.
+    pub fn backends(&self, own: &Engine) -> Backends {
+        let backend =
+            |copy: &Copy| Backend::new(copy.engine.clone(), Some(copy.replica.clone() as Arc<dyn Ledger>));
+        let Some((main, apart)) = self.0.split_first() else {
+            return Backends::new(Backend::new(own.clone(), None), Vec::new());
+        };
+        Backends::new(
+            backend(main),
+            apart.iter().map(|copy| (copy.key_prefix.clone(), backend(copy))).collect(),
+        )
+    }
+
+    /// Begins to follow the etcds, until the tasks are dropped.
+    pub fn follow(&self) -> JoinSet<()> {
+        self.0.iter().map(|copy| copy.replica.clone().follow()).collect()
+    }
+
+    /// Waits until the copies, which are followed, have what their etcds have now.
+    ///
+    /// # Errors
+    /// One does not for a minute.
+    pub async fn caught_up(&self) -> anyhow::Result<()> {
+        for copy in &self.0 {
+            copy.etcd.caught_up(&copy.replica).await?;
+        }
+        Ok(())
+    }
+
+    /// Tells which types are served.
+    pub fn serve(&self, types: &Arc<Types>) {
+        self.0.iter().for_each(|copy| copy.replica.serve(types.clone()));
+    }
+
+    /// Begins to compact the etcds and to look at their health, until the tasks are dropped.
+    pub fn tend(&self) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        for copy in &self.0 {
+            let (replica, interval) = (copy.replica.clone(), copy.etcd.compaction_interval);
+            if !interval.is_zero() {
+                tasks.spawn(async move { compaction::run(replica, interval).await });
+            }
+            let (replica, timeout) = (copy.replica.clone(), copy.etcd.check_timeout);
+            tasks.spawn(async move { replica.watch_health(timeout).await });
+        }
+        tasks
+    }
+
+    /// Why the first copy that cannot go on is none any more, once there is one: the next start fills it anew.
+    pub async fn broken(&self) -> anyhow::Error {
+        if self.0.is_empty() {
+            return std::future::pending().await;
+        }
+        let broken = self.0.iter().map(|copy| Box::pin(copy.broken()));
+        select_all(broken).await.0
+    }
+
+    /// Closes the copies.
+    pub async fn close(&self) {
+        join_all(self.0.iter().map(|copy| copy.engine.close())).await;
+    }
+}
+
+impl Copy {
+    async fn broken(&self) -> anyhow::Error {
+        tokio::select! {
+            refusal = self.engine.failed() => anyhow!("the store's log failed: {refusal}"),
+            broken = self.replica.broken() => match etcd::forget_cluster(&self.directory) {
+                Ok(()) => anyhow!("the copy of etcd's store is broken: {broken}"),
+                Err(error) => anyhow!(error).context("cannot forget the copy of etcd's store"),
+            },
+        }
+    }
+}

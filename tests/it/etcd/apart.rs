@@ -1,0 +1,119 @@
+//! Resources that are kept in an etcd of their own: `--etcd-servers-overrides` (docs/api/etcd.md#resources-kept-apart).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::{Client, Server};
+
+use super::cluster::Etcd;
+use super::{MAPS, map, version};
+
+const NAMESPACES: &str = "/api/v1/namespaces";
+
+fn event(ns: &str, name: &str) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "involvedObject": {"kind": "Pod", "namespace": ns, "name": "p"},
+        "reason": "Tested", "message": "m", "type": "Normal",
+    })
+}
+
+fn events(ns: &str) -> String {
+    format!("{NAMESPACES}/{ns}/events")
+}
+
+fn leases(ns: &str) -> String {
+    format!("/apis/coordination.k8s.io/v1/namespaces/{ns}/leases")
+}
+
+async fn made(client: &Client, path: &str, object: &Value) -> Value {
+    let answer = client.post(path, object).await;
+    assert_eq!(answer.status, 201, "{path}: {}", answer.text());
+    answer.json()
+}
+
+/// A server that keeps events and leases in another etcd.
+async fn server(main: &Etcd, other: &Etcd) -> Server {
+    let (events, leases) = (other.urls(), other.urls());
+    let overrides = format!("--etcd-servers-overrides=/events#{events},coordination.k8s.io/leases#{leases}");
+    main.server(&[&overrides]).await
+}
+
+#[tokio::test]
+async fn events_and_leases_are_kept_in_another_etcd() {
+    let Some(main) = Etcd::start(1).await else { return };
+    let Some(mut other) = Etcd::start(1).await else { return };
+    let (mut one, two) = (server(&main, &other).await, server(&main, &other).await);
+    made(one.client(), NAMESPACES, &json!({"metadata": {"name": "goes"}})).await;
+
+    // Each is in its etcd, under the usual key, at a revision of it.
+    let owner = made(one.client(), MAPS, &map("owner", "0")).await;
+    let told = made(one.client(), &events("default"), &event("default", "told")).await;
+    for (etcd, elsewhere, key, object) in [
+        (&main, &other, "/registry/configmaps/default/owner", &owner),
+        (&other, &main, "/registry/events/default/told", &told),
+    ] {
+        let kept = etcd.get(key).await.unwrap_or_else(|| panic!("no {key}"));
+        assert_eq!(u64::try_from(kept.mod_revision).unwrap(), version(object), "{key}");
+        assert!(elsewhere.get(key).await.is_none(), "{key}");
+    }
+    // Both servers run and are elected by leases of the other etcd.
+    let known = two.client().get(&leases("kube-system")).await.json();
+    assert!(known["items"].as_array().is_some_and(|leases| leases.len() >= 3), "{known}");
+
+    // The other server has them at once, in both groups; lists, watches and conflicts go by the same revisions.
+    let path = format!("{}/told", events("default"));
+    assert_eq!(two.client().get(&path).await.json(), told);
+    let list = two.client().get(&events("default")).await.json();
+    assert!(version(&list) >= version(&told), "{list}");
+    let from = version(&list);
+    let mut watch =
+        two.client().watch(&format!("{}?watch=true&resourceVersion={from}", events("default"))).await;
+    let again = made(one.client(), &events("default"), &event("default", "again")).await;
+    assert_eq!(watch.next().await.unwrap()["object"]["metadata"]["name"], "again");
+    let mut stale = told.clone();
+    stale["message"] = "first".into();
+    assert_eq!(two.client().put(&path, &stale).await.status, 200);
+    stale["message"] = "second".into();
+    assert_eq!(one.client().put(&path, &stale).await.status, 409);
+    let at = format!("{}?resourceVersion={}&resourceVersionMatch=Exact", events("default"), version(&again));
+    assert_eq!(one.client().get(&at).await.json()["items"].as_array().unwrap().len(), 2);
+    let newer = one.client().get("/apis/events.k8s.io/v1/namespaces/default/events/told").await.json();
+    assert_eq!(newer["note"], "first");
+
+    // The garbage collector and the end of a namespace reach them.
+    let reference =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["metadata"]["uid"]});
+    let owned = json!({"metadata": {"name": "owned", "ownerReferences": [reference]}, "spec": {}});
+    made(two.client(), &leases("default"), &owned).await;
+    made(one.client(), &events("goes"), &event("goes", "left")).await;
+    made(one.client(), &leases("goes"), &json!({"metadata": {"name": "left"}, "spec": {}})).await;
+    assert_eq!(two.client().delete(&format!("{MAPS}/owner")).await.status, 200);
+    assert_eq!(two.client().delete(&format!("{NAMESPACES}/goes")).await.status, 200);
+    for path in [format!("{}/owned", leases("default")), format!("{NAMESPACES}/goes")] {
+        one.client().until_gone(&path).await;
+    }
+    for key in ["/registry/leases/goes/left", "/registry/events/goes/left", "/registry/leases/default/owned"]
+    {
+        assert!(other.get(key).await.is_none(), "{key}");
+    }
+
+    // A restart goes on with both copies.
+    one.terminate();
+    one.restart().await;
+    assert_eq!(one.client().get(&path).await.json()["message"], "first");
+    assert!(one.log().matches("the copy of etcd's store is filled").count() == 3, "{}", one.log());
+
+    // Without the other etcd the rest goes on, and health checks say so.
+    other.kill(0);
+    assert_eq!(one.client().put(&format!("{MAPS}/kept"), &map("kept", "1")).await.status, 404);
+    made(one.client(), MAPS, &map("kept", "0")).await;
+    let refused = one.client().post(&events("default"), &event("default", "lost")).await;
+    assert!(matches!(refused.status, 503 | 504), "{}", refused.text());
+    let unwell = async {
+        while one.client().get("/readyz/etcd").await.status == 200 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), unwell).await.expect("the check fails");
+}
