@@ -573,6 +573,7 @@ async fn reviews_answer_for_oneself_and_for_others() {
         "access-reviews {rules}"
     );
     assert_eq!(rules["status"]["incomplete"], false, "access-reviews");
+    assert_eq!((&rules["metadata"], &rules["spec"]), (&json!({}), &json!({})), "access-reviews");
     let urls = rules["status"]["nonResourceRules"].to_string();
     assert!(urls.contains("\"/healthz\"") && urls.contains("\"/api\""), "access-reviews {urls}");
 

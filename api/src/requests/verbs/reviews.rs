@@ -47,15 +47,20 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     let kind = &call.resource.table.kind;
     let status = match &**kind {
         "SelfSubjectReview" => {
-            // The answer is an object of its own.
-            object.retain(|name, _| matches!(name, "kind" | "apiVersion"));
+            answer_anew(&mut object);
             set_meta(&mut object, "creationTimestamp", Some(clock::now().into()));
             let mut status = Object::new();
             status.push("userInfo", user::info(call.user).into());
             status
         }
         "TokenReview" => token_review(call, &object).await?,
-        "SelfSubjectRulesReview" => rules_review(call, &object)?,
+        "SelfSubjectRulesReview" => {
+            let status = rules_review(call, &object)?;
+            answer_anew(&mut object);
+            object.insert("metadata", Object::new().into());
+            object.insert("spec", Object::new().into());
+            status
+        }
         "SubjectAccessReview" | "SelfSubjectAccessReview" | "LocalSubjectAccessReview" => {
             access_review(call, &object).await?
         }
@@ -63,6 +68,11 @@ async fn review(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     };
     object.insert("status", status.into());
     Renderer::respond_foreign(&call.output, StatusCode::CREATED, &call.resource.table.message, &object)
+}
+
+/// Leaves nothing of the request: the answer is an object of its own.
+fn answer_anew(object: &mut Object) {
+    object.retain(|name, _| matches!(name, "kind" | "apiVersion"));
 }
 
 async fn token_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
