@@ -158,7 +158,7 @@ impl Said {
         let reason = self.reason.into();
         match (self.allowed, self.denied) {
             (true, true) => Verdict {
-                decision: Decision::Deny { reason: String::new().into() },
+                decision: Decision::Deny { reason },
                 error: Some("webhook subject access review returned both allow and deny response".to_owned()),
             },
             (true, false) => Verdict::of(Decision::Allow { reason }),
@@ -290,7 +290,13 @@ mod tests {
             (Ok(r#"{"status":{"allowed":true,"reason":"r"}}"#), NoOpinion, "allow r", None, 1),
             (Ok(r#"{"status":{"allowed":false,"reason":"r"}}"#), NoOpinion, "none r", None, 2),
             (Ok(r#"{"status":{"denied":true,"reason":"r"}}"#), NoOpinion, "deny r", None, 2),
-            (Ok(r#"{"status":{"allowed":true,"denied":true}}"#), NoOpinion, "deny ", Some(BOTH), 1),
+            (
+                Ok(r#"{"status":{"allowed":true,"denied":true,"reason":"r"}}"#),
+                NoOpinion,
+                "deny r",
+                Some(BOTH),
+                1,
+            ),
             (Ok("{}"), NoOpinion, "none ", None, 2),
             (Err("no answer"), NoOpinion, "none ", Some("no answer"), 2),
             (Err("no answer"), Deny, "deny ", Some("no answer"), 2),
