@@ -178,8 +178,9 @@ fn entry(
     if name.is_empty() {
         doubt(Doubtful::EmptyUser);
     }
-    let groups = fields.next().unwrap_or_default();
-    let groups: Vec<&str> = if groups.is_empty() { Vec::new() } else { groups.split(',').collect() };
+    // An empty column is one empty group.
+    let groups = fields.next();
+    let groups: Vec<&str> = groups.iter().flat_map(|list| list.split(',')).collect();
     if groups.contains(&"") {
         doubt(Doubtful::EmptyGroup);
     }
@@ -311,7 +312,7 @@ mod tests {
             ("t2", Some("doe, j/2/dev+system:authenticated")),
             ("t3", Some("jim//dev+ops+system:authenticated")),
             ("t4", Some("quoé/4/a \"b\"+system:authenticated")),
-            ("t5", Some("x/5/system:authenticated")),
+            ("t5", Some("x/5/+system:authenticated")),
             ("T1", None),
             ("t", None),
             ("", None),
