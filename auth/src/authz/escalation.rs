@@ -93,8 +93,9 @@ impl Authorizer {
             "Role" => "roles",
             kind => return Err(Escalation::UnknownKind(kind.to_owned())),
         };
-        if self.decide(&self.about(user, "bind", resource, namespace, &role.name)).await.decision.is_allowed()
-        {
+        // A permission to bind is one in no version.
+        let bind = Attributes { version: "", ..self.about(user, "bind", resource, namespace, &role.name) };
+        if self.decide(&bind).await.decision.is_allowed() {
             return Ok(());
         }
         let mut rules = None;
