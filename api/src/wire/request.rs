@@ -219,6 +219,8 @@ fn lower(method: &Method) -> &'static str {
         Method::PATCH => "patch",
         Method::DELETE => "delete",
         Method::OPTIONS => "options",
+        Method::TRACE => "trace",
+        Method::CONNECT => "connect",
         _ => "",
     }
 }
@@ -292,6 +294,7 @@ mod tests {
             (Method::GET, "/api/v1", "get"),
             (Method::GET, "/apis/apps/v1", "get"),
             (Method::POST, "/version", "post"),
+            (Method::TRACE, "/version", "trace"),
             (Method::GET, "/foo/bar/baz/qux", "get"),
         ] {
             let info = parse(method, url);
