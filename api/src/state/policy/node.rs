@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! node ◄─ pod ◄─ secret, config map, service account
-//!             ◄─ claim ◄─ volume ◄─ secret
+//!             ◄─ claim ◄─ volume (by its claimRef) ◄─ secret
 //! node ◄─ attachment
 //! ```
 //!
@@ -71,14 +71,14 @@ impl Nodes {
         store::read(entry).ok()?.object(resource).ok()
     }
 
-    /// The pods that are bound to a node and not over, of one namespace or of all; `found` ends the search. Mirror pods
-    /// are made by agents and give them nothing.
+    /// The pods of a namespace that are bound to a node and not over; `found` ends the search. Mirror pods are made by agents
+    /// and give them nothing.
     fn any_pod(
         &self,
         snapshot: &Snapshot,
         node: &str,
         namespace: &str,
-        mut found: impl FnMut(&str, &Object) -> bool,
+        found: impl Fn(&Object) -> bool,
     ) -> bool {
         let Some(pods) = self.resource("", "pods") else { return false };
         let selector = format!("spec.nodeName={node}");
@@ -87,15 +87,12 @@ impl Nodes {
         };
         let entries = snapshot.prefix(&store::collection(pods, namespace));
         entries.into_iter().any(|entry| {
-            let key = entry.key().clone();
             let Ok(Some(stored)) = store::read_selected(pods, &selection, entry) else { return false };
             let Ok(pod) = stored.object(pods) else { return false };
-            let phase = at(&pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
             let is_mirror =
                 at(&pod, "metadata.annotations").is_some_and(|all| all.get(&self.mirror).is_some());
-            !matches!(phase, "Succeeded" | "Failed")
-                && !is_mirror
-                && found(store::identity(pods, &key).0, &pod)
+            let phase = at(&pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
+            !matches!(phase, "Succeeded" | "Failed") && !is_mirror && found(&pod)
         })
     }
 
@@ -106,24 +103,27 @@ impl Nodes {
         match asked.resource {
             "pods" => self.names_node(&snapshot, "", asked, node),
             "secrets" => {
-                self.any_pod(&snapshot, node, namespace, |_, pod| names(pod, "secret").any(|n| n == name))
-                    || self.any_volume(&snapshot, node, |_, volume| {
+                self.any_pod(&snapshot, node, namespace, |pod| names(pod, "secret").any(|n| n == name))
+                    || self.any_volume(&snapshot, node, |volume| {
                         secrets_of_volume(volume).any(|place| place == (namespace, name))
                     })
             }
             "configmaps" => {
-                self.any_pod(&snapshot, node, namespace, |_, pod| names(pod, "configMap").any(|n| n == name))
+                self.any_pod(&snapshot, node, namespace, |pod| names(pod, "configMap").any(|n| n == name))
             }
-            "serviceaccounts" => self.any_pod(&snapshot, node, namespace, |_, pod| {
+            "serviceaccounts" => self.any_pod(&snapshot, node, namespace, |pod| {
                 at(pod, "spec.serviceAccountName").and_then(Value::as_str) == Some(name)
             }),
             "persistentvolumeclaims" => {
-                self.any_pod(&snapshot, node, namespace, |_, pod| claims(pod).any(|claim| claim == name))
+                self.any_pod(&snapshot, node, namespace, |pod| claims(pod).any(|claim| claim == name))
             }
-            "persistentvolumes" => self.any_volume(&snapshot, node, |volume, _| volume == name),
+            "persistentvolumes" => {
+                let volume = self.object(&snapshot, "", "persistentvolumes", ("", name));
+                volume.is_some_and(|volume| self.is_claimed(&snapshot, node, &volume))
+            }
             "volumeattachments" => self.names_node(&snapshot, "storage", asked, node),
             "resourceslices" => self.names_node(&snapshot, "resource", asked, node),
-            "resourceclaims" => self.any_pod(&snapshot, node, namespace, |_, pod| {
+            "resourceclaims" => self.any_pod(&snapshot, node, namespace, |pod| {
                 let list = |path: &str| at(pod, path).and_then(Value::as_array).unwrap_or_default().iter();
                 list("spec.resourceClaims")
                     .chain(list("status.resourceClaimStatuses"))
@@ -140,22 +140,21 @@ impl Nodes {
         object.is_some_and(|object| at(&object, "spec.nodeName").and_then(Value::as_str) == Some(node))
     }
 
-    /// The volumes that the claims of a node's pods are bound to.
-    fn any_volume(
-        &self,
-        snapshot: &Snapshot,
-        node: &str,
-        mut found: impl FnMut(&str, &Object) -> bool,
-    ) -> bool {
-        self.any_pod(snapshot, node, "", |namespace, pod| {
-            claims(pod).any(|claim| {
-                let claim = self.object(snapshot, "", "persistentvolumeclaims", (namespace, &claim));
-                let bound =
-                    claim.as_ref().and_then(|claim| at(claim, "spec.volumeName")).and_then(Value::as_str);
-                let Some(volume) = bound.filter(|name| !name.is_empty()) else { return false };
-                let object = self.object(snapshot, "", "persistentvolumes", ("", volume));
-                object.is_some_and(|object| found(volume, &object))
-            })
+    /// Whether a pod of a node refers to the claim that a volume names.
+    fn is_claimed(&self, snapshot: &Snapshot, node: &str, volume: &Object) -> bool {
+        let Some(claim) = at(volume, "spec.claimRef") else { return false };
+        let (namespace, name) = (claim.str_at(&["namespace"]), claim.str_at(&["name"]));
+        !namespace.is_empty()
+            && self.any_pod(snapshot, node, namespace, |pod| claims(pod).any(|claim| claim == name))
+    }
+
+    /// Whether one of the volumes that the pods of a node claim fits. Reads all volumes.
+    fn any_volume(&self, snapshot: &Snapshot, node: &str, fits: impl Fn(&Object) -> bool) -> bool {
+        let Some(volumes) = self.resource("", "persistentvolumes") else { return false };
+        let entries = snapshot.prefix(&store::collection(volumes, ""));
+        entries.into_iter().any(|entry| {
+            let volume = store::read(entry).ok().and_then(|stored| stored.object(volumes).ok());
+            volume.is_some_and(|volume| fits(&volume) && self.is_claimed(snapshot, node, &volume))
         })
     }
 
@@ -402,22 +401,19 @@ fn names<'p>(pod: &'p Object, kind: &'static str) -> impl Iterator<Item = &'p st
     pulls.chain(in_containers).chain(in_volumes).filter(|name| !name.is_empty())
 }
 
-/// Namespaces and names of the secrets that a volume refers to.
+/// Namespaces and names of the secrets that nodes need for a volume.
 fn secrets_of_volume(volume: &Object) -> impl Iterator<Item = (&str, &str)> {
-    const REFERENCES: [&str; 5] = [
-        "secretRef",
-        "nodePublishSecretRef",
-        "nodeStageSecretRef",
-        "nodeExpandSecretRef",
-        "controllerExpandSecretRef",
-    ];
+    const REFERENCES: [&str; 4] =
+        ["secretRef", "nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"];
     let claimed = at(volume, "spec.claimRef.namespace").and_then(Value::as_str).unwrap_or_default();
     let sources = volume.get("spec").and_then(Value::as_object).into_iter().flat_map(Object::iter);
-    sources.flat_map(move |(_, source)| {
-        let references = REFERENCES.into_iter().filter_map(move |name| source.get(name));
-        references.map(move |secret| match secret.str_at(&["namespace"]) {
-            "" => (claimed, secret.str_at(&["name"])),
-            namespace => (namespace, secret.str_at(&["name"])),
-        })
-    })
+    let places = sources.flat_map(|(_, source)| {
+        let references = REFERENCES.into_iter().filter_map(|name| source.get(name));
+        let named = references.map(|secret| (secret.str_at(&["namespace"]), secret.str_at(&["name"])));
+        // One driver has no reference, but two members.
+        named.chain([(source.str_at(&["secretNamespace"]), source.str_at(&["secretName"]))])
+    });
+    places
+        .filter(|(_, name)| !name.is_empty())
+        .map(move |(namespace, name)| (if namespace.is_empty() { claimed } else { namespace }, name))
 }

@@ -288,6 +288,46 @@ async fn agents_read_what_the_pods_of_their_node_refer_to() {
     }
 }
 
+#[tokio::test]
+async fn agents_read_the_volumes_that_name_a_claim_of_their_pods() {
+    // docs/api/authorization.md#node-authorizer: spec of the volume, claim of the pod, readable volume, readable secret.
+    let bound = "'claimRef':{'namespace':'ns','name':'c'}";
+    let csi = |member: &str| format!("{bound},'csi':{{'{member}':{{'namespace':'ns','name':'s'}}}}");
+    let dir = TempDir::new("claimed");
+    let engine = dir.engine();
+    let nodes = Nodes::new(engine.clone(), &crate::values::naming::KUBERNETES);
+    let agent = User::new("system:node:n", ["system:nodes"]);
+    let may_get = |resource: &str, namespace: &str, name: &str| {
+        let nothing = Attributes::path(&agent, "get", "");
+        nodes
+            .decide(&Attributes { resource_request: true, resource, namespace, name, ..nothing })
+            .is_allowed()
+    };
+    for (volume, claim, is_volume_allowed, is_secret_allowed) in [
+        (bound.to_owned(), "c", true, false),
+        (bound.to_owned(), "d", false, false),
+        ("'csi':{'nodePublishSecretRef':{'namespace':'ns','name':'s'}}".to_owned(), "c", false, false),
+        (csi("nodePublishSecretRef"), "c", true, true),
+        (csi("nodePublishSecretRef"), "d", false, false),
+        (csi("nodeStageSecretRef"), "c", true, true),
+        (csi("nodeExpandSecretRef"), "c", true, true),
+        (csi("controllerExpandSecretRef"), "c", true, false),
+        (csi("controllerPublishSecretRef"), "c", true, false),
+        (format!("{bound},'rbd':{{'secretRef':{{'name':'s'}}}}"), "c", true, true),
+        (format!("{bound},'rbd':{{'secretRef':{{'namespace':'x','name':'s'}}}}"), "c", true, false),
+        (format!("{bound},'azureFile':{{'secretName':'s'}}"), "c", true, true),
+        (format!("{bound},'azureFile':{{'secretName':'s','secretNamespace':'x'}}"), "c", true, false),
+    ] {
+        write(&engine, "/core/persistentvolumes/v", Some(&format!("{{'spec':{{{volume}}}}}"))).await;
+        let pod = format!(
+            "{{'spec':{{'nodeName':'n','volumes':[{{'name':'v','persistentVolumeClaim':{{'claimName':'{claim}'}}}}]}}}}"
+        );
+        write(&engine, "/core/pods/ns/p", Some(&pod)).await;
+        assert_eq!(may_get("persistentvolumes", "", "v"), is_volume_allowed, "{volume} {claim}");
+        assert_eq!(may_get("secrets", "ns", "s"), is_secret_allowed, "{volume} {claim}");
+    }
+}
+
 #[test]
 fn aggregated_roles_settle_in_one_go() {
     // docs/api/authorization.md#rbac, docs/api/controllers.md#role-aggregation: admin ⊇ edit ⊇ view, by labels.
