@@ -71,8 +71,8 @@ impl Nodes {
         store::read(entry).ok()?.object(resource).ok()
     }
 
-    /// The pods of a namespace that are bound to a node and not over; `found` ends the search. Mirror pods are made by agents
-    /// and give them nothing.
+    /// The pods of a namespace that are bound to a node, also those that have ended; `found` ends the search. Mirror pods are
+    /// made by agents and give them nothing.
     fn any_pod(
         &self,
         snapshot: &Snapshot,
@@ -91,8 +91,7 @@ impl Nodes {
             let Ok(pod) = stored.object(pods) else { return false };
             let is_mirror =
                 at(&pod, "metadata.annotations").is_some_and(|all| all.get(&self.mirror).is_some());
-            let phase = at(&pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
-            !matches!(phase, "Succeeded" | "Failed") && !is_mirror && found(&pod)
+            !is_mirror && found(&pod)
         })
     }
 

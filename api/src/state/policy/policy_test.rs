@@ -273,7 +273,7 @@ async fn agents_read_what_the_pods_of_their_node_refer_to() {
         (claims, "n", "", secret, "", false),
         (secrets, "n", "", secret, "", true),
         (secrets, "n", mirror, secret, "", false),
-        (secrets, "n", "", secret, "'phase':'Failed'", false),
+        (secrets, "n", "", secret, "'phase':'Failed'", true),
         (secrets, "n", "", named, extended, false),
     ] {
         let spec = if spec.is_empty() { String::new() } else { format!("{spec},") };
