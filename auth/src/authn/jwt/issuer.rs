@@ -206,8 +206,10 @@ impl Issuer {
     fn mapped(&self, claims: &Claims, domains: &NameDomains) -> Result<User, TokenRefused> {
         let name = self.name(claims)?;
         let mut user = User::new(name, self.groups(claims)?);
-        for (key, expression) in &self.extra {
-            let value = expression.on_claims(claims).map_err(refused)?;
+        user.uid = self.uid(claims)?;
+        let extra = self.extra.iter().map(|(key, from)| Ok((key, from, from.on_claims(claims)?)));
+        // An expression without a result is told before a result that is no text.
+        for (key, expression, value) in extra.collect::<Result<Vec<_>, String>>().map_err(refused)? {
             let values = expression::texts(&value).map_err(|why| {
                 refused(format!("oidc: error evaluating extra claim expression: {}: {why}", expression.text))
             })?;
@@ -220,7 +222,6 @@ impl Issuer {
         {
             user.extra.insert(domains.extra("credential-id"), vec![format!("JTI={id}")]);
         }
-        user.uid = self.uid(claims)?;
         for (claim, wanted) in &self.required {
             if !claims.contains_key(claim) {
                 return Err(refused(format!("oidc: required claim {claim} not present in ID token")));
@@ -301,21 +302,23 @@ fn one_text(expression: &Expression, claims: &Claims, what: &str) -> Result<Stri
     value.map_err(|why| refused(format!("oidc: error evaluating {what} claim expression: {why}")))
 }
 
-/// Checks that all conditions are true.
+/// Checks that all conditions are true. One that cannot be evaluated is told before one that is false.
 fn check<'v>(
     conditions: &'v [Condition],
     what: &str,
     evaluate: impl Fn(&'v Expression) -> Result<cel::value::Value<'v>, String>,
 ) -> Result<(), TokenRefused> {
-    for Condition { expression, message } in conditions {
-        let why = match evaluate(expression) {
-            Ok(cel::value::Value::Bool(true)) => continue,
-            Ok(_) => format!("validation expression '{}' failed: {message}", expression.text),
-            Err(why) => why,
-        };
-        return Err(refused(format!("oidc: error evaluating {what}: {why}")));
-    }
-    Ok(())
+    let results = conditions.iter().map(|condition| Ok((condition, evaluate(&condition.expression)?)));
+    let why = match results.collect::<Result<Vec<_>, String>>() {
+        Err(why) => why,
+        Ok(results) => {
+            let mut results = results.into_iter();
+            let failed = results.find(|(_, value)| !matches!(value, cel::value::Value::Bool(true)));
+            let Some((failed, _)) = failed else { return Ok(()) };
+            format!("validation expression '{}' failed: {}", failed.expression.text, failed.message)
+        }
+    };
+    Err(refused(format!("oidc: error evaluating {what}: {why}")))
 }
 
 /// A time that is not set, as Go prints it.

@@ -463,6 +463,59 @@ fn claims_become_the_user_that_the_configuration_describes() {
 }
 
 #[test]
+fn expressions_without_a_result_are_told_first() {
+    let signer = Signer::new();
+    let documents = Arc::new(Documents::default());
+    publish(&documents, &[signer.jwk("k")]);
+    let jwt = json!({
+        "issuer": {"url": "https://i.example", "audiences": ["me"]},
+        "claimValidationRules": [{"expression": "claims.n == 1", "message": "m"}, {"expression": "claims.m == 2"}],
+        "claimMappings": {
+            "username": {"claim": "sub", "prefix": ""},
+            "uid": {"expression": "claims.u"},
+            "extra": [
+                {"key": "example.com/a", "valueExpression": "claims.a"},
+                {"key": "example.com/b", "valueExpression": "claims.b"},
+            ],
+        },
+    });
+    let mut plain = jwt.clone();
+    plain["claimMappings"]["extra"] = json!([{"key": "example.com/b", "valueExpression": "claims.b"}]);
+    let missing = |name: &str| format!("expression 'claims.{name}' resulted in error: no such key: {name}");
+    let rule = "oidc: error evaluating claim validation expression: ";
+    for (jwt, claims, want) in [
+        (&jwt, json!({}), format!("oidc: error evaluating uid claim expression: {}", missing("u"))),
+        (&jwt, json!({"u": "1", "a": "x"}), missing("b")),
+        (
+            &jwt,
+            json!({"u": "1", "a": 1, "b": "y"}),
+            "oidc: error evaluating extra claim expression: claims.a: \
+             expression must return a string or a list of strings"
+                .to_owned(),
+        ),
+        (
+            &plain,
+            json!({"u": "1", "b": "y", "n": 2}),
+            format!("{rule}expression 'claims.m == 2' resulted in error: no such key: m"),
+        ),
+        (
+            &plain,
+            json!({"u": "1", "b": "y", "n": 2, "m": 3}),
+            format!("{rule}validation expression 'claims.n == 1' failed: m"),
+        ),
+    ] {
+        let issuers = issuers(&contents(jwt.clone()), &documents);
+        at_once(issuers.all()[0].provider().discover()).unwrap();
+        let mut all = json!({"iss": "https://i.example", "aud": "me", "exp": NOW + 60, "sub": "jane"});
+        for (name, value) in claims.as_object().unwrap() {
+            all[name] = value.clone();
+        }
+        let token = signer.token(json!({"alg": "ES256", "kid": "k"}), &all);
+        assert_eq!(outcome(&issuers, &token), want, "{claims}");
+    }
+}
+
+#[test]
 fn a_file_is_decoded_strictly() {
     const GROUP: &str = "apiserver.example";
     for (value, want) in [
