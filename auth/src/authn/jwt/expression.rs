@@ -140,16 +140,16 @@ impl Expression {
     }
 }
 
-/// Functions whose lists of texts the reference server keeps in a form that it does not take for groups.
+/// Functions whose lists of texts the reference server keeps in a form that it does not take for texts.
 const TEXT_LISTS: [&str; 2] = ["split", "findAll"];
 
 impl Expression {
-    /// The result as groups: one, or a list of them. A list that comes straight from a function that splits texts is
-    /// refused, as by kube-apiserver: a configuration must not mean more here than there.
+    /// The result as texts: one, or a list of them; empty ones are left out, null is none. A list that comes straight from
+    /// a function that splits texts is refused, as by kube-apiserver: a configuration must not mean more here than there.
     ///
     /// # Errors
     /// It is something else.
-    pub(super) fn groups(&self, value: &Value<'_>) -> Result<Vec<String>, String> {
+    pub(super) fn texts(&self, value: &Value<'_>) -> Result<Vec<String>, String> {
         let is_split = matches!(value, Value::List(_)) && self.splits(self.checked.ast.root);
         if is_split { Err(OTHER.to_owned()) } else { texts(value) }
     }
@@ -168,8 +168,7 @@ impl Expression {
 
 const OTHER: &str = "expression must return a string or a list of strings";
 
-/// A value as texts: one, or a list of them; empty ones are left out, null is none.
-pub(super) fn texts(value: &Value<'_>) -> Result<Vec<String>, String> {
+fn texts(value: &Value<'_>) -> Result<Vec<String>, String> {
     let texts: Vec<String> = match value {
         Value::Null => Vec::new(),
         Value::String(text) => vec![text.to_string()],

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::claims::{self, Claims, Registered};
 use super::distributed::Distributed;
-use super::expression::{self, Expression};
+use super::expression::Expression;
 use super::provider::{Fetch, Provider};
 use super::settings::{JwtSettings, Mapping};
 use crate::authn::NameDomains;
@@ -210,7 +210,7 @@ impl Issuer {
         let extra = self.extra.iter().map(|(key, from)| Ok((key, from, from.on_claims(claims)?)));
         // An expression without a result is told before a result that is no text.
         for (key, expression, value) in extra.collect::<Result<Vec<_>, String>>().map_err(refused)? {
-            let values = expression::texts(&value).map_err(|why| {
+            let values = expression.texts(&value).map_err(|why| {
                 refused(format!("oidc: error evaluating extra claim expression: {}: {why}", expression.text))
             })?;
             if !values.is_empty() {
@@ -277,7 +277,7 @@ impl Issuer {
             Some(Source::Expression(expression)) => {
                 let value = expression.on_claims(claims);
                 value
-                    .and_then(|value| expression.groups(&value))
+                    .and_then(|value| expression.texts(&value))
                     .map_err(|why| refused(format!("oidc: error evaluating group claim expression: {why}")))
             }
         }

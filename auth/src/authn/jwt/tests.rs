@@ -474,7 +474,7 @@ fn expressions_without_a_result_are_told_first() {
             "username": {"claim": "sub", "prefix": ""},
             "uid": {"expression": "claims.u"},
             "extra": [
-                {"key": "example.com/a", "valueExpression": "claims.a"},
+                {"key": "example.com/a", "valueExpression": "claims.a.split(',')"},
                 {"key": "example.com/b", "valueExpression": "claims.b"},
             ],
         },
@@ -488,8 +488,8 @@ fn expressions_without_a_result_are_told_first() {
         (&jwt, json!({"u": "1", "a": "x"}), missing("b")),
         (
             &jwt,
-            json!({"u": "1", "a": 1, "b": "y"}),
-            "oidc: error evaluating extra claim expression: claims.a: \
+            json!({"u": "1", "a": "x", "b": "y"}),
+            "oidc: error evaluating extra claim expression: claims.a.split(','): \
              expression must return a string or a list of strings"
                 .to_owned(),
         ),
