@@ -153,11 +153,17 @@ fn date(value: &Value, name: &str) -> Result<i64, String> {
         Value::String(text) => number(text),
         other => return Err(unfit_member(other, &format!("idToken.{name}"), "json.Number")),
     };
-    let seconds = number.and_then(|number| number.as_i64().or(number.as_f64().map(|seconds| seconds as i64)));
+    let seconds = number.and_then(|number| number.as_i64().or(number.as_f64().map(whole)));
     seconds.ok_or_else(|| {
         let text = go::quote(&value.to_string());
         format!("json: invalid number literal, trying to unmarshal {text} into Number")
     })
+}
+
+/// A number without its fraction; one beyond the range is the smallest, as Go converts it: such a token has ended.
+fn whole(number: f64) -> i64 {
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 /// The number that a text is.
@@ -185,6 +191,9 @@ mod tests {
             ("aud", json!([5]), Err("number into Go struct field idToken.aud of type string")),
             ("exp", json!(1.9e3), Ok((vec![], Some(1900), None))),
             ("exp", json!("1900"), Ok((vec![], Some(1900), None))),
+            ("exp", json!(9.2e18), Ok((vec![], Some(9_200_000_000_000_000_000), None))),
+            ("exp", json!(1e20), Ok((vec![], Some(i64::MIN), None))),
+            ("nbf", json!(-1e20), Ok((vec![], None, Some(i64::MIN)))),
             ("exp", json!([1]), Err("array into Go struct field idToken.exp of type json.Number")),
             ("nbf", json!(null), Ok((vec![], None, None))),
             ("nbf", json!(7), Ok((vec![], None, Some(7)))),
