@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::abac::Policies;
-use super::impersonation::LastModes;
+use super::impersonation::{LastModes, is_agent};
 use super::permitted::Permitted;
 use super::policy::{PolicySource, Rule};
 use super::rbac::Rbac;
@@ -220,7 +220,8 @@ impl Authorizer {
                     held.rules.extend(found.rules.iter().cloned());
                     held.errors.extend(self.rbac.texts(&found.errors));
                 }
-                Module::Node(_) => held.cannot("node"),
+                Module::Node(_) if is_agent(user) => held.cannot("node"),
+                Module::Node(_) => {}
                 Module::Webhook(_) => held.cannot("webhook"),
             }
         }
@@ -287,6 +288,30 @@ mod tests {
     use super::*;
     use crate::authz::Policy;
     use crate::identity::User;
+
+    struct NoOpinion;
+
+    impl NodePolicy for NoOpinion {
+        fn decide(&self, _: &Attributes<'_>) -> Decision {
+            Decision::NoOpinion { reason: Reason::None }
+        }
+    }
+
+    #[test]
+    fn the_rules_of_agents_alone_are_incomplete() {
+        let modules = vec![Module::Node(Arc::new(NoOpinion)), Module::Rbac];
+        let chain = Authorizer::new(modules, Arc::new(Policy::default()), "rbac.example.org");
+        for (name, group, is_incomplete) in [
+            ("system:node:n", "system:nodes", true),
+            ("system:node:", "system:nodes", true),
+            ("system:node:n", "dev", false),
+            ("jane", "system:nodes", false),
+        ] {
+            let listed = chain.rules_for(&User::new(name, [group]), "ns");
+            assert_eq!(listed.is_incomplete, is_incomplete, "{name} {group}");
+            assert_eq!(listed.errors.len(), usize::from(is_incomplete), "{name} {group}");
+        }
+    }
 
     #[test]
     fn masters_pass_first_and_no_opinion_is_a_denial() {

@@ -306,6 +306,11 @@ fn node(user: &str) -> Option<&str> {
     user.strip_prefix(NODE_PREFIX).filter(|name| names::subdomain(name).is_empty())
 }
 
+/// Whether a user is the agent of a node, of whatever name.
+pub(super) fn is_agent(user: &User) -> bool {
+    user.name.starts_with(NODE_PREFIX) && user.in_group(NODES)
+}
+
 /// The node that a service account runs on, as its token says.
 pub fn node_of(caller: &User) -> Option<&str> {
     service_account(&caller.name)?;
