@@ -247,6 +247,11 @@ fn odd_tokens_are_refused_and_foreign_ones_are_left_to_others() {
         |found: &str, wanted: &str| format!("json: cannot unmarshal {found} into Go value of type {wanted}");
     for (case, token, want) in [
         ("nothing missing", forge(&key, es256, &full), ROBOT.to_owned()),
+        (
+            "an end beyond 64 bits",
+            forge(&key, es256, &full.replace("1800003600", "1e20")),
+            "service account token has expired".to_owned(),
+        ),
         ("unknown kid", forge(&key, r#"{"alg":"ES256","kid":"x"}"#, &full), ROBOT.to_owned()),
         ("another algorithm", forge(&key, r#"{"alg":"HS256"}"#, &full), signature.to_owned()),
         ("no signature", unsigned, signature.to_owned()),
