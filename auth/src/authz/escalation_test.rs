@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::authz::{Binding, Module, Policy, Subject};
+use crate::authz::{Binding, Module, NodePolicy, Policy, Subject};
+use crate::decision::{Decision, Reason};
 
 fn list(part: &str) -> Vec<String> {
     part.split(',').map(|value| if value == "-" { String::new() } else { value.to_owned() }).collect()
@@ -220,4 +221,28 @@ fn a_binding_grants_only_what_its_writer_holds_or_may_bind() {
     let master = User::new("m", ["system:masters"]);
     let role_ref = RoleRef { api_group: "rbac".into(), kind: "ClusterRole".into(), name: "gone".into() };
     assert_eq!(ready(chain.check_binding(&master, "", &role_ref)), Ok(()));
+}
+
+/// Allows everything, and writes down what it was asked.
+#[derive(Default)]
+struct Asked(parking_lot::Mutex<Vec<String>>);
+
+impl NodePolicy for Asked {
+    fn decide(&self, asked: &Attributes<'_>) -> Decision {
+        let Attributes { verb, group, version, resource, namespace, name, .. } = asked;
+        self.0.lock().push(format!("{verb} {group} {version} {resource} {namespace} {name}"));
+        Decision::Allow { reason: Reason::None }
+    }
+}
+
+#[test]
+fn permissions_are_asked_for_as_by_the_reference_server() {
+    let asked = Arc::new(Asked::default());
+    let chain = Authorizer::new(vec![Module::Node(asked.clone())], Arc::new(Policy::default()), "rbac");
+    let user = User::new("jane", [""; 0]);
+    let write = RoleWrite { resource: "roles", namespace: "ns", name: "r", rules: &[], aggregates: false };
+    assert_eq!(ready(chain.check_role(&user, &write)), Ok(()));
+    let role = RoleRef { api_group: "rbac".into(), kind: "ClusterRole".into(), name: "r".into() };
+    assert_eq!(ready(chain.check_binding(&user, "ns", &role)), Ok(()));
+    assert_eq!(*asked.0.lock(), ["escalate rbac * roles ns r", "bind rbac  clusterroles ns r"]);
 }
