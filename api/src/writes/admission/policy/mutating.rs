@@ -4,6 +4,9 @@
 //! policy ─► matches as a version of the resource ─► object in that version ─► mutations ─► object as requested
 //!        └► cannot be used ─► refusal                                      └► failed ─► refusal
 //! ```
+//!
+//! Which policies match is decided for all of them before the first one changes the object. Match conditions and
+//! mutations see what the policies before made of it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,10 +20,12 @@ use super::mutation::{Mutating, ObjectType, Refused};
 use super::request::Request;
 use super::scope::Inputs;
 use super::source::{
-    Bound, Invocation, Policy, Source, WithBindings, asked, handles, inputs, misconfigured, request,
+    Bound, Invocation, Misconfigured, Policy, Source, WithBindings, asked, handles, inputs, misconfigured,
+    request,
 };
 use super::validation::FailurePolicy;
 use crate::types::schema::defaults;
+use crate::types::schema::registry::Registry;
 use crate::values::field::go_quote;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
@@ -50,6 +55,9 @@ struct Refusals {
     /// By conditions and mutations that failed.
     of_evaluation: Vec<String>,
 }
+
+/// One use of a policy for a write, or why there is none.
+type Use<'u> = Result<Invocation<'u, Mutating>, Misconfigured<'u, Mutating>>;
 
 /// What expressions see of one round of a write, whichever policy is asked.
 struct Round {
@@ -100,13 +108,16 @@ impl MutatingAdmissionPolicy {
             options: self.source.options(record),
             is_again: review.is_reinvocation(),
         };
+        let Some(given) = record.new.as_deref().cloned() else { return Ok(()) };
+        let given = asked(record, Some(&given));
+        let is_asked = |policy: &&WithBindings<Mutating>| !round.is_again || policy.0.compiled.is_reinvoked;
+        let uses_of = |policy| self.source.invocations(&bound, policy, &given, round.namespace.as_ref());
+        let matched: Vec<_> =
+            bound.iter().filter(is_asked).map(|policy| (&*policy.0, uses_of(policy))).collect();
         let mut refusals = Refusals::default();
-        for policy in bound.iter() {
-            if round.is_again && !policy.0.compiled.is_reinvoked {
-                continue;
-            }
+        for (policy, uses) in &matched {
             let about = (&*record, &mut *review, &mut refusals);
-            let changed = self.changed(&bound, policy, &round, about).await?;
+            let changed = self.changed(bound.registry(), (policy, uses), &round, about).await?;
             if let Some(changed) = changed {
                 record.replace(changed);
                 review.reinvoke();
@@ -115,29 +126,27 @@ impl MutatingAdmissionPolicy {
         refusals.finish(record)
     }
 
-    /// The object as one policy changes it; none if it stays as it is.
+    /// The object as one policy with these uses changes it; none if it stays as it is.
     async fn changed(
         &self,
-        bound: &Bound<Mutating>,
-        policy: &WithBindings<Mutating>,
+        registry: &Registry,
+        (policy, uses): (&Policy<Mutating>, &[Use<'_>]),
         round: &Round,
         (record, review, refusals): (&Record<'_, &mut Object>, &mut Review, &mut Refusals),
     ) -> Result<Option<Object>, Status> {
-        // A copy that stays as it is: matching is asked of the object before the policy.
-        let Some(before) = record.new.as_deref().cloned() else { return Ok(None) };
-        let before = asked(record, Some(&before));
-        let uses = self.source.invocations(bound, policy, &before, round.namespace.as_ref());
         for fault in uses.iter().filter_map(|used| used.as_ref().err()) {
             let binding = fault.binding.map(|binding| &*binding.name);
             refusals.configuration(fault.policy, binding, &misconfigured(fault));
         }
         let mut uses = uses.iter().flatten().peekable();
         let Some(matched) = uses.peek().map(|used| used.resource) else { return Ok(None) };
+        let Some(before) = record.new.as_deref().cloned() else { return Ok(None) };
+        let before = asked(record, Some(&before));
         let seen = match self.source.seen(&before, matched).await {
             Ok(seen) => seen,
             Err(status) => {
                 let why = format!("failed to configure policy: {}", status.message);
-                refusals.configuration(&policy.0, None, &why);
+                refusals.configuration(policy, None, &why);
                 return Ok(None);
             }
         };
@@ -145,7 +154,7 @@ impl MutatingAdmissionPolicy {
         let Some(mut object) = write.new.cloned() else { return Ok(None) };
         let request = request(record, &before, matched, &round.options);
         let message = message_of(&object, matched, record.subresource);
-        let of = ObjectType { message, registry: bound.registry() };
+        let of = ObjectType { message, registry };
         let asking = Asking { write, request: &request, of, round };
         let mut is_changed = false;
         for used in uses {
@@ -256,7 +265,7 @@ fn refused(policy: &Policy<Mutating>, binding: &str, why: &str) -> String {
 
 impl Plugin for MutatingAdmissionPolicy {
     fn handles(&self, target: &Target<'_>) -> bool {
-        handles(target) && matches!(target.operation, Operation::Create | Operation::Update)
+        handles(target) && target.operation != Operation::Delete
     }
 
     fn mutate<'p>(&'p self, record: &'p mut Record<'_, &mut Object>, review: &'p mut Review) -> Step<'p> {

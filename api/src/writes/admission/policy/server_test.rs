@@ -192,6 +192,51 @@ async fn what_a_policy_changed_is_in_the_form_of_its_kind() {
 }
 
 #[tokio::test]
+async fn policies_match_the_object_as_it_was_before_all_of_them() {
+    let server = server().await;
+    let rule = rule("", "v1", r#""configmaps""#);
+    let labelled = rule.replace(
+        r#""matchConstraints":{"#,
+        r#""matchConstraints":{"objectSelector":{"matchLabels":{"a":"1"}},"#,
+    );
+    let seen = format!(
+        r#"{rule},"matchConditions":[{{"name":"c","expression":"has(object.metadata.labels) && object.metadata.labels.a == '1'"}}]"#
+    );
+    for (name, matching, label) in [("p1", &rule, "a"), ("p2", &labelled, "b"), ("p3", &seen, "c")] {
+        let expression = format!("Object{{metadata: Object.metadata{{labels: {{'{label}': '1'}}}}}}");
+        let policy = format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{{matching},"reinvocationPolicy":"IfNeeded","mutations":[{{"patchType":"ApplyConfiguration","applyConfiguration":{{"expression":"{expression}"}}}}]}}}}"#
+        );
+        given(&server, &format!("{GROUP}/mutatingadmissionpolicies"), &policy).await;
+        let binding = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"policyName":"{name}"}}}}"#);
+        given(&server, &format!("{GROUP}/mutatingadmissionpolicybindings"), &binding).await;
+    }
+    for (labels, want) in [("{}", "a c"), (r#"{"a":"0"}"#, "a c"), (r#"{"a":"1"}"#, "a b c")] {
+        let body = format!(r#"{{"metadata":{{"name":"m","labels":{labels}}}}}"#);
+        let (_, _, made) = server.ask("POST /api/v1/namespaces/n/configmaps?dryRun=All", &body).await;
+        let made = made.at(&["metadata", "labels"]).and_then(Value::as_object).unwrap();
+        let mut names: Vec<&str> = made.iter().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        assert_eq!(names.join(" "), want, "{labels}");
+    }
+}
+
+#[tokio::test]
+async fn mutating_policies_change_the_options_of_connections() {
+    let server = server().await;
+    let pod = r#"{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    given(&server, "/api/v1/namespaces/n/pods", pod).await;
+    let spec = format!(
+        r#"{},"reinvocationPolicy":"Never","mutations":[{{"patchType":"JSONPatch","jsonPatch":{{"expression":"[JSONPatch{{op: 'add', path: '/container', value: 'other'}}]"}}}}]"#,
+        rule("", "v1", r#""pods/exec""#)
+    );
+    bound(&server, "mutating", &spec, "").await;
+    let (code, _, answer) = server.ask("POST /api/v1/namespaces/n/pods/p/exec?command=ls", "").await;
+    let want = (400, "container other is not valid for pod p");
+    assert_eq!((code, answer.str_at(&["message"])), want);
+}
+
+#[tokio::test]
 async fn faults_of_mutating_policies_are_told_with_their_reasons() {
     let patch = |operation: &str| {
         format!(r#"{{"patchType":"JSONPatch","jsonPatch":{{"expression":"[JSONPatch{{{operation}}}]"}}}}"#)
