@@ -52,6 +52,21 @@ pub struct Binding {
     params: Option<ParamRef>,
 }
 
+impl Binding {
+    /// That of a stored object.
+    pub fn read(object: &Object) -> Binding {
+        let spec = object.get("spec").unwrap_or(&Value::Null);
+        let actions = spec.get("validationActions").and_then(Value::as_array).unwrap_or_default();
+        Binding {
+            name: meta(object, "name").to_owned(),
+            policy: spec.str_at(&["policyName"]).to_owned(),
+            actions: actions.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+            matching: spec.get("matchResources").filter(|member| !member.is_null()).map(Matching::read),
+            params: ParamRef::read(spec),
+        }
+    }
+}
+
 /// A policy that is about a write, with one of its bindings and one set of parameters.
 pub struct Invocation<'i, P> {
     /// The policy.
@@ -132,20 +147,7 @@ impl<P: Send + Sync + 'static> Source<P> {
                     params: ParamKind::read(spec),
                 }
             }),
-            bindings: Parsed::new(lookup, resource(bindings), |object| {
-                let spec = object.get("spec").unwrap_or(&Value::Null);
-                let actions = spec.get("validationActions").and_then(Value::as_array).unwrap_or_default();
-                Binding {
-                    name: meta(object, "name").to_owned(),
-                    policy: spec.str_at(&["policyName"]).to_owned(),
-                    actions: actions.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
-                    matching: spec
-                        .get("matchResources")
-                        .filter(|member| !member.is_null())
-                        .map(Matching::read),
-                    params: ParamRef::read(spec),
-                }
-            }),
+            bindings: Parsed::new(lookup, resource(bindings), Binding::read),
             namespaces: lookup.resource("", "v1", "namespaces"),
             lookup: lookup.clone(),
         }

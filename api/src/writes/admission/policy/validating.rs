@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 
 use super::condition::Owner;
 use super::matching::Asked;
-use super::source::{Bound, Source, asked, handles, inputs, misconfigured, request};
+use super::source::{Binding, Bound, Source, asked, handles, inputs, misconfigured, request};
 use super::validation::{Decision, FailurePolicy, Outcome, Published, Validation};
 use crate::values::json::{Object, Value, write};
 use crate::values::status::{Cause, Reason, Status};
@@ -20,7 +20,7 @@ use crate::writes::admission::{Lookup, Plugin, Record, Review, Step, Target};
 /// Longest value of an audit annotation, in bytes; the rest is cut off.
 const ANNOTATION_BYTES_MAX: usize = 10 * 1024;
 
-/// Key of the annotation about failed validations.
+/// Key of the annotation about the first failed validation.
 const FAILURES: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 /// The plugin.
@@ -60,7 +60,7 @@ impl ValidatingAdmissionPolicy {
         let options = self.source.options(record);
         let asked: Asked<'_> = asked(record, record.new);
         let mut denials: Vec<Denial> = Vec::new();
-        let mut failures: Vec<Value> = Vec::new();
+        let mut failed = FirstFailure::default();
         for policy in bound.iter() {
             let mut annotations: HashMap<String, Vec<String>> = HashMap::new();
             let uses = self.source.invocations(&bound, policy, &asked, namespace);
@@ -138,7 +138,7 @@ impl ValidatingAdmissionPolicy {
                                 "Validation failed for ValidatingAdmissionPolicy '{name}' with binding '{}': {message}",
                                 binding.name
                             )),
-                            "Audit" => failures.push(failure(name, &binding.name, &binding.actions, at, &message)),
+                            "Audit" => failed.note(name, binding, at, &message),
                             _ => denials.push(Denial {
                                 policy: name.to_owned(),
                                 binding: Some(binding.name.clone()),
@@ -176,11 +176,7 @@ impl ValidatingAdmissionPolicy {
                 annotations.into_iter().map(|(key, values)| (format!("{owner}/{key}"), values.join(", "))),
             );
         }
-        if !failures.is_empty() {
-            let mut text = Vec::new();
-            write(&Value::Array(failures), &mut text);
-            review.annotations.push((FAILURES.to_owned(), String::from_utf8_lossy(&text).into_owned()));
-        }
+        review.annotations.extend(failed.annotation());
         denials.into_iter().next().map_or(Ok(()), |denial| Err(refusal(record, &denial)))
     }
 }
@@ -199,15 +195,30 @@ impl Plugin for ValidatingAdmissionPolicy {
     }
 }
 
-/// A failed validation in the annotation about them.
-fn failure(policy: &str, binding: &str, actions: &[String], at: usize, message: &str) -> Value {
-    let mut members = Object::with_capacity(5);
-    members.insert("message", message.into());
-    members.insert("policy", policy.into());
-    members.insert("binding", binding.into());
-    members.insert("expressionIndex", i64::try_from(at).unwrap_or(i64::MAX).into());
-    members.insert("validationActions", actions.into());
-    members.into()
+/// The failed validation that the annotation tells: an annotation is not overwritten, so the first one stays.
+#[derive(Default)]
+struct FirstFailure(Option<Value>);
+
+impl FirstFailure {
+    /// Notes that the validation at `at` of a policy failed.
+    fn note(&mut self, policy: &str, binding: &Binding, at: usize, message: &str) {
+        self.0.get_or_insert_with(|| {
+            let mut members = Object::with_capacity(5);
+            members.insert("message", message.into());
+            members.insert("policy", policy.into());
+            members.insert("binding", binding.name.as_str().into());
+            members.insert("expressionIndex", i64::try_from(at).unwrap_or(i64::MAX).into());
+            members.insert("validationActions", binding.actions.as_slice().into());
+            members.into()
+        });
+    }
+
+    /// The annotation, a list of one failure; none without a failure.
+    fn annotation(self) -> Option<(String, String)> {
+        let mut text = Vec::new();
+        write(&Value::Array(vec![self.0?]), &mut text);
+        Some((FAILURES.to_owned(), String::from_utf8_lossy(&text).into_owned()))
+    }
 }
 
 fn cut(mut value: String) -> String {
@@ -237,4 +248,34 @@ fn refusal(record: &Record<'_, &Object>, denial: &Denial) -> Status {
         details.causes.push(Cause { reason: String::new(), message: why, field: String::new() });
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::object;
+
+    #[test]
+    fn the_annotation_tells_the_first_failure() {
+        let binding = |name: &str| {
+            let spec = r#""spec":{"policyName":"p","validationActions":["Warn","Audit"]}"#;
+            Binding::read(&object(&format!(r#"{{"metadata":{{"name":"{name}"}},{spec}}}"#)))
+        };
+        for (failures, want) in [
+            (vec![], None),
+            (
+                vec![("b", 1, "<one>"), ("b", 2, "two"), ("c", 0, "three")],
+                Some(
+                    r#"[{"message":"\u003cone\u003e","policy":"p","binding":"b","expressionIndex":1,"validationActions":["Warn","Audit"]}]"#,
+                ),
+            ),
+        ] {
+            let mut first = FirstFailure::default();
+            for (name, at, message) in failures {
+                first.note("p", &binding(name), at, message);
+            }
+            let annotation = first.annotation();
+            assert_eq!(annotation.as_ref().map(|(_, text)| text.as_str()), want);
+        }
+    }
 }
