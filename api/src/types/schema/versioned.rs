@@ -39,6 +39,12 @@ impl Versions {
         self.webhook.is_filled()
     }
 
+    /// The place of a version among all, in the order of the definition; behind all of them for another one.
+    pub fn place(&self, api_version: &str) -> usize {
+        let place = self.all.iter().position(|version| version.api_version == api_version);
+        place.unwrap_or(self.all.len())
+    }
+
     /// The version of this `apiVersion`.
     pub fn get(&self, api_version: &str) -> Option<&Version> {
         self.all.iter().find(|version| version.api_version == api_version)

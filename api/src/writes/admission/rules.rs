@@ -50,7 +50,7 @@ impl Rules {
     }
 
     /// The resource as which the write is matched: `own`, that of the request, or, where `equivalent` ones count, the same
-    /// in another version.
+    /// in another version, of which the first rule that matches one decides.
     pub fn find<'r>(
         &self,
         write: Ruled<'_>,
@@ -58,15 +58,19 @@ impl Rules {
         registry: &'r Registry,
         equivalent: bool,
     ) -> Option<&'r Resource> {
-        let is_matched = |resource: &Resource| self.0.iter().any(|rule| rule.matches(write, resource));
-        if is_matched(own) {
+        if self.0.iter().any(|rule| rule.matches(write, own)) {
             return Some(own);
         }
         let storage = own.storage.as_ref().filter(|_| equivalent && !self.0.is_empty())?;
-        registry.resources().map(|resource| &**resource).find(|resource| {
+        let is_same = |resource: &&Resource| {
             resource.storage.as_ref().is_some_and(|other| other.key_prefix == storage.key_prefix)
-                && is_matched(resource)
-        })
+                && (write.subresource.is_empty() || resource.subresource(write.subresource).is_some())
+        };
+        let mut same: Vec<&Resource> =
+            registry.resources().map(|resource| &**resource).filter(is_same).collect();
+        // Versions of a custom type are in the order of its definition.
+        same.sort_by_key(|resource| own.versions.as_ref().map(|all| all.place(&resource.api_version)));
+        self.0.iter().find_map(|rule| same.iter().copied().find(|resource| rule.matches(write, resource)))
     }
 }
 
@@ -149,7 +153,56 @@ pub fn own_namespace<'o>(
 
 #[cfg(test)]
 mod tests {
-    use super::is_named;
+    use super::*;
+    use crate::objects::custom::definition::Definition;
+    use crate::objects::custom::established::{Changes, Established};
+    use crate::testing::object;
+    use crate::values::naming::KUBERNETES;
+
+    #[test]
+    fn the_first_rule_that_matches_another_version_decides() {
+        let names = r#"{"plural":"things","kind":"Thing","listKind":"ThingList"}"#;
+        let version = |name: &str, more: &str| {
+            format!(
+                r#"{{"name":"{name}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}{more}}}"#,
+                name == "v1"
+            )
+        };
+        let status = r#","subresources":{"status":{}}"#;
+        let versions = [version("v2beta1", status), version("v3", ""), version("v1", status)].join(",");
+        let definition = object(&format!(
+            r#"{{"spec":{{"group":"g.example","scope":"Cluster","names":{names},"versions":[{versions}]}},"status":{{"acceptedNames":{names}}}}}"#
+        ));
+        let (mut established, mut changes) = (Established::default(), Changes::default());
+        let read = Definition::read(&definition);
+        established.set(("a", &definition), &read, &KUBERNETES, &mut changes).unwrap();
+        let registry = changes.apply(&Registry::new(&KUBERNETES));
+        let own = registry.resource("g.example", "v1", "things").unwrap();
+        for (versions, subresource, want) in [
+            (r#"["v3"]"#, "", "v3"),
+            (r#"["v2beta1"],["v3"]"#, "", "v2beta1"),
+            (r#"["v3"],["v2beta1"]"#, "", "v3"),
+            (r#"["v3"],["v1"]"#, "", "v1"),
+            // One rule takes the version that comes first in the definition.
+            (r#"["v3","v2beta1"]"#, "", "v2beta1"),
+            // A version without the subresource has no form of it.
+            (r#"["v3"],["v2beta1"]"#, "status", "v2beta1"),
+            (r#"["v3"]"#, "status", "none"),
+        ] {
+            let rule = |versions: &str| {
+                format!(
+                    r#"{{"operations":["*"],"apiGroups":["g.example"],"apiVersions":[{versions}],"resources":["things","things/*"]}}"#
+                )
+            };
+            let lists = versions.trim_matches(['[', ']']).split("],[");
+            let rules = lists.map(rule).collect::<Vec<_>>().join(",");
+            let rules = Rules::read(&Value::Object(object(&format!(r#"{{"rules":[{rules}]}}"#))), "rules");
+            let write =
+                Ruled { operation: Operation::Create, resource: own, subresource, namespace: "", name: "t" };
+            let found = rules.find(write, own, &registry, true);
+            assert_eq!(found.map_or("none", |found| &*found.version), want, "{versions} {subresource}");
+        }
+    }
 
     #[test]
     fn resources_are_named_with_their_subresources() {
