@@ -525,7 +525,8 @@ impl ResourceMaker {
                 // All but the status.
                 kept_by_status: (&[]).into(),
                 reset_by_main: status.into(),
-                reset_by_status: vec!["metadata".into(), "spec".into()].into(),
+                // Metadata is kept, too, but a writer of the status comes to own what it said of it.
+                reset_by_status: vec!["spec".into()].into(),
                 kept_on_create: false,
             });
         }

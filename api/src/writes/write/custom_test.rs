@@ -138,6 +138,31 @@ async fn a_defined_type_is_served_in_every_way_that_builtin_types_are() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_of_the_status_owns_what_it_said_outside_of_the_spec() {
+    let (server, controllers) = start().await;
+    server.ask(&format!("POST {DEFINITIONS}"), &definition(NAMES, SPEC)).await;
+    established(&server, "things.g.example").await;
+    let object = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"size":4}}"#;
+    assert_eq!(server.ask(&format!("POST {THINGS}"), object).await.0, 201);
+    for (verb, label) in [("MERGE", "l"), ("APPLY", "m")] {
+        let body = format!(
+            r#"{{"apiVersion":"g.example/v1","kind":"Thing","metadata":{{"name":"a","labels":{{"{label}":"1"}}}},
+                "spec":{{"size":9}},"status":{{"ready":true}}}}"#
+        );
+        let request = format!("{verb} {THINGS}/a/status?fieldManager={verb}");
+        let (code, _, made) = server.ask(&request, &body).await;
+        assert_eq!((code, made.at(&["metadata", "labels"])), (200, None), "{made:?}");
+        assert_eq!(made.at(&["spec", "size"]), Some(&Value::Int(4)));
+        let entries = made.at(&["metadata", "managedFields"]).and_then(Value::as_array).unwrap();
+        let entry = entries.iter().find(|entry| entry.str_at(&["manager"]) == verb).unwrap();
+        let fields = entry.at(&["fieldsV1"]).and_then(Value::as_object).unwrap();
+        let names: Vec<&str> = fields.iter().map(|(name, _)| name).collect();
+        assert_eq!(names, ["f:metadata", "f:status"], "{verb}: {entry:?}");
+    }
+    controllers.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lists_paths_and_warnings_are_those_of_custom_types() {
     let (server, controllers) = start().await;
     let spec = r#"{"type":"object","properties":{"n":{"type":"integer",
