@@ -39,7 +39,7 @@ pub type InnerCheck = fn(&str, &Object, &mut Vec<FieldError>);
 
 /// What is wrong with an object of a resource; `old` is the stored one on an update, through the `subresource` or, if that
 /// is empty, the resource itself. Metadata is not looked at, but for what the schema says of it, and what `inner` says of that
-/// of the objects in it. Through `status`, the schema of the status alone counts.
+/// of the objects in it. Through `status`, the schema of the status alone counts, and `inner` is not asked.
 pub fn object(
     table: &ResourceTable,
     subresource: &str,
@@ -56,7 +56,10 @@ pub fn object(
     if let Some(paths) = table.subresources.iter().find_map(|subresource| subresource.scale.as_ref()) {
         errors.extend(scale::errors(paths, new, subresource == "status"));
     }
-    errors.extend(lists::inner(message, new, inner));
+    // A write of the status does not look at the objects inside of the object.
+    if subresource != "status" {
+        errors.extend(lists::inner(message, new, inner));
+    }
     if old.is_none_or(|old| lists::repeated(message, old).is_empty()) {
         errors.extend(lists::repeated(message, new));
     }

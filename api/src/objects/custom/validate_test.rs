@@ -353,7 +353,8 @@ fn errors_of_a_status_name_values_from_there_on() {
     let resource = of_schema(
         r#"{"type":"object","required":["spec"],"properties":{"spec":{"type":"object"},"status":{"type":"object",
         "properties":{"phase":{"type":"string"},"n":{"type":"integer","maximum":5},"a":{"type":"string"},
-        "b":{"type":"string"},"i":{"type":"integer","format":"int32"}},"oneOf":[{"required":["a"]},{"required":["b"]}]}}}"#,
+        "b":{"type":"string"},"i":{"type":"integer","format":"int32"},
+        "e":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}},"oneOf":[{"required":["a"]},{"required":["b"]}]}}}"#,
     );
     let judged = |status: &str, old: &str| {
         let read = |status: &str| {
@@ -378,6 +379,8 @@ fn errors_of_a_status_name_values_from_there_on() {
             "status.n: Invalid value: 9: n in body should be less than or equal to 5",
         ),
         (r#"{"a":"x","n":9}"#, r#"{"n":9}"#, ""),
+        // An object inside of the status is not looked at.
+        (r#"{"a":"x","e":{"metadata":{"name":"A/"}}}"#, "{}", ""),
         (
             r#"{"a":"x","i":3000000000}"#,
             "{}",
