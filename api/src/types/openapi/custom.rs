@@ -32,8 +32,9 @@ pub(super) fn object(resource: &Resource, written: Value, naming: &Naming, diale
     // An object schema without fields gets no metadata either: v2 clients would take
     // the list of properties for complete.
     if schema.contains("properties") || dialect == Dialect::V3 {
-        if dialect == Dialect::V2 {
-            lower(&mut schema, naming, &preserve);
+        match dialect {
+            Dialect::V2 => lower(&mut schema, naming, &preserve),
+            Dialect::V3 => unfold(&mut schema, &naming.extension("int-or-string")),
         }
         embed(&mut schema, naming, dialect);
         add_type_members(&mut schema, naming, dialect, true);
@@ -119,6 +120,29 @@ fn require(schema: &mut Object, names: [&str; 2]) {
         let missing: Vec<Value> = names.into_iter().filter(missing).map(Value::from).collect();
         required.extend(missing);
     }
+}
+
+/// Says in the words of v3 what `int_or_string`, an extension, stands for, and leaves out what is not published.
+fn unfold(schema: &mut Object, int_or_string: &str) {
+    for name in ["example", "externalDocs"] {
+        schema.remove(name);
+    }
+    if is_true(schema, int_or_string) {
+        let kind = |kind: &str| Value::Object(Object::from_iter([("type".into(), kind.into())]));
+        let either = Value::Array(vec![kind("integer"), kind("string")]);
+        let all = schema.get("allOf").and_then(Value::as_array).unwrap_or_default();
+        let says_so = |inner: &Object| inner.get("anyOf") == Some(&either);
+        if !says_so(schema) && !all.first().and_then(Value::as_object).is_some_and(says_so) {
+            if schema.contains("anyOf") {
+                let first = Object::from_iter([("anyOf".into(), either)]).into();
+                let all = std::iter::once(first).chain(all.iter().cloned()).collect();
+                schema.insert("allOf", Value::Array(all));
+            } else {
+                schema.insert("anyOf", either);
+            }
+        }
+    }
+    for_each_child(schema, &mut |child| unfold(child, int_or_string));
 }
 
 /// Removes what v2 cannot express.
@@ -209,6 +233,40 @@ mod tests {
             v2.str_at(&["properties", "metadata", "$ref"]),
             "#/definitions/io.cluster.apimachinery.pkg.apis.meta.v1.ObjectMeta"
         );
+    }
+
+    #[test]
+    fn a_number_or_a_text_is_said_in_the_words_of_v3() {
+        let either = r#"[{"type":"integer"},{"type":"string"}]"#;
+        for (written, want) in [
+            (
+                r#""{x}int-or-string":true"#.to_owned(),
+                format!(r#""{{x}}int-or-string":true,"anyOf":{either}"#),
+            ),
+            (
+                format!(r#""{{x}}int-or-string":true,"anyOf":{either}"#),
+                format!(r#""{{x}}int-or-string":true,"anyOf":{either}"#),
+            ),
+            (
+                format!(r#""{{x}}int-or-string":true,"allOf":[{{"anyOf":{either}}},{{"pattern":"a"}}]"#),
+                format!(r#""{{x}}int-or-string":true,"allOf":[{{"anyOf":{either}}},{{"pattern":"a"}}]"#),
+            ),
+            (
+                r#""{x}int-or-string":true,"anyOf":[{"pattern":"a"}],"allOf":[{"maxLength":3}]"#.to_owned(),
+                format!(
+                    r#""{{x}}int-or-string":true,"anyOf":[{{"pattern":"a"}}],"allOf":[{{"anyOf":{either}}},{{"maxLength":3}}]"#
+                ),
+            ),
+            (
+                r#""type":"string","example":"a","externalDocs":{"url":"b"}"#.to_owned(),
+                r#""type":"string""#.to_owned(),
+            ),
+        ] {
+            let around = |text: &str| schema(&format!(r#"{{"items":{{"properties":{{"a":{{{text}}}}}}}}}"#));
+            let Value::Object(mut got) = around(&written) else { continue };
+            unfold(&mut got, &CLUSTER.extension("int-or-string"));
+            assert_eq!(Value::Object(got), around(&want), "{written}");
+        }
     }
 
     #[test]
