@@ -210,6 +210,14 @@ impl Node {
         Value::map(names.iter().filter_map(member).collect())
     }
 
+    /// The variables of message expressions: the old value is no optional to them, whatever it is to their rule, and is
+    /// only there where some rule of the node speaks of it.
+    fn told<'v>(&self, judged: &Judged<'v>) -> Variables<'v> {
+        let speaks = |compiled: &Compiled| matches!(compiled, Compiled::Ready(ready) if ready.uses_old_self);
+        let old = judged.before.clone().filter(|_| self.programs().iter().any(speaks));
+        Variables { own: judged.own.clone(), old }
+    }
+
     fn programs(&self) -> &[Compiled] {
         self.programs.get_or_init(|| {
             let Some(declaration) = &self.scope else { return Vec::new() };
@@ -424,7 +432,7 @@ impl Run {
             };
             let made = match &ready.message {
                 None => None,
-                Some(program) => match self.message(program, rule, &variables) {
+                Some(program) => match self.message(program, rule, &node.told(judged)) {
                     Ok(made) => made,
                     Err(detail) => {
                         self.errors.push(FieldError::invalid(place, &kind(), detail));

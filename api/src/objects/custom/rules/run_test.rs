@@ -119,6 +119,22 @@ fn old_values_are_those_at_the_same_place() {
 }
 
 #[test]
+fn message_expressions_see_the_plain_old_value_where_a_rule_speaks_of_one() {
+    let told = r#""messageExpression":"'was ' + string(oldSelf)""#;
+    let optional = r#""optionalOldSelf":true,"messageExpression":"'was ' + string(oldSelf.value())""#;
+    for (rules, want) in [
+        (format!(r#"{{"rule":"self > oldSelf",{told}}}"#), "was 2"),
+        (format!(r#"{{"rule":"self > 5",{told}}}"#), "failed rule: self > 5"),
+        (format!(r#"{{"rule":"self > 5",{told}}},{{"rule":"self <= oldSelf"}}"#), "was 2"),
+        (format!(r#"{{"rule":"oldSelf.value() > 5",{optional}}}"#), "failed rule: oldSelf.value() > 5"),
+    ] {
+        let schema = format!(r#"{{"type":"integer","{{x}}validations":[{rules}]}}"#);
+        let want = format!("spec.v: Invalid value: 1: {want}");
+        assert_eq!(judged(&schema, "1", Some("2")), want, "{rules}");
+    }
+}
+
+#[test]
 fn rules_of_an_unchanged_list_and_its_elements_warn() {
     let list = |kind: &str| {
         format!(
