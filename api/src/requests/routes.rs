@@ -175,6 +175,42 @@ async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Respons
 
 /// Requests for a resource or one of its subresources.
 async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
+    let Permitted { types, head, info, errors, .. } = request;
+    let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
+        let mut resources = types.registry().resources();
+        // All paths below a built-in group are its own; custom resources have no more paths than they serve.
+        let is_built_in =
+            |resource: &Resource| resource.group == info.group && !resource.table.message.custom;
+        if !resources.any(|resource| is_built_in(resource)) {
+            return Ok(not_found_page());
+        }
+        return Err(Status::no_such_route());
+    };
+    if resource.table.message.custom {
+        if !has_custom_path(resource, info) {
+            return Ok(not_found_page());
+        }
+        if let Some(fault) = resource.fault() {
+            let name = format!("{}.{}", info.resource, info.group);
+            return Err(Status::internal(format!("type of definition {name} cannot be served: {fault}")));
+        }
+    } else {
+        check_scope(resource, info)?;
+        check_method(head, resource, info)?;
+    }
+    match serve_routed(request, resource).await {
+        // What is refused before the verb has begun is warned of too.
+        Err(status) if !resource.table.deprecated.is_empty() => {
+            let mut response = respond_status(&status, errors);
+            warn(&mut response, &[deprecation(resource)]);
+            Ok(response)
+        }
+        result => result,
+    }
+}
+
+/// Requests for a resource that have a route.
+async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Result<Response, Status> {
     let Permitted {
         context,
         types,
@@ -191,28 +227,8 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         ..
     } = request;
     let account = request.account;
-    let Some(resource) = types.registry().resource(&info.group, &info.version, &info.resource) else {
-        let mut resources = types.registry().resources();
-        // All paths below a built-in group are its own; custom resources have no more paths than they serve.
-        let is_built_in =
-            |resource: &Resource| resource.group == info.group && !resource.table.message.custom;
-        if !resources.any(|resource| is_built_in(resource)) {
-            return Ok(not_found_page());
-        }
-        return Err(Status::no_such_route());
-    };
     if resource.table.message.custom {
-        if !has_custom_path(resource, info) {
-            return Ok(not_found_page());
-        }
-        check_custom_method(resource, info)?;
-        if let Some(fault) = resource.fault() {
-            let name = format!("{}.{}", info.resource, info.group);
-            return Err(Status::internal(format!("type of definition {name} cannot be served: {fault}")));
-        }
-    } else {
-        check_scope(resource, info)?;
-        check_method(head, resource, info)?;
+        check_custom_method(context, head, resource, info)?;
     }
     let offer = match info.verb {
         Verb::Watch => Offer::Watch,
@@ -312,9 +328,7 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         Ok(response) => compress::gzip(response, &account).await,
         Err(status) => respond_status(&status, errors),
     };
-    for header in warning::headers(&warnings) {
-        response.headers_mut().append(WARNING, header);
-    }
+    warn(&mut response, &warnings);
     let labels = labels(resource, info, query, applies);
     if info.is_long_running()
         && let Some(open) = context.metrics().requests.open(labels)
@@ -337,6 +351,13 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
         Some(measured) => response.map(|body| body.observed(measured)),
         None => response,
     })
+}
+
+/// Tells the client what to heed.
+fn warn(response: &mut Response, warnings: &[String]) {
+    for header in warning::headers(warnings) {
+        response.headers_mut().append(WARNING, header);
+    }
 }
 
 fn is_read(verb: Verb) -> bool {
@@ -473,7 +494,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     };
     match response {
         Some(response) if is_sent_compressed(head, &response) => Ok(compress::gzip(response, &account).await),
-        Some(_) if !has_method(path, &head.method) => Err(Status::method_not_allowed()),
+        Some(_) if !has_method(context.builtin(), path, &head.method) => Err(Status::method_not_allowed()),
         Some(response) => Ok(response),
         None if is_below_own_prefix(context.builtin(), path) => Err(Status::no_such_route()),
         None => Ok(not_found_page()),
@@ -487,17 +508,19 @@ fn is_sent_compressed(head: &Head, response: &Response) -> bool {
         && compress::is_accepted(&head.headers)
 }
 
-/// Whether a document is shown by `method`. The index, the list of groups, each group and the OpenAPI documents do not look at
-/// it; the resources of a version, the versions of the core group and the server's version are routes for GET alone.
-fn has_method(path: &str, method: &Method) -> bool {
+/// Whether a document is shown by `method`. The index, the list of groups, each group, versions of custom types and the OpenAPI
+/// documents do not look at it; the resources of a built-in version, the versions of the core group and the server's version
+/// are routes for GET alone.
+fn has_method(builtin: &Registry, path: &str, method: &Method) -> bool {
     let is_below =
         |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     if path == "/" || is_below("/openapi") {
         return true;
     }
     if is_below("/apis") {
-        let segments = path.split('/').filter(|segment| !segment.is_empty()).count();
-        return segments < 3 || *method == Method::GET;
+        let mut segments = path.split('/').filter(|segment| !segment.is_empty()).skip(1);
+        let is_built_in = segments.next().is_some_and(|group| builtin.group(group).is_some());
+        return !is_built_in || segments.next().is_none() || *method == Method::GET;
     }
     *method == Method::GET
 }
@@ -577,8 +600,13 @@ fn has_custom_path(resource: &Resource, info: &RequestInfo) -> bool {
     }
 }
 
-/// 404 for subresources that a custom type does not have, 405 for what it does not do.
-fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
+/// 404 for subresources that a custom type does not have, 405 for what it does not do, and 400 for a change of no object.
+fn check_custom_method(
+    context: &Context,
+    head: &Head,
+    resource: &Resource,
+    info: &RequestInfo,
+) -> Result<(), Status> {
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name: &info.name };
     let verbs: &[&str] = if info.subresource.is_empty() {
         resource.table.verbs
@@ -590,9 +618,15 @@ fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Result<(), St
         table.verbs
     };
     let verb = info.verb.as_str();
-    let needs_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
-    if !verbs.contains(&verb) || needs_name && info.name.is_empty() {
+    if !verbs.contains(&verb) {
         return Err(Status::not_supported(verb, subject));
+    }
+    if info.verb == Verb::Patch {
+        verbs::patch::kind_of(resource, context.formats(), &head.headers)?;
+    }
+    let needs_name = matches!(info.verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete);
+    if needs_name && info.name.is_empty() {
+        return Err(Status::bad_request("name must be provided"));
     }
     Ok(())
 }

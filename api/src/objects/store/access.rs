@@ -34,7 +34,7 @@ pub struct Reach<'r> {
     pub resource: &'r Resource,
     /// In which namespace; empty for all of them, and for resources that have none.
     pub namespace: &'r str,
-    /// To which object; empty for all of them.
+    /// To which object; empty for all of them, and for a new one, which is named by what is written.
     pub name: &'r str,
 }
 
@@ -239,7 +239,10 @@ impl Reach<'_> {
     fn check(&self, proof: &Authorized<'_>) {
         let of = proof.attributes();
         let namespace = if self.resource.namespaced() { of.namespace } else { "" };
-        let permitted = (of.resource_request, of.verb, of.group, of.resource, namespace, of.name);
+        // A permission to create is one for a new object of whatever name.
+        let makes_new = self.verb == Verb::Create && self.name.is_empty() && of.subresource.is_empty();
+        let name = if makes_new { "" } else { of.name };
+        let permitted = (of.resource_request, of.verb, of.group, of.resource, namespace, name);
         let resource = (&*self.resource.group, &*self.resource.table.plural);
         let wanted = (true, self.verb.as_str(), resource.0, resource.1, self.namespace, self.name);
         assert!(permitted == wanted, "the store is opened for {} with a permission of {of}", self.shown());

@@ -113,6 +113,15 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
     let reach = Reach { resource: &deployments, ..wanted };
     assert_eq!(refusal(|| Store::open(&scratch.backends, &proof, reach)), None);
 
+    // A permission to create is for a new object of any name, one of a subresource for its object alone.
+    for (subresource, opens) in [("", true), ("token", false)] {
+        let permitted = Attributes { subresource, ..of("create", ("", "secrets"), ("ns", "b")) };
+        let proof = authorizer.authorize(&permitted).await.unwrap();
+        let reach = Reach { verb: Verb::Create, name: "", ..wanted };
+        let refused = refusal(|| Store::open(&scratch.engine, None, &proof, reach));
+        assert_eq!(refused.is_none(), opens, "{subresource}: {refused:?}");
+    }
+
     let permitted = Attributes::path(&user, "post", "/backup");
     let proof = authorizer.authorize(&permitted).await.unwrap();
     assert!(refusal(|| engine_for_path(&scratch.engine, &proof, "/backup")).is_none());

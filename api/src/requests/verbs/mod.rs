@@ -138,7 +138,10 @@ impl<'r> Call<'r> {
     /// What this request may reach.
     pub fn reach(&self) -> Reach<'r> {
         let (info, resource) = (self.info, &**self.resource);
-        Reach { verb: info.verb, resource, namespace: info.namespace_of(resource), name: &info.name }
+        // A new object is named by the body.
+        let makes_new = info.verb == Verb::Create && info.subresource.is_empty();
+        let name = if makes_new { "" } else { &info.name };
+        Reach { verb: info.verb, resource, namespace: info.namespace_of(resource), name }
     }
 
     /// The newest state of one object, in the form of the resource that is asked for.

@@ -190,10 +190,40 @@ async fn lists_paths_and_warnings_are_those_of_custom_types() {
             format!("POST {THINGS}/a/status"),
             (405, r#"create is not supported on resources of kind "things.g.example""#),
         ),
+        (format!("PUT {THINGS}"), (400, "name must be provided")),
+        (format!("MERGE {THINGS}"), (400, "name must be provided")),
+        (
+            format!("STRATEGIC {THINGS}"),
+            (
+                415,
+                "the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
+            ),
+        ),
         ("GET /apis/g.example/v1/things/a".to_owned(), (404, "")),
     ] {
         let (code, _, body) = server.ask(&request, "{}").await;
         assert_eq!((code, body.str_at(&["message"])), want, "{request}");
+    }
+    // A new object is named by the body, whatever the path says.
+    let named = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"c"}}"#;
+    let (code, _, other) = server.ask(&format!("POST {THINGS}/other"), named).await;
+    assert_eq!((code, other.str_at(&["metadata", "name"])), (201, "c"), "{other:?}");
+
+    // A version of custom types is shown whatever the method is.
+    assert_eq!(server.ask("DELETE /apis/g.example/v1", "").await.0, 200);
+
+    // What is refused before its verb begins is warned of, too.
+    let deprecated = r#"[{"op":"add","path":"/spec/versions/0/deprecated","value":true}]"#;
+    assert_eq!(server.ask(&format!("JSON {DEFINITIONS}/things.g.example"), deprecated).await.0, 200);
+    let began = Instant::now();
+    loop {
+        let (code, warnings, _) = server.ask(&format!("POST {THINGS}/a/status"), "{}").await;
+        assert_eq!(code, 405);
+        if !warnings.is_empty() {
+            break assert_eq!(warnings, [r#"299 - "g.example/v1 Thing is deprecated""#]);
+        }
+        assert!(began.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(2)).await;
     }
 
     // What was written before the rule stays as it is, and its writer is told.
