@@ -106,13 +106,16 @@ pub fn derive(
         }
         None => state.conditions.retain(|condition| condition.kind != NON_STRUCTURAL),
     }
-    if let Some((names, condition)) = grant(definition, taken) {
+    let granted = grant(definition, taken);
+    let is_judged = granted.is_some();
+    if let Some((names, condition)) = granted {
         state.accepted = names;
         state.change(condition, now);
     }
     let is = |kind: &str| state.conditions.iter().any(|other| other.kind == kind && other.status == "True");
     if !is(ESTABLISHED) {
         let condition = match (is(NAMES_ACCEPTED), findings.bad_bundle) {
+            (false, _) if !is_judged => return state,
             (false, _) => Condition::new(ESTABLISHED, "False", "NotAccepted", "not all names are accepted"),
             (true, true) => Condition::new(
                 ESTABLISHED,
@@ -282,6 +285,15 @@ mod tests {
             ["NamesAccepted=False KindConflict @4", "Established=True InitialNamesAccepted @3"]
         );
         assert_eq!(state.accepted.kind, "A");
+    }
+
+    #[test]
+    fn names_that_are_as_they_were_accepted_are_not_judged_again() {
+        let mut definition = definition(r#"{"plural":"as","kind":"A"}"#);
+        definition.accepted = definition.names.clone();
+        let none = Findings::default();
+        let state = derive(&KUBERNETES, &definition, &Taken::default(), &none, "1");
+        assert_eq!(shown(&state), Vec::<String>::new());
     }
 
     #[test]
