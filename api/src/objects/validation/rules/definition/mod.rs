@@ -84,12 +84,18 @@ pub(in super::super) fn status(validator: &mut Validator, path: &Path, _: View) 
     }
 }
 
+/// A definition is called after its type, and so is what its name is generated from.
 fn name(validator: &mut Validator, path: &Path, definition: &Definition, object: View) {
-    let name = object.child("metadata").text("name");
-    let rest = name.strip_prefix(definition.names.plural.as_str());
-    if rest.and_then(|rest| rest.strip_prefix('.')) != Some(definition.group.as_str()) {
-        let metadata = path.child("metadata");
-        validator.invalid(metadata.child("name"), name, "must be spec.names.plural+\".\"+spec.group");
+    let (place, metadata) = (path.child("metadata"), object.child("metadata"));
+    let is_of_type = |name: &str| {
+        let rest = name.strip_prefix(definition.names.plural.as_str());
+        rest.and_then(|rest| rest.strip_prefix('.')) == Some(definition.group.as_str())
+    };
+    for member in ["generateName", "name"] {
+        let name = metadata.text(member);
+        if !name.is_empty() && !is_of_type(name) {
+            validator.invalid(place.child(member), name, "must be spec.names.plural+\".\"+spec.group");
+        }
     }
 }
 
