@@ -9,6 +9,7 @@
 //! at once.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -78,6 +79,8 @@ impl Prepared {
 pub struct Changes {
     gone: Vec<Arc<Resource>>,
     new: Vec<Arc<Resource>>,
+    /// Whether types are shown differently.
+    is_shown_anew: bool,
 }
 
 impl Established {
@@ -119,6 +122,13 @@ impl Established {
         }
     }
 
+    /// Shows the types of a definition as some that go with their objects.
+    pub fn end(&self, name: &str, changes: &mut Changes) {
+        for resource in self.resources(name) {
+            changes.is_shown_anew |= !resource.ending.swap(true, Ordering::Relaxed);
+        }
+    }
+
     /// What the types have in common.
     pub fn pool(&self) -> &Arc<Mutex<Pool>> {
         &self.pool
@@ -138,7 +148,7 @@ impl Established {
 impl Changes {
     /// Whether everything stays as it is.
     pub fn is_empty(&self) -> bool {
-        self.gone.is_empty() && self.new.is_empty()
+        self.gone.is_empty() && self.new.is_empty() && !self.is_shown_anew
     }
 
     /// Groups and versions of types that come or go.
@@ -154,7 +164,7 @@ impl Changes {
             let known = registry.resource(&resource.group, &resource.version, &resource.table.plural);
             !known.is_some_and(|known| known.is_builtin())
         };
-        let Changes { mut gone, mut new } = self;
+        let Changes { mut gone, mut new, .. } = self;
         gone.retain(is_free);
         new.retain(is_free);
         registry.changed(&gone, new, Priorities::CUSTOM)
@@ -217,6 +227,15 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &second));
         assert!(registry.resource("g.example", "v2", "things").is_none());
         let mut changes = Changes::default();
+        established.end("a", &mut changes);
+        assert!(!changes.is_empty());
+        registry = changes.apply(&registry);
+        let shown = registry.resource("g.example", "v1", "things").unwrap();
+        assert!(Arc::ptr_eq(&second, shown));
+        assert_eq!(shown.shown_verbs(), ["delete", "deletecollection", "get", "list", "watch"]);
+        let mut changes = Changes::default();
+        established.end("a", &mut changes);
+        assert!(changes.is_empty());
         established.remove("a", &mut changes);
         registry = changes.apply(&registry);
         assert_eq!(registry.resources().count(), builtin);

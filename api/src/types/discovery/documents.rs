@@ -83,7 +83,7 @@ fn api_resource(resource: &Resource) -> Value {
     entry.push("singularName", text(&table.singular));
     entry.push("namespaced", resource.namespaced().into());
     entry.push("kind", text(&table.kind));
-    entry.push("verbs", words(table.verbs));
+    entry.push("verbs", words(resource.shown_verbs()));
     push_texts(&mut entry, "shortNames", &table.short_names);
     push_texts(&mut entry, "categories", &table.categories);
     if let Some(storage) = &resource.storage {
@@ -160,7 +160,7 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     entry.push("responseKind", response_kind(own, is_custom, version));
     entry.push("scope", if resource.namespaced() { "Namespaced" } else { "Cluster" }.into());
     entry.push("singularResource", text(&table.singular));
-    entry.push("verbs", words(table.verbs));
+    entry.push("verbs", words(resource.shown_verbs()));
     push_texts(&mut entry, "shortNames", &table.short_names);
     push_texts(&mut entry, "categories", &table.categories);
     if !resource.subresources.is_empty() {

@@ -342,6 +342,7 @@ mod tests {
             published: None,
             fault: None,
             versions: None,
+            ending: false.into(),
         })
     }
 

@@ -9,6 +9,7 @@
 //! `metadata`; other fields stand by name. This module does not know where descriptions of types come from.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use super::builtin::{self, FIELD};
 use super::compiled::Compiled;
@@ -561,6 +562,7 @@ impl ResourceMaker {
             published,
             fault,
             versions: None,
+            ending: AtomicBool::new(false),
         }
     }
 }

@@ -12,6 +12,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use super::builtin;
@@ -94,7 +95,12 @@ pub struct Resource {
     pub fault: Option<Ref<Option<MakeError>>>,
     /// The versions of a custom type, each of which the server works with in its own form; `None` for other types.
     pub versions: Option<Arc<Versions>>,
+    /// Whether the type goes as soon as its objects are gone.
+    pub ending: AtomicBool,
 }
+
+/// What can be done to objects that go with their type.
+const ENDING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 
 /// The stored form of a resource, which several versions, or even two groups, can share.
 #[derive(Clone, Debug)]
@@ -300,6 +306,11 @@ impl Version {
 }
 
 impl Resource {
+    /// The verbs that discovery shows.
+    pub fn shown_verbs(&self) -> &'static [&'static str] {
+        if self.ending.load(Relaxed) { ENDING_VERBS } else { self.table.verbs }
+    }
+
     /// Why there is no type for its objects. Makes the type, where that was put off.
     pub fn fault(&self) -> Option<&MakeError> {
         self.fault.as_deref()?.as_ref()
@@ -422,6 +433,7 @@ fn group(
                     published: None,
                     fault: None,
                     versions: None,
+                    ending: AtomicBool::new(false),
                 })
             });
             let resources = resources.collect();

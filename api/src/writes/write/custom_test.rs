@@ -306,6 +306,15 @@ async fn a_watch_ends_with_its_type_and_has_told_everything() {
     })
     .await;
     assert_eq!(condition(&told, "Established").0, "True");
+    // Discovery shows what can still be done to the objects.
+    until(&server, "GET /apis/g.example/v1", |_, shown| {
+        let things = shown.get("resources").and_then(Value::as_array).and_then(<[_]>::first);
+        let verbs = things.and_then(|things| things.get("verbs")).and_then(Value::as_array);
+        verbs.is_some_and(|verbs| verbs.len() == 5)
+    })
+    .await;
+    let (code, _, again) = server.ask(&format!("DELETE {one}"), "").await;
+    assert_eq!((code, again.at(&["metadata", "deletionGracePeriodSeconds"])), (200, Some(&Value::Int(0))));
     server.ask(&format!("MERGE {THINGS}/a"), r#"{"metadata":{"finalizers":null}}"#).await;
     until(&server, &format!("GET {one}"), |code, _| code == 404).await;
     assert_eq!(rest_of(second).await.matches(r#""type":"DELETED""#).count(), 2);

@@ -100,7 +100,13 @@ fn first_phase(on: &Intent<'_>, object: &mut Object, options: &DeleteOptions) ->
             changed = true;
         }
     }
-    let grace = at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let grace = at(object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64);
+    if !graceful && grace.is_none() && !finalizers(object).is_empty() {
+        // Marked by its type alone, which says no time.
+        set_meta(object, "deletionGracePeriodSeconds", Some(Value::Int(0)));
+        changed = true;
+    }
+    let grace = grace.unwrap_or(0);
     match finalizers(object).is_empty() && grace == 0 {
         true if changed => Phase::RemoveAs,
         true => Phase::Remove,

@@ -228,6 +228,9 @@ impl<'a> Definitions<'a> {
         } else {
             established.remove(name, changes);
         }
+        if deletion::is_deleted(object) {
+            established.end(name, changes);
+        }
         Decided { freed: self.know(name, &definition), untold }
     }
 
