@@ -44,6 +44,8 @@ const INTRODUCED: &[(Named, u32)] = &[
     (("resource", "v1", "resourceclaims"), 34),
     (("resource", "v1", "resourceclaimtemplates"), 34),
     (("resource", "v1", "resourceslices"), 34),
+    (("resource", "v1beta2", "devicetaintrules"), 36),
+    (("resource", "v1alpha3", "resourcepoolstatusrequests"), 36),
     (("storage", "v1", "volumeattributesclasses"), 34),
 ];
 
@@ -285,6 +287,26 @@ mod tests {
     }
 
     #[test]
+    fn versions_of_a_stage_are_turned_on() {
+        let types = [
+            ("admissionregistration.k8s.io", "v1alpha1", "mutatingadmissionpolicies"),
+            ("admissionregistration.k8s.io", "v1beta1", "mutatingadmissionpolicies"),
+            ("resource.k8s.io", "v1alpha3", "devicetaintrules"),
+            ("resource.k8s.io", "v1beta1", "resourceclaims"),
+            ("resource.k8s.io", "v1beta2", "devicetaintrules"),
+        ];
+        for (wishes, want) in [
+            ("", [false; 5]),
+            ("api/all=true", [true; 5]),
+            ("api/alpha=true", [true, false, true, false, false]),
+            ("api/beta=true", [false, true, false, true, true]),
+            ("resource.k8s.io/v1beta1=true", [false, false, false, true, false]),
+        ] {
+            assert_eq!(served(wishes, &types), Ok(want.to_vec()), "{wishes}");
+        }
+    }
+
+    #[test]
     fn types_that_may_not_be_served_exist() {
         let registry = Registry::new(&KUBERNETES);
         let gated = GATED.iter().map(|(named, _)| *named);
@@ -304,12 +326,14 @@ mod tests {
             ("admissionregistration.k8s.io", "v1beta1", "mutatingadmissionpolicies"),
             ("resource.k8s.io", "v1", "deviceclasses"),
             ("resource.k8s.io", "v1beta2", "deviceclasses"),
+            ("resource.k8s.io", "v1beta2", "devicetaintrules"),
+            ("resource.k8s.io", "v1beta1", "resourceclaims"),
         ];
         for (emulated, want) in [
-            (36, [true; 5]),
-            (35, [false, true, true, true, true]),
-            (34, [false, true, true, true, true]),
-            (33, [false, true, false, false, true]),
+            (36, [true; 7]),
+            (35, [false, true, true, true, true, false, true]),
+            (34, [false, true, true, true, true, false, true]),
+            (33, [false, true, false, false, true, false, true]),
         ] {
             let releases = Releases { emulated, ..Releases::default() };
             let enablement = Enablement::parse("api/beta=true", &registry).unwrap();

@@ -37,9 +37,10 @@ const AS_JSON: [(&str, &str, Option<&str>); 2] = [
 ];
 
 /// Built-in types that are kept as protobuf in another version than ours, which has the same fields.
-const VERSIONS: [(&str, &str, &str); 2] = [
+const VERSIONS: [(&str, &str, &str); 3] = [
     ("admissionregistration", "mutatingadmissionpolicies", "v1beta1"),
     ("admissionregistration", "mutatingadmissionpolicybindings", "v1beta1"),
+    ("resource", "devicetaintrules", "v1alpha3"),
 ];
 
 /// Makes one form of the other.

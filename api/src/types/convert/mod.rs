@@ -4,6 +4,7 @@
 //! autoscaling/v1 HorizontalPodAutoscaler ──to_stored──► autoscaling/v2 HorizontalPodAutoscaler
 //! events v1 Event                        ◄─to_served──  core/v1 Event
 //! networking/v1beta1 IPAddress           ◄───same────►  networking/v1 IPAddress
+//! resource/v1beta1 ResourceClaim         ◄─to_served──  resource/v1 ResourceClaim
 //! ```
 //!
 //! An object is stored in one version and served in each; values without a field in a version are kept in annotations,
@@ -12,6 +13,7 @@
 //! bytes. Versions of custom types are the business of `conversion`.
 
 pub mod autoscaling;
+mod devices;
 mod events;
 
 #[cfg(test)]

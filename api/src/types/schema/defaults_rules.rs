@@ -370,6 +370,14 @@ fn device_count(request: &mut Node, _: &'static Naming) {
     }
 }
 
+/// A request of v1beta1, which names a class unless it has alternatives.
+fn device_request(request: &mut Node, naming: &'static Naming) {
+    if !request.text("deviceClassName").is_empty() {
+        request.fill("allocationMode", || "ExactCount".into());
+        device_count(request, naming);
+    }
+}
+
 fn device_taint(taint: &mut Node, _: &'static Naming) {
     taint.fill("timeAdded", || {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

@@ -301,6 +301,12 @@ fn rules_that_look_at_other_members() {
         ),
         ("resource.v1.DeviceSubRequest", r#"{"allocationMode":"All"}"#, r#""allocationMode":"All"}"#),
         ("resource.v1.ExactDeviceRequest", r#"{}"#, r#""allocationMode":"ExactCount","count":1"#),
+        (
+            "resource.v1beta1.DeviceRequest",
+            r#"{"name":"a","deviceClassName":"c"}"#,
+            r#""allocationMode":"ExactCount","count":1"#,
+        ),
+        ("resource.v1beta1.DeviceRequest", r#"{"name":"a"}"#, r#"{"name":"a","deviceClassName":""}"#),
         ("core.v1.ResourceQuota", r#"{"spec":{"hard":{"cpu":"1500u"}}}"#, r#""hard":{"cpu":"2m"}"#),
     ] {
         let (got, want) = (defaulted(&format!("api.{kind}"), given), &*KUBERNETES.fill(want));
@@ -444,6 +450,8 @@ fn every_default_of_the_reference_data_is_set_wherever_it_says() {
         "NetworkPolicy spec.policyTypes",
         "Subject apiGroup",
         "DeviceTaint timeAdded",
+        "DeviceRequest allocationMode",
+        "DeviceRequest count",
         "CustomResourceDefinition status.storedVersions",
         "CustomResourceDefinitionSpec names.singular",
         "CustomResourceDefinitionSpec names.listKind",

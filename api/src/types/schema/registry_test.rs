@@ -6,7 +6,7 @@ use crate::values::naming;
 fn every_vocabulary_has_a_registry_and_every_resource_is_found_by_name_and_kind() {
     for naming in naming::ALL {
         let registry = Registry::new(naming);
-        assert_eq!(registry.resources().count(), 78);
+        assert_eq!(registry.resources().count(), 87);
         for resource in registry.resources() {
             let Resource { group, version, table, .. } = &**resource;
             assert!(Arc::ptr_eq(resource, registry.resource(group, version, &table.plural).unwrap()));

@@ -6,6 +6,7 @@
 //!             constraints, configuration ─► the requests named
 //! status   ─► allocation, users, devices in use
 //! slice    ─► pool, place, devices ─► attributes, capacities, taints, counters
+//! taint rule ─► devices, taint                                  pool request ─► driver, pool, limit; its answer is given once
 //! ```
 //!
 //! The walk along the schema stays outside of these kinds, since most lists are judged only if they are short enough,
@@ -14,14 +15,18 @@
 
 mod capacity;
 mod names;
+mod pool_request;
 mod request;
 mod slice;
 mod status;
+mod taint_rule;
 
 use hashbrown::HashSet;
 
+pub(super) use pool_request::{pool_request, pool_status};
 pub(super) use slice::slice;
 pub(super) use status::claim_status;
+pub(super) use taint_rule::{taint_rule, taint_status};
 
 use super::super::path::Path;
 use super::super::{Validator, is_same};

@@ -222,7 +222,7 @@ fn counters(validator: &mut Validator, path: &Path, set: View, name: &str) {
     }
 }
 
-fn taint(validator: &mut Validator, path: &Path, taint: View) {
+pub(super) fn taint(validator: &mut Validator, path: &Path, taint: View) {
     let (key, value) = (taint.text("key"), taint.text("value"));
     validator.refuse(&path.child("key"), key, names::qualified(key));
     if !value.is_empty() {
