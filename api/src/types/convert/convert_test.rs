@@ -197,3 +197,49 @@ fn trees_of_another_type_are_errors() {
     let bad = object(r#"{"kind":"Event","apiVersion":"v1","count":"many"}"#);
     assert_eq!(to_served(&events, bad, &CLUSTER).unwrap_err().code, 500);
 }
+
+/// The same object in v1beta1 and in v1, both in the form of their types.
+fn is_one_object(plural: &str, beta: &str, stable: &str) {
+    let registry = Registry::new(&KUBERNETES);
+    let resource = registry.resource("resource.k8s.io", "v1beta1", plural).unwrap();
+    let form = |message: &Message, text: &str| conform(message, Value::Object(object(text))).unwrap().object;
+    let (beta, stable) = (form(&resource.table.message, beta), form(&resource.stored().message, stable));
+    let stored = to_stored(resource, beta.clone(), &KUBERNETES).unwrap();
+    assert_eq!(object_text(&stored), object_text(&stable));
+    assert_eq!(object_text(&to_served(resource, stable, &KUBERNETES).unwrap()), object_text(&beta));
+}
+
+#[test]
+fn requests_and_devices_of_v1beta1_are_those_of_v1() {
+    let head = |kind: &str, version: &str| {
+        format!(r#""kind":"{kind}","apiVersion":"resource.k8s.io/{version}","metadata":{{"name":"a"}}"#)
+    };
+    let flat =
+        r#"{"name":"r","deviceClassName":"c","allocationMode":"ExactCount","count":2,"adminAccess":false}"#;
+    let nested = r#"{"name":"r","exactly":{"deviceClassName":"c","allocationMode":"ExactCount","count":2,"adminAccess":false}}"#;
+    let either = r#"{"name":"s","firstAvailable":[{"name":"x","deviceClassName":"c","tolerations":[{"key":"k","operator":"Exists"}]}]}"#;
+    for (beta, stable) in [(flat, nested), (either, either)] {
+        let spec = |request: &str| format!(r#""spec":{{"devices":{{"requests":[{request}]}}}}"#);
+        let claim = |version: &str, request: &str| {
+            format!("{{{},{}}}", head("ResourceClaim", version), spec(request))
+        };
+        is_one_object("resourceclaims", &claim("v1beta1", beta), &claim("v1", stable));
+        let template = |version: &str, request: &str| {
+            let head = head("ResourceClaimTemplate", version);
+            format!(r#"{{{head},"spec":{{{}}}}}"#, spec(request))
+        };
+        is_one_object("resourceclaimtemplates", &template("v1beta1", beta), &template("v1", stable));
+    }
+    let slice = |version: &str, devices: &str| {
+        let head = head("ResourceSlice", version);
+        let pool = r#"{"name":"p","generation":1,"resourceSliceCount":1}"#;
+        format!(
+            r#"{{{head},"spec":{{"driver":"d.example.com","pool":{pool},"nodeName":"n","devices":{devices}}}}}"#
+        )
+    };
+    is_one_object(
+        "resourceslices",
+        &slice("v1beta1", r#"[{"name":"x","basic":{"attributes":{"a":{"int":0}}}},{"name":"y","basic":{}}]"#),
+        &slice("v1", r#"[{"name":"x","attributes":{"a":{"int":0}}},{"name":"y"}]"#),
+    );
+}
