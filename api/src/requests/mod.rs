@@ -1,5 +1,6 @@
 //! The way of a request: stages, routes, and what each verb means.
 
+mod counted;
 mod heavy;
 pub mod pipeline;
 pub mod routes;

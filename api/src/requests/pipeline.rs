@@ -32,6 +32,7 @@ use percent_encoding::percent_decode_str;
 use self::fields::Fields;
 use crate::objects::representation::answer::respond_status;
 use crate::objects::store::{self, Part, Pending};
+use crate::requests::counted;
 use crate::requests::routes::{self, Permitted};
 use crate::state::audit::{self, Arrival, Trail, answer};
 use crate::state::fairness::{self, Permit, Work};
@@ -40,6 +41,7 @@ use crate::types::served::Served;
 use crate::values::memory::Account;
 use crate::values::query::Query;
 use crate::values::status::{Status, Subject};
+use crate::wire::metrics::requests::Labels;
 use crate::wire::negotiate::{Offer, Output};
 use crate::wire::request::{RequestError, RequestInfo, Verb};
 use crate::wire::response::{Response, respond_text};
@@ -343,7 +345,7 @@ impl<'c> Exchange<'c> {
         self.flow = turn.ids;
         self.connection.set_crowded(turn.permit.as_ref().is_ok_and(Permit::is_crowded));
         turn.permit.map(Some).map_err(|retry_after_s| {
-            self.count_termination(info, StatusCode::TOO_MANY_REQUESTS);
+            self.count_refusal(info, StatusCode::TOO_MANY_REQUESTS);
             let text = "Too many requests, please try again later.\n";
             let mut response = respond_text(StatusCode::TOO_MANY_REQUESTS, text);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_after_s));
@@ -454,22 +456,30 @@ impl<'c> Exchange<'c> {
         result.map_err(|status| self.answer(&status))
     }
 
-    /// Counts a request that is ended before it is done, if it is for a type that is served.
+    /// Counts a request that is ended before it is done.
     fn count_termination(&self, info: &RequestInfo, code: StatusCode) {
-        let registry = self.types.registry();
-        let Some(resource) = registry.resource(&info.group, &info.version, &info.resource) else { return };
-        let labels = routes::labels(resource, info, &self.query, false);
+        if let Some(labels) = self.labels(info).filter(|_| info.is_resource) {
+            counted::count_end(self.context.metrics(), code, "apiserver", labels, &info.path);
+        }
+    }
+
+    /// Counts a request that is refused for lack of room.
+    fn count_refusal(&self, info: &RequestInfo, code: StatusCode) {
+        if let Some(labels) = self.labels(info) {
+            self.context.metrics().requests.refuse(labels, code);
+        }
+    }
+
+    /// What a request that ends early is counted under; nothing for types that are not served, so that clients cannot make up
+    /// series.
+    fn labels<'l>(&self, info: &'l RequestInfo) -> Option<Labels<'l>> {
+        let labels = counted::ended(info, &self.head.headers, &self.query);
+        if !info.is_resource {
+            return Some(labels);
+        }
+        let resource = self.types.registry().resource(&info.group, &info.version, &info.resource)?;
         let known = resource.table.subresources.iter().any(|table| table.name == info.subresource);
-        self.context.metrics().terminations.count(&[
-            code.as_str(),
-            "apiserver",
-            labels.group,
-            labels.resource,
-            labels.scope,
-            if known { labels.subresource } else { "" },
-            labels.verb,
-            labels.version,
-        ]);
+        Some(Labels { subresource: if known { labels.subresource } else { "" }, ..labels })
     }
 
     /// `?timeout=` where it is given and positive, at most the operator's bound.

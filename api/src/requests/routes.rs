@@ -28,7 +28,7 @@ use crate::objects::representation::{self, answer::respond_status};
 use crate::objects::store::{self, Addresses, Part, Pending};
 use crate::objects::strategy::Endpoint;
 use crate::requests::verbs::{self, Call, Wire};
-use crate::requests::{heavy, scrape};
+use crate::requests::{counted, heavy, scrape};
 use crate::state::audit::Trail;
 use crate::state::backup;
 use crate::state::debug;
@@ -46,7 +46,6 @@ use crate::values::query::Query;
 use crate::values::status::{Reason, Status, Subject};
 use crate::values::warning;
 use crate::wire::compress;
-use crate::wire::metrics::requests::Labels;
 use crate::wire::negotiate::{Encoding, Objects, Offer, Output, Transform};
 use crate::wire::request::{RequestInfo, Verb};
 use crate::wire::response::{Response, respond_text};
@@ -121,14 +120,18 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
     if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
 }
 
+/// The part of the server that ends requests for extension servers.
+const AGGREGATOR: &str = "aggregator";
+
 /// Requests for what an extension server serves.
 async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
-    let Permitted { context, head, info, proof, incoming, peer, .. } = request;
-    if !extension.is_available() {
-        return Ok(proxy::unavailable());
-    }
-    let Ok(endpoint) = extension.endpoint(context.services()) else {
-        return Ok(proxy::unavailable());
+    let Permitted { context, head, info, query, proof, incoming, peer, .. } = request;
+    let endpoint = extension.is_available().then(|| extension.endpoint(context.services()));
+    let Some(Ok(endpoint)) = endpoint else {
+        let response = proxy::unavailable();
+        let labels = counted::ended(info, &head.headers, query);
+        counted::count_end(context.metrics(), response.status(), AGGREGATOR, labels, &info.path);
+        return Ok(response);
     };
     let shutdown = context.lifecycle().shutdown();
     let (path, user, mark) = (&*info.path, proof.user(), None);
@@ -262,7 +265,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
             bytes = body.len() + stored_bytes;
             let work = context.memory().work(body.len(), stored_bytes).await;
             charges = Some((received, work.map_err(Status::no_memory)?));
-            let labels = [&*resource.group, &*resource.table.plural, info.verb.as_str()];
+            let labels = [&*resource.group, &*resource.table.plural, counted::body_verb(info.verb)];
             context.metrics().requests.bodies.record(&labels, body.len() as u64);
             body
         }
@@ -329,7 +332,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         Err(status) => respond_status(&status, errors),
     };
     warn(&mut response, &warnings);
-    let labels = labels(resource, info, query, applies);
+    let labels = counted::labels(resource, info, query, applies);
     if info.is_long_running()
         && let Some(open) = context.metrics().requests.open(labels)
     {
@@ -362,40 +365,6 @@ fn warn(response: &mut Response, warnings: &[String]) {
 
 fn is_read(verb: Verb) -> bool {
     matches!(verb, Verb::Get | Verb::List | Verb::Watch)
-}
-
-/// What a request is counted under.
-pub fn labels<'l>(resource: &'l Resource, info: &'l RequestInfo, query: &Query, applies: bool) -> Labels<'l> {
-    let connects = matches!(info.subresource.as_str(), "attach" | "exec" | "portforward" | "proxy");
-    let verb = match info.verb {
-        _ if connects => "CONNECT",
-        Verb::Get => "GET",
-        Verb::List => "LIST",
-        Verb::Watch => "WATCH",
-        Verb::Create => "POST",
-        Verb::Update => "PUT",
-        Verb::Patch if applies => "APPLY",
-        Verb::Patch => "PATCH",
-        Verb::Delete => "DELETE",
-        Verb::DeleteCollection => "DELETECOLLECTION",
-        Verb::Proxy | Verb::Other(_) => "other",
-    };
-    let scope = if info.name_in_path || info.verb == Verb::Create {
-        "resource"
-    } else if !info.namespace.is_empty() {
-        "namespace"
-    } else {
-        "cluster"
-    };
-    Labels {
-        verb,
-        scope,
-        dry_run: !is_read(info.verb) && query.first("dryRun") == Some("All"),
-        group: &resource.group,
-        version: &info.version,
-        resource: &resource.table.plural,
-        subresource: &info.subresource,
-    }
 }
 
 /// Reads the body of a request, within its bounds.

@@ -101,7 +101,7 @@ families! {
             "Time that the stages take before a request is served.";
         terminations: Counters = new(Alpha, "apiserver_request_terminations_total",
             &["code", "component", "group", "resource", "scope", "subresource", "verb", "version"]),
-            "Requests that were refused for lack of room, or took too long.";
+            "Requests that took too long, or whose extension server is not available.";
         tls_errors: Counters = new(Alpha, "apiserver_tls_handshake_errors_total", NONE),
             "Connections that ended in the TLS handshake.";
         field_validations: Histograms = of_durations(Alpha, "field_validation_request_duration_seconds",

@@ -405,6 +405,11 @@ impl Histogram {
         })
     }
 
+    /// Whether nothing was counted yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| count.load(Ordering::Relaxed) == 0)
+    }
+
     /// The sum of all values.
     pub(super) fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)

@@ -32,8 +32,8 @@ pub struct Labels<'l> {
     pub verb: &'static str,
     /// `cluster`, `namespace` or `resource`.
     pub scope: &'static str,
-    /// Whether nothing is stored.
-    pub dry_run: bool,
+    /// What a dry run asks for: `All`, `invalid`, or empty for none.
+    pub dry_run: &'static str,
     /// Group of the resource.
     pub group: &'l str,
     /// Version of the resource.
@@ -49,7 +49,7 @@ pub struct Labels<'l> {
 struct Key {
     verb: &'static str,
     scope: &'static str,
-    dry_run: bool,
+    dry_run: &'static str,
     group: String,
     version: String,
     resource: String,
@@ -86,7 +86,7 @@ impl<'l> Labels<'l> {
         Labels {
             verb: "GET",
             scope: "",
-            dry_run: false,
+            dry_run: "",
             group: "",
             version: "",
             resource: "",
@@ -96,7 +96,7 @@ impl<'l> Labels<'l> {
 
     /// Whether durations tell how well clients are served.
     fn is_indicator(&self) -> bool {
-        !self.dry_run && !matches!(self.verb, "WATCH" | "CONNECT")
+        self.dry_run.is_empty() && !matches!(self.verb, "WATCH" | "CONNECT")
     }
 
     /// Whether answers have sizes worth a series: those of reads.
@@ -117,6 +117,16 @@ struct Series {
     sizes: Option<Histogram>,
     /// Streams that are open.
     open: Arc<AtomicI64>,
+}
+
+impl Series {
+    fn count(&self, code: StatusCode) {
+        let mut totals = self.totals.lock();
+        match totals.iter_mut().find(|(known, _)| *known == code) {
+            Some((_, count)) => *count += 1,
+            None => totals.push((code, 1)),
+        }
+    }
 }
 
 /// The series of all requests.
@@ -171,6 +181,13 @@ impl Requests {
         Some(Measured { series, code, received, bytes: 0 })
     }
 
+    /// Counts a request that is refused before its verb runs: it has a code, and no duration.
+    pub fn refuse(&self, labels: Labels<'_>, code: StatusCode) {
+        if let Some(series) = self.of(labels) {
+            series.count(code);
+        }
+    }
+
     /// A stream that is open as long as the result lives.
     pub fn open(&self, labels: Labels<'_>) -> Option<Inflight> {
         let series = self.of(labels)?;
@@ -215,7 +232,7 @@ impl Requests {
                 totals.number(&format!("code=\"{}\",{labels}", code.as_u16()), count);
             }
         }
-        let counted = || all.iter().filter(|(_, series)| !series.totals.lock().is_empty());
+        let counted = || all.iter().filter(|(_, series)| !series.durations.is_empty());
         let help = "Time from the head of a request to the end of its answer.";
         let mut durations =
             page.family(&stable("apiserver_request_duration_seconds", &[], help), Kind::Histogram);
@@ -273,7 +290,6 @@ impl Key {
     /// The labels as text. None of them can contain a character that would need an escape: they are names of types.
     fn text(&self, with_dry_run: bool) -> String {
         let Key { verb, scope, dry_run, group, version, resource, subresource } = self;
-        let dry_run = if *dry_run { "All" } else { "" };
         let dry_run = if with_dry_run { format!("dry_run=\"{dry_run}\",") } else { String::new() };
         let component = if subresource.starts_with('/') { "" } else { "apiserver" };
         format!(
@@ -299,13 +315,8 @@ impl Observer for Measured {
 
 impl Drop for Measured {
     fn drop(&mut self) {
-        let Series { totals, durations, indicators, sizes, .. } = &*self.series;
-        let mut totals = totals.lock();
-        match totals.iter_mut().find(|(code, _)| *code == self.code) {
-            Some((_, count)) => *count += 1,
-            None => totals.push((self.code, 1)),
-        }
-        drop(totals);
+        let Series { durations, indicators, sizes, .. } = &*self.series;
+        self.series.count(self.code);
         let took = micros(self.received.elapsed());
         durations.record(took);
         if let Some(indicators) = indicators {
@@ -324,7 +335,7 @@ mod tests {
     const LABELS: Labels<'static> = Labels {
         verb: "LIST",
         scope: "namespace",
-        dry_run: false,
+        dry_run: "",
         group: "apps",
         version: "v1",
         resource: "deployments",
@@ -338,9 +349,10 @@ mod tests {
             let mut measured = requests.measure(LABELS, code, Instant::now()).unwrap();
             measured.chunk(&Bytes::from_static(&[0; 1_001]));
         }
-        let dry = Labels { verb: "POST", scope: "resource", dry_run: true, ..LABELS };
+        let dry = Labels { verb: "POST", scope: "resource", dry_run: "All", ..LABELS };
         drop(requests.measure(dry, StatusCode::CREATED, Instant::now()));
         drop(requests.measure(Labels::of_path("/livez"), StatusCode::OK, Instant::now()));
+        requests.refuse(Labels { verb: "DELETE", ..LABELS }, StatusCode::TOO_MANY_REQUESTS);
         let inflight = requests.enter(true);
         let nothing = Default::default();
         let mut page = Page::new(&nothing);
@@ -373,6 +385,9 @@ mod tests {
             assert!(text.lines().any(|shown| shown == line), "{line}\nis not in\n{text}");
         }
         assert!(!text.contains("apiserver_response_sizes_count{component=\"apiserver\",{post}}"));
+        let refused = list.replace("LIST", "DELETE");
+        assert!(text.contains(&format!("code=\"429\",component=\"apiserver\",dry_run=\"\",{refused}}} 1")));
+        assert!(!text.contains(&format!("component=\"apiserver\",{refused}}}")), "{text}");
     }
 
     #[test]
