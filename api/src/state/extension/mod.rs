@@ -75,8 +75,8 @@ struct State {
 /// What an extension server says of a version.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Told {
-    /// The list of resources.
-    pub resources: Option<Value>,
+    /// The resources, in the aggregated form.
+    pub resources: Option<Arc<[Value]>>,
     /// Path and hash of the OpenAPI document, as its index has them.
     pub openapi: Option<String>,
     /// What the OpenAPI document of v2 says of the version.
@@ -362,7 +362,7 @@ mod tests {
         extensions.configure(&[service("v1", "")], |_| true);
         let found = extensions.all().remove(0);
         let told = || Told {
-            resources: parse(br#"{"resources":[]}"#).ok(),
+            resources: Some(Arc::from([Value::Null])),
             openapi: Some("/o?hash=1".to_owned()),
             swagger: None,
         };
@@ -371,7 +371,7 @@ mod tests {
         assert!(found.has_openapi());
         assert!(!extensions.configure(&[service("v1", "")], |_| true));
         assert!(extensions.all()[0].is_available());
-        assert_eq!(extensions.foreign()[0].resources, parse(br#"{"resources":[]}"#).ok());
+        assert_eq!(extensions.foreign()[0].resources, told().resources);
         assert!(found.found(false, Told::default()));
         assert_eq!((&extensions.foreign()[0].resources, &extensions.foreign()[0].openapi), (&None, &None));
         assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)], |_| true));

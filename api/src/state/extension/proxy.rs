@@ -126,6 +126,15 @@ fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> Result<HeaderMap, 
         headers.remove(name);
     }
     identify(&mut headers, forwarded.user)?;
+    forwarded_to(&mut headers, endpoint, forwarded.path);
+    if let Some((name, value)) = &forwarded.mark {
+        headers.insert(name, value.clone());
+    }
+    Ok(headers)
+}
+
+/// Says for what a request is passed on.
+pub fn forwarded_to(headers: &mut HeaderMap, endpoint: &Endpoint, path: &str) {
     let mut set = |name: &'static str, value: &str| {
         if let Ok(value) = HeaderValue::from_str(value) {
             headers.insert(name, value);
@@ -133,11 +142,7 @@ fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> Result<HeaderMap, 
     };
     set("x-forwarded-host", endpoint.url().authority().map_or("", |authority| authority.as_str()));
     set("x-forwarded-proto", "https");
-    set("x-forwarded-uri", &cleaned(forwarded.path));
-    if let Some((name, value)) = &forwarded.mark {
-        headers.insert(name, value.clone());
-    }
-    Ok(headers)
+    set("x-forwarded-uri", &cleaned(path));
 }
 
 fn answer(endpoint: &Endpoint, opened: Opened, inflates: bool) -> Response {

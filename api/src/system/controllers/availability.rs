@@ -12,30 +12,32 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use auth::User;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, FuturesUnordered};
 use futures_util::{FutureExt, StreamExt};
 use hashbrown::HashMap;
-use http::header::{ACCEPT, USER_AGENT};
+use http::header::{ACCEPT_ENCODING, USER_AGENT};
 use http::{HeaderMap, HeaderValue};
 
 use super::WRITES_MAX;
 use super::api_services::{GROUP, all, target};
 use super::condition::Condition;
+use super::extension_documents::{asker, told};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::state::extension::{Extension, Told, identify};
-use crate::types::discovery::Swagger;
-use crate::values::json::{self, Object, Value};
+use crate::values::json::{Object, Value};
 use crate::values::status::Status;
-use crate::wire::outgoing::{self, Endpoint as Remote, Service};
+use crate::wire::outgoing::{self, Service};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
 /// How long one question may take, and how often it is put before a server counts as not available.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 const ATTEMPTS: usize = 5;
+
+/// Under which name the question is put, as Go's client puts it.
+const AGENT: &str = "Go-http-client/1.1";
 
 /// What is said of a server that takes longer.
 const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
@@ -184,33 +186,19 @@ fn has_endpoints(slice: &Value, port_name: &str) -> bool {
         && list("endpoints").iter().any(is_ready)
 }
 
-/// Asks a server for the resources of its version. Any answer that says success will do. One that does is asked where its
-/// OpenAPI document is; it need not have one.
+/// Asks a server for the resources of its version. Any answer that says success will do. One that gives it is asked what it
+/// says of itself.
 async fn ask(api: &Context, extension: &Extension) -> Result<Told, String> {
     let endpoint = extension.endpoint(api.services())?;
     let url = endpoint.url().clone();
     let mut headers = HeaderMap::new();
-    let asker = User::new("system:kube-aggregator", [auth::identity::MASTERS]);
-    identify(&mut headers, &asker)?;
-    headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
-    if let Ok(agent) = HeaderValue::from_str(&api.naming().system("apiserver")) {
-        headers.insert(USER_AGENT, agent);
-    }
+    identify(&mut headers, &asker())?;
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
     let mut why = String::new();
     for _ in 0..ATTEMPTS {
         match outgoing::get(&endpoint, headers.clone(), ANSWERED_WITHIN).await {
-            Ok((code, body)) if code.is_success() => {
-                let list = json::parse(&body).ok();
-                let resources = list.filter(|list| list.str_at(&["kind"]) == "APIResourceList");
-                let openapi = openapi(&endpoint, headers.clone()).await;
-                // The hash of the one says whether the other may have changed.
-                let known = openapi.as_deref().and_then(|openapi| extension.swagger_of(openapi));
-                let swagger = match known {
-                    Some(known) => Some(known),
-                    None => swagger(&endpoint, headers).await.map(Arc::new),
-                };
-                return Ok(Told { resources, openapi, swagger });
-            }
+            Ok((code, _)) if code.is_success() => return Ok(told(api.naming(), extension, &endpoint).await),
             Ok((code, _)) => why = format!("bad status from {url}: {}", code.as_u16()),
             Err(outgoing::Failure::Timeout) => {
                 why = format!("Get \"{url}\": {TIMED_OUT}");
@@ -226,27 +214,6 @@ async fn ask(api: &Context, extension: &Extension) -> Result<Told, String> {
         }
     }
     Err(format!("failing or missing response from {url}: {why}"))
-}
-
-/// Where a server says that the OpenAPI document of its version is: below this server's own path for it.
-async fn openapi(endpoint: &Remote, headers: HeaderMap) -> Option<String> {
-    let version = endpoint.url().path().trim_matches('/').to_owned();
-    let index = endpoint.to("/openapi/v3").ok()?;
-    let (code, body) = outgoing::get(&index, headers, ANSWERED_WITHIN).await.ok()?;
-    let index = json::parse(&body).ok().filter(|_| code.is_success())?;
-    let url = index.at(&["paths", &version])?.str_at(&["serverRelativeURL"]).to_owned();
-    let is_its = url.split('?').next() == Some(&*format!("/openapi/v3/{version}"));
-    (is_its && url.is_ascii()).then_some(url)
-}
-
-/// What a server's OpenAPI document of v2 says of its version, if it has one.
-async fn swagger(endpoint: &Remote, headers: HeaderMap) -> Option<Swagger> {
-    let prefix = endpoint.url().path().trim_end_matches('/').to_owned();
-    let document = endpoint.to("/openapi/v2").ok()?;
-    let (code, body) = outgoing::get(&document, headers, ANSWERED_WITHIN).await.ok()?;
-    let read = move || Swagger::read(&json::parse(&body).ok()?, &prefix);
-    // Some megabytes of text: other tasks go on meanwhile.
-    if code.is_success() { tokio::task::spawn_blocking(read).await.ok()? } else { None }
 }
 
 /// Tells of an APIService without a server that it is available.

@@ -22,6 +22,7 @@ mod condition;
 mod contents;
 pub mod definitions;
 mod election;
+mod extension_documents;
 pub mod flow_control;
 mod garbage;
 pub mod identity;

@@ -24,6 +24,7 @@ use super::{EVENTS_MAX, Ending, identity};
 use crate::objects::store::{self, Ledger};
 use crate::state::extension::identify;
 use crate::state::peers::{GONE, PASSED_ON, PEERS_MAX, Told, Version};
+use crate::types::discovery::listed;
 use crate::values::json::{self, Value};
 use crate::values::status::Status;
 use crate::wire::outgoing;
@@ -158,8 +159,7 @@ async fn ask(api: &Context, address: (String, u16)) -> Result<Told, String> {
     let mut headers = HeaderMap::new();
     let asker = User { uid: ASKER.to_owned(), ..User::new(ASKER, [AUTHENTICATED]) };
     identify(&mut headers, &asker)?;
-    let group = api.naming().group("apidiscovery", true);
-    let accept = format!("application/json;g={group};v=v2;as=APIGroupDiscoveryList");
+    let accept = listed::aggregated_media_type(api.naming());
     let texts = [
         (ACCEPT, format!("{accept};profile=nopeer,{accept}")),
         (USER_AGENT, api.naming().system("apiserver")),

@@ -25,8 +25,8 @@ pub struct Foreign {
     pub version_priority: u32,
     /// Its APIService names no server, and this one does not have it either: plain documents list it, and that is all.
     pub is_unserved: bool,
-    /// The list of resources as that server answered it; `None` while it does not answer.
-    pub resources: Option<Value>,
+    /// Its resources in the aggregated form; `None` while its server does not answer.
+    pub resources: Option<Arc<[Value]>>,
     /// The path and hash of its OpenAPI document, where that server has one.
     pub openapi: Option<String>,
     /// What its OpenAPI document of v2 says of the version.
@@ -140,7 +140,7 @@ pub(super) fn list_at<'v>(value: &'v mut Value, member: &str) -> Option<&'v mut 
     }
 }
 
-fn object<const N: usize>(members: [(&'static str, Value); N]) -> Value {
+pub(super) fn object<const N: usize>(members: [(&'static str, Value); N]) -> Value {
     Value::Object(members.into_iter().map(|(name, value)| (name.into(), value)).collect())
 }
 
@@ -171,60 +171,11 @@ fn entry(name: &str, versions: &[&Foreign], mut to: Object) -> Value {
 fn aggregated_version(one: &Foreign) -> Value {
     let mut version = Object::with_capacity(3);
     version.push("version", one.version.as_str().into());
-    if let Some(list) = &one.resources {
-        version.push("resources", Value::Array(aggregated_resources(list)));
+    if let Some(resources) = one.resources.as_deref().filter(|resources| !resources.is_empty()) {
+        version.push("resources", Value::Array(resources.to_vec()));
     }
     version.push("freshness", if one.resources.is_some() { "Current" } else { "Stale" }.into());
     version.into()
-}
-
-/// The resources of a plain list in the aggregated form: subresources belong to the resource that they name.
-fn aggregated_resources(list: &Value) -> Vec<Value> {
-    let listed = list.get("resources").and_then(Value::as_array).unwrap_or_default();
-    let kind_of = |one: &Value| {
-        object([
-            ("group", one.str_at(&["group"]).into()),
-            ("version", one.str_at(&["version"]).into()),
-            ("kind", one.str_at(&["kind"]).into()),
-        ])
-    };
-    let verbs = |one: &Value| one.get("verbs").cloned().unwrap_or_else(|| Value::Array(Vec::new()));
-    let parent = |name: &'_ str| name.split_once('/').map(|(parent, _)| parent.to_owned());
-    listed
-        .iter()
-        .filter(|one| parent(one.str_at(&["name"])).is_none())
-        .map(|one| {
-            let name = one.str_at(&["name"]);
-            let scope = one.get("namespaced").and_then(Value::as_bool).unwrap_or_default();
-            let mut entry = Object::with_capacity(8);
-            entry.push("resource", name.into());
-            entry.push("responseKind", kind_of(one));
-            entry.push("scope", if scope { "Namespaced" } else { "Cluster" }.into());
-            entry.push("singularResource", one.str_at(&["singularName"]).into());
-            entry.push("verbs", verbs(one));
-            for member in ["shortNames", "categories"] {
-                if let Some(names) = one.get(member).filter(|names| !names.is_null()) {
-                    entry.push(member, names.clone());
-                }
-            }
-            let subresources: Vec<Value> = listed
-                .iter()
-                .filter(|sub| parent(sub.str_at(&["name"])).as_deref() == Some(name))
-                .map(|sub| {
-                    let (_, own) = sub.str_at(&["name"]).split_once('/').unwrap_or_default();
-                    object([
-                        ("subresource", own.into()),
-                        ("responseKind", kind_of(sub)),
-                        ("verbs", verbs(sub)),
-                    ])
-                })
-                .collect();
-            if !subresources.is_empty() {
-                entry.push("subresources", Value::Array(subresources));
-            }
-            entry.into()
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -275,22 +226,18 @@ mod tests {
 
     #[test]
     fn a_version_without_an_answer_is_stale() {
-        let resources = r#"{"resources":[{"name":"things","singularName":"thing","namespaced":true,"kind":"Thing","verbs":["get"],"shortNames":["th"]},{"name":"things/status","kind":"Thing","verbs":["get"]},5,{}]}"#;
-        let answered = Foreign { resources: parse(resources.as_bytes()).ok(), ..foreign("a", "v1", 1, 1) };
-        let document = aggregated(
-            parse(br#"{"items":[]}"#).unwrap(),
-            std::iter::empty(),
-            &[answered, foreign("b", "v1", 1, 1)],
-        );
-        let kind = r#"{"group":"","version":"","kind":"Thing"}"#;
-        let thing = format!(
-            r#"{{"resource":"things","responseKind":{kind},"scope":"Namespaced","singularResource":"thing","verbs":["get"],"shortNames":["th"],"subresources":[{{"subresource":"status","responseKind":{kind},"verbs":["get"]}}]}}"#
-        );
-        let text = text(&document);
-        assert!(text.contains(&format!(r#""versions":[{{"version":"v1","resources":[{thing},"#)), "{text}");
-        assert!(
-            text.ends_with(r#""metadata":{"name":"b"},"versions":[{"version":"v1","freshness":"Stale"}]}]}"#),
-            "{text}"
-        );
+        let resources = |list: &[Value]| Some(Arc::from(list));
+        let thing = parse(br#"{"resource":"things"}"#).unwrap();
+        for (resources, want) in [
+            (resources(&[thing]), r#""resources":[{"resource":"things"}],"freshness":"Current""#),
+            (resources(&[]), r#""freshness":"Current""#),
+            (None, r#""freshness":"Stale""#),
+        ] {
+            let all = [Foreign { resources, ..foreign("a", "v1", 1, 1) }];
+            let document = aggregated(parse(br#"{"items":[]}"#).unwrap(), std::iter::empty(), &all);
+            let version = format!(r#"{{"version":"v1",{want}}}"#);
+            let group = format!(r#"{{"metadata":{{"name":"a"}},"versions":[{version}]}}"#);
+            assert_eq!(text(&document), format!(r#"{{"items":[{group}]}}"#));
+        }
     }
 }

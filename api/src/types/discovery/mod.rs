@@ -13,6 +13,7 @@
 pub(crate) mod accept;
 mod documents;
 mod foreign;
+pub mod listed;
 mod peers;
 mod swagger;
 

@@ -1,0 +1,133 @@
+//! What extension servers are asked about themselves, once they are available
+//! (docs/api/extension-servers.md#groups-of-extension-servers).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use auth::User;
+use http::header::{ACCEPT, ACCEPT_ENCODING};
+use http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::state::extension::proxy::forwarded_to;
+use crate::state::extension::{Extension, Told, identify};
+use crate::types::discovery::{Swagger, listed};
+use crate::values::json::{self, Value};
+use crate::values::naming::Naming;
+use crate::wire::outgoing::{self, ANSWER_BYTES_MAX, Endpoint};
+
+/// How long one question may take.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Who asks for OpenAPI documents.
+const READER: &str = "system:aggregator";
+
+/// Who asks whether a server is available, and for its resources.
+pub(super) fn asker() -> User {
+    User::new("system:kube-aggregator", [auth::identity::MASTERS])
+}
+
+/// What a server says of the version whose path the endpoint has. It need not answer any of the questions.
+pub(super) async fn told(naming: &Naming, extension: &Extension, endpoint: &Endpoint) -> Told {
+    let resources = resources(naming, endpoint).await.map(Arc::from);
+    let openapi = openapi(endpoint).await;
+    // The hash of the one says whether the other may have changed.
+    let known = openapi.as_deref().and_then(|openapi| extension.swagger_of(openapi));
+    let swagger = match known {
+        Some(known) => Some(known),
+        None => swagger(endpoint).await.map(Arc::new),
+    };
+    Told { resources, openapi, swagger }
+}
+
+/// The resources of the version: those of the aggregated document, or of the plain list where the server has no other.
+async fn resources(naming: &Naming, endpoint: &Endpoint) -> Option<Vec<Value>> {
+    let path = endpoint.url().path().to_owned();
+    let version = path.strip_prefix("/apis/")?.split_once('/')?;
+    let media_type = listed::aggregated_media_type(naming);
+    let answer = get(endpoint, "/apis", (&asker(), &media_type)).await?;
+    if answer.code == StatusCode::OK && listed::is_aggregated(&answer.headers, naming) {
+        return listed::of_version(naming, &answer.body, version);
+    }
+    if answer.code == StatusCode::SERVICE_UNAVAILABLE {
+        return None;
+    }
+    let answer = get(endpoint, &path, (&asker(), "application/json")).await?;
+    if answer.code == StatusCode::OK { listed::of_list(naming, &answer.body) } else { None }
+}
+
+/// Where a server says that the OpenAPI document of its version is: below this server's own path for it.
+async fn openapi(endpoint: &Endpoint) -> Option<String> {
+    let version = endpoint.url().path().trim_matches('/').to_owned();
+    let answer = document(endpoint, "/openapi/v3").await?;
+    let index = json::parse(&answer.body).ok()?;
+    let url = index.at(&["paths", &version])?.str_at(&["serverRelativeURL"]).to_owned();
+    let is_its = url.split('?').next() == Some(&*format!("/openapi/v3/{version}"));
+    (is_its && url.is_ascii()).then_some(url)
+}
+
+/// What a server's OpenAPI document of v2 says of its version, if it has one.
+async fn swagger(endpoint: &Endpoint) -> Option<Swagger> {
+    let prefix = endpoint.url().path().trim_end_matches('/').to_owned();
+    let answer = document(endpoint, "/openapi/v2").await?;
+    let read = move || Swagger::read(&json::parse(&answer.body).ok()?, &prefix);
+    // Some megabytes of text: other tasks go on meanwhile.
+    tokio::task::spawn_blocking(read).await.ok()?
+}
+
+/// An OpenAPI document, where the server has it.
+async fn document(endpoint: &Endpoint, path: &str) -> Option<Answer> {
+    let answer = get(endpoint, path, (&User::new(READER, [""; 0]), "application/json")).await?;
+    answer.code.is_success().then_some(answer)
+}
+
+struct Answer {
+    code: StatusCode,
+    headers: HeaderMap,
+    body: bytes::Bytes,
+}
+
+/// Asks as a request of that user would be passed on. `None` without an answer.
+async fn get(endpoint: &Endpoint, path: &str, (user, accept): (&User, &str)) -> Option<Answer> {
+    let endpoint = endpoint.to(path).ok()?;
+    let headers = headers(&endpoint, path, (user, accept)).ok()?;
+    let got = outgoing::get_at_most(&endpoint, headers, ANSWERED_WITHIN, ANSWER_BYTES_MAX).await;
+    let (head, body) = got.ok()?;
+    Some(Answer { code: head.status, headers: head.headers, body })
+}
+
+fn headers(endpoint: &Endpoint, path: &str, (user, accept): (&User, &str)) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    identify(&mut headers, user)?;
+    forwarded_to(&mut headers, endpoint, path);
+    headers.insert(ACCEPT, HeaderValue::from_str(accept).map_err(|error| error.to_string())?);
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+    Ok(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::outgoing::Credentials;
+
+    #[test]
+    fn documents_are_asked_for_as_requests_are_passed_on() {
+        let url = "https://small.default.svc:8443/openapi/v2".parse().unwrap();
+        let endpoint = Endpoint::with(url, &Credentials::default()).unwrap();
+        let reader = User::new(READER, [""; 0]);
+        let headers = headers(&endpoint, "/openapi/v2", (&reader, "application/json")).unwrap();
+        let mut shown: Vec<String> = headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or_default()))
+            .collect();
+        shown.sort();
+        let want = [
+            "accept-encoding: gzip",
+            "accept: application/json",
+            "x-forwarded-host: small.default.svc:8443",
+            "x-forwarded-proto: https",
+            "x-forwarded-uri: /openapi/v2",
+            "x-remote-user: system:aggregator",
+        ];
+        assert_eq!(shown, want);
+    }
+}
