@@ -9,6 +9,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, LOCATION, UPGRADE};
 use http::request::Parts as Head;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{Either, Empty};
+use hyper::body::Body;
 
 use super::identify;
 use crate::state::connect::forward::{
@@ -103,7 +104,7 @@ fn request(
     let mut headers = headers(endpoint, &forwarded)?;
     forwarded_for(&mut headers, forwarded.peer);
     let Forwarded { head, incoming, .. } = forwarded;
-    let has_body = !matches!(head.method, Method::GET | Method::HEAD);
+    let has_body = has_body(&head.method, &incoming);
     if !has_body {
         headers.remove(CONTENT_LENGTH);
     }
@@ -112,6 +113,11 @@ fn request(
     *request.method_mut() = head.method.clone();
     *request.headers_mut() = headers;
     Ok(request)
+}
+
+/// Whether a request is passed on with a body, which may be an empty one. Reads have one if it came.
+fn has_body(method: &Method, incoming: &Incoming) -> bool {
+    !matches!(*method, Method::GET | Method::HEAD) || !incoming.is_end_stream()
 }
 
 /// What the server is told, but for the address of the client.
@@ -166,4 +172,23 @@ fn answer(endpoint: &Endpoint, opened: Opened, inflates: bool) -> Response {
         headers.insert(LOCATION, location);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_that_came_are_passed_on() {
+        for (method, body, want) in [
+            (Method::GET, "", false),
+            (Method::HEAD, "", false),
+            (Method::GET, "{}", true),
+            (Method::POST, "", true),
+            (Method::DELETE, "", true),
+        ] {
+            let incoming = Incoming::detached(Bytes::from_static(body.as_bytes()));
+            assert_eq!(has_body(&method, &incoming), want, "{method} {body}");
+        }
+    }
 }
