@@ -417,11 +417,6 @@ impl Context {
         &self.metrics
     }
 
-    /// Counts an access to the store that began at `began`.
-    pub fn accessed(&self, resource: &Resource, operation: &str, began: Instant) {
-        self.metrics.accessed(&resource.group, operation, &resource.table.plural, began.elapsed());
-    }
-
     /// Room for the backups under way.
     pub fn backups(&self) -> &Backups {
         &self.backups

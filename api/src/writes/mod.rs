@@ -1,5 +1,6 @@
 //! The way of an object into the store: admission, the write path, and what the server writes by itself.
 
+pub mod accesses;
 pub mod admission;
 pub mod backfill;
 pub mod bootstrap;

@@ -33,6 +33,7 @@ use crate::values::status::Status;
 use crate::wire::negotiate::Transform;
 use crate::wire::response::{Response, respond};
 use crate::wire::server::{Aborted, Body, PIECE_BYTES};
+use crate::writes::accesses;
 
 /// Bytes gathered before they are handed to the connection.
 pub(super) const CHUNK_BYTES: usize = PIECE_BYTES;
@@ -65,12 +66,10 @@ pub const LOOKED_AT_ONCE: usize = 1024;
 pub async fn list(call: &mut Call<'_>) -> Result<Response, Status> {
     let meta_group = call.api.naming().meta_group();
     let options = ListOptions::from_query(call.query, call.selection()?, false, &meta_group)?;
-    let began = Instant::now();
     let mut page = Page::find(call, options).await?;
     if call.output.transform == Transform::Table {
         page.sort_rows().await?;
     }
-    call.api.accessed(call.resource, "list", began);
     let renderer = call.renderer()?;
     representation::refuse_object_transform(&call.output, call.resource)?;
     ListStream::respond(renderer, page).await
@@ -105,6 +104,7 @@ impl Page {
             }
             text => Some(ContinueToken::decode(text, &meta_version)?),
         };
+        let began = Instant::now();
         let view = pick_view(call, &options, token.as_ref(), &meta_version).await?;
 
         let mut namespace = call.info.namespace_of(call.resource).to_owned();
@@ -115,9 +115,11 @@ impl Page {
         }
         let prefix = store::collection(call.resource, &namespace);
         let mut range = KeyRange::prefix(&prefix);
+        let mut is_one = false;
         let single_scope = !namespace.is_empty() || !call.resource.namespaced();
         if let Some(name) = options.selection.field().exact_name().filter(|_| single_scope && token.is_none())
         {
+            is_one = true;
             // One name in one scope is one key.
             let key = store::key(call.resource, &namespace, name);
             range = KeyRange { end: Some([&key[..], b"\0"].concat().into()), start: key };
@@ -125,6 +127,9 @@ impl Page {
         if let Some(token) = &token {
             range = range.from(&[&prefix[..], token.suffix().as_bytes()].concat());
         }
+
+        let from_version = token.as_ref().is_some_and(|token| token.revision.is_some());
+        let asked = accesses::asks_for_list(call.resource, &options, is_one, from_version);
 
         let mut page = Page {
             meta: ListMeta { revision: view.revision(), continue_token: String::new(), remaining: None },
@@ -142,8 +147,9 @@ impl Page {
         if options.limit > 0 && !is_any {
             page.limit(options.limit, &prefix, &meta_version).await?;
         }
-        let labels = [&*call.resource.group, &*call.resource.table.plural];
-        call.api.metrics().lists.count(&labels);
+        if let Some(operation) = asked {
+            call.api.listed(call.resource, operation, began);
+        }
         Ok(page)
     }
 

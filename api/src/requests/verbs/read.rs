@@ -11,6 +11,7 @@ use crate::objects::store;
 use crate::types::options::version_number;
 use crate::values::status::Status;
 use crate::wire::response::Response;
+use crate::writes::accesses;
 
 /// Answers with the object named in the path (docs/api/lists.md#resource-versions, docs/api/lists.md#get).
 pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
@@ -19,13 +20,17 @@ pub async fn get(call: &mut Call<'_>) -> Result<Response, Status> {
             "the export parameter, deprecated since v1.14, is no longer supported",
         ));
     }
-    let at_least = version_number(call.query.first("resourceVersion").unwrap_or_default())?;
+    let version = call.query.first("resourceVersion").unwrap_or_default();
+    let at_least = version_number(version)?;
+    let asks_store = accesses::asks_for_object(call.resource, version);
     call.api.wait_for_revision(call.resource, at_least).await?;
     store::check_key_name(&call.info.name)?;
     let key = store::key(call.resource, call.info.namespace_of(call.resource), &call.info.name);
     let began = Instant::now();
     let stored = call.stored(&key).await?;
-    call.api.accessed(call.resource, "get", began);
+    if asks_store {
+        call.api.accessed(call.resource, "get", began);
+    }
     let Some(stored) = stored else {
         return Err(Status::not_found(call.subject(&call.info.name)));
     };

@@ -45,6 +45,7 @@ use crate::wire::response::Response;
 use crate::wire::server::seldom::Seldom;
 use crate::wire::server::websocket::{Form, Upgrade};
 use crate::wire::server::{Aborted, Body, PIECE_BYTES, Stage};
+use crate::writes::accesses;
 
 /// Bytes of events gathered into one chunk before it is handed on.
 const CHUNK_BYTES: usize = PIECE_BYTES;
@@ -95,6 +96,9 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
         if reached.is_err() {
             pending_error = Some(Status::too_large_resource_version(asked, store.revision(), 1));
         }
+    }
+    if initial && options.resource_version.is_empty() {
+        call.api.listed(call.resource, "get", Instant::now().into());
     }
     let view = store.view();
     let from_newest = matches!(options.resource_version.as_str(), "" | "0");
@@ -251,7 +255,7 @@ impl Counts {
             events: metrics.watch_events.of(&labels),
             sizes: metrics.watch_event_sizes.of(&labels),
             initial: metrics.initial_events.of(&stored),
-            changes: metrics.store_events.of(&stored),
+            changes: (!accesses::is_kept(resource)).then(|| metrics.store_events.of(&stored)).flatten(),
             bookmarks: metrics.bookmarks.of(&stored),
             lists: lists.map(|lists| (lists, Instant::now())),
         }

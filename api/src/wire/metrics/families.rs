@@ -136,9 +136,9 @@ families! {
             of_durations(Alpha, "etcd_request_duration_seconds", ACCESS, REQUESTS_US),
             "Time that accesses to the store take.";
         lists: Counters = new(Alpha, "apiserver_storage_list_total", STORED),
-            "Lists read from the store.";
+            "Lists that ask the store.";
         store_events: Counters = new(Beta, "apiserver_storage_events_received_total", STORED),
-            "Changes of the store that were sent to watchers.";
+            "Changes that the store has told of.";
         deprecated: Gauges = new(Stable, "apiserver_requested_deprecated_apis",
             &["group", "removed_release", "resource", "subresource", "version"]),
             "Deprecated types that were asked for.";

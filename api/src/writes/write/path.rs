@@ -27,7 +27,7 @@
 //! is told only of a state that lacks nothing: the round is made again where the store lacked something. A webhook that refused
 //! is asked again only where the object has changed: it is told of a write once for each state of the object.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use engine::{Change, Expected, Payload, Revision};
 
@@ -42,6 +42,7 @@ use crate::values::memory;
 use crate::values::object::meta;
 use crate::values::retry::{Attempts, Exhausted};
 use crate::values::status::Status;
+use crate::writes::accesses;
 use crate::writes::admission::namespace_lifecycle::Creation;
 use crate::writes::admission::{Charge, Operation};
 
@@ -91,6 +92,9 @@ async fn rounds<C: Caller, S: Source<C>>(
                 continue;
             }
         }
+        if seen.object.is_some() && accesses::begins_with_kept(intent) && !is_replacement(intent, &round) {
+            intent.api.accessed_for(intent.resource, "get", seen.took);
+        }
         let round = round.map_err(|refusal| refusal.status)?;
         let Ready { name, encoded, new, current, generated_from, held } = match round {
             Round::Ready(ready) => *ready,
@@ -117,6 +121,7 @@ async fn rounds<C: Caller, S: Source<C>>(
             return Ok(Outcome::Changed);
         }
         if intent.presence == Presence::New {
+            intent.api.accessed(intent.resource, "get", Instant::now());
             let Some(base) = generated_from else { return Err(already_exists(intent, name, taken.as_ref())) };
             names_tried += 1;
             if names_tried == GENERATE_ATTEMPTS {
@@ -162,7 +167,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
     source: &mut S,
     seen: &mut Seen,
 ) -> Result<Round<'w>, Refusal> {
-    let mut current = match locate(caller, intent).await? {
+    let mut current = match locate(caller, intent, seen).await? {
         Located::At(current) => current,
         Located::Out(outcome) => return Ok(Round::Over(outcome)),
     };
@@ -212,11 +217,13 @@ struct Seen {
     revision: Revision,
     /// The revision of the object, if the round found it.
     object: Option<Revision>,
+    /// How long it took to look for the object.
+    took: Duration,
 }
 
 impl Seen {
     fn before(intent: &Intent<'_>) -> Seen {
-        Seen { revision: intent.store.revision(), object: None }
+        Seen { revision: intent.store.revision(), object: None, took: Duration::ZERO }
     }
 
     /// Whether the round might have come to something else with what the store has now. The plugins look at all of the store;
@@ -242,6 +249,12 @@ fn says_what_is_stored(round: &Result<Round<'_>, Refusal>) -> bool {
     }
 }
 
+/// Whether a round ends with another state of the object that is to be stored.
+fn is_replacement(intent: &Intent<'_>, round: &Result<Round<'_>, Refusal>) -> bool {
+    let Ok(Round::Ready(ready)) = round else { return false };
+    !intent.dry_run && matches!(&ready.encoded, Encoded::Change { change: Change::Put(_), .. })
+}
+
 /// What a round begins with.
 enum Located {
     /// The newest state; `None` for an object that is to be created.
@@ -250,7 +263,7 @@ enum Located {
     Out(Outcome),
 }
 
-async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>) -> Result<Located, Status> {
+async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>, seen: &mut Seen) -> Result<Located, Status> {
     if intent.presence == Presence::New {
         // The commit finds out whether there is one.
         return Ok(Located::At(None));
@@ -259,7 +272,10 @@ async fn locate<C: Caller>(caller: &C, intent: &Intent<'_>) -> Result<Located, S
     let key = store::key(intent.resource, intent.namespace, intent.name);
     let began = Instant::now();
     let found = intent.store.get(&key)?;
-    intent.api.accessed(intent.resource, "get", began);
+    seen.took = began.elapsed();
+    if found.is_none() || !accesses::begins_with_kept(intent) {
+        intent.api.accessed_for(intent.resource, "get", seen.took);
+    }
     match (found, intent.presence) {
         (Some(stored), _) if intent.seen.is_some_and(|seen| seen != stored.entry.revision()) => {
             Ok(Located::Out(Outcome::Changed))
@@ -299,7 +315,9 @@ async fn store(
     let expected = match current {
         Some(current) if intent.dry_run => return Ok(Ended::Stored(dry(&change, shown, current))),
         None if intent.dry_run => {
+            let began = Instant::now();
             let taken = intent.store.get(&key)?;
+            intent.api.accessed(intent.resource, "get", began);
             return Ok(match taken {
                 None => Ended::Stored(Outcome::Created(stages::shown_new(intent, new))),
                 taken => Ended::Conflict(taken),

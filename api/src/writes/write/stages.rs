@@ -9,7 +9,7 @@ use bytes::Bytes;
 use engine::{Change, Expected, Payload, Revision};
 
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
-use super::intent::{Caller, Current, Intent, Source, Wanted, Written, generate_name};
+use super::intent::{Caller, Current, Intent, Presence, Source, Wanted, Written, generate_name};
 use super::ownership::{Tracking, keep_times_of_no_change};
 use crate::objects::store::{self, Part};
 use crate::objects::strategy::{self, Endpoint};
@@ -554,12 +554,15 @@ pub(super) async fn commit(
     let _ = intent.passes(Stage::Commit);
     let operation = match (&change, &expected) {
         (Change::Delete(_), _) => "delete",
-        (Change::Put(_), Expected::Absent) => "create",
+        (Change::Put(_), Expected::Absent) if intent.presence == Presence::New => "create",
         (Change::Put(_), _) => "update",
     };
     let began = Instant::now();
     let attempt = super::commit::commit((intent.api, intent.store), key, expected, change).await;
     intent.api.accessed(intent.resource, operation, began);
+    if matches!(attempt, Ok(Attempt::Committed(_))) {
+        intent.api.changed(intent.resource);
+    }
     if attempt.is_err() {
         let resource = intent.resource;
         intent.api.metrics().access_failed(&resource.group, operation, &resource.table.plural);

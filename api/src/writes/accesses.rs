@@ -1,0 +1,105 @@
+//! Which accesses to the store are counted (docs/api/operations.md#accesses-to-the-store).
+//!
+//! kube-apiserver keeps objects in memory, and asks its store for the rest only. The numbers are those that it would have.
+
+use std::time::{Duration, Instant};
+
+use super::admission::Operation;
+use super::context::Context;
+use super::write::Intent;
+use crate::types::options::ListOptions;
+use crate::types::schema::registry::Resource;
+
+/// Whether objects of a type are kept in memory: all but those that expire.
+pub fn is_kept(resource: &Resource) -> bool {
+    !resource.table.behavior.expires
+}
+
+/// Whether a read of one object asks the store: one that takes no older version does.
+pub fn asks_for_object(resource: &Resource, resource_version: &str) -> bool {
+    resource_version.is_empty() || !is_kept(resource)
+}
+
+/// What a list asks of the store: the newest version, or of a type that is not kept, the objects. `is_one` says that the field
+/// selector names one object; `from_version` that the list continues another one at the version of that.
+pub fn asks_for_list(
+    resource: &Resource,
+    options: &ListOptions,
+    is_one: bool,
+    from_version: bool,
+) -> Option<&'static str> {
+    match (is_kept(resource), is_one) {
+        (true, _) => (options.resource_version.is_empty() && !from_version).then_some("get"),
+        (false, true) => Some("get"),
+        (false, false) => Some("list"),
+    }
+}
+
+/// Whether a write begins with the object that is kept in memory, and asks the store for it only if it comes to something else
+/// than another state of the object.
+pub fn begins_with_kept(intent: &Intent<'_>) -> bool {
+    intent.operation == Operation::Update && is_kept(intent.resource)
+}
+
+impl Context {
+    /// Counts an access to the store that began at `began`.
+    pub fn accessed(&self, resource: &Resource, operation: &str, began: Instant) {
+        self.accessed_for(resource, operation, began.elapsed());
+    }
+
+    /// Counts an access to the store that took so long.
+    pub fn accessed_for(&self, resource: &Resource, operation: &str, took: Duration) {
+        self.metrics().accessed(&resource.group, operation, &resource.table.plural, took);
+    }
+
+    /// Counts a list that asks the store.
+    pub fn listed(&self, resource: &Resource, operation: &str, began: Instant) {
+        self.accessed(resource, operation, began);
+        self.metrics().lists.count(&[&*resource.group, &*resource.table.plural]);
+    }
+
+    /// Counts a change that the store has told of. Those of types that are not kept are told to watchers only.
+    pub fn changed(&self, resource: &Resource) {
+        if is_kept(resource) {
+            self.metrics().store_events.count(&[&*resource.group, &*resource.table.plural]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::attributes::Selection;
+    use crate::types::schema::registry::Registry;
+    use crate::values::naming::KUBERNETES;
+    use crate::values::query::Query;
+
+    #[test]
+    fn reads_of_kept_types_ask_for_the_newest_version_only() {
+        let registry = Registry::new(&KUBERNETES);
+        let pods = registry.resource("", "v1", "pods").unwrap();
+        let events = registry.resource("", "v1", "events").unwrap();
+        for (resource, version, want) in
+            [(pods, "", true), (pods, "0", false), (pods, "7", false), (events, "0", true)]
+        {
+            assert_eq!(asks_for_object(resource, version), want, "{} {version}", resource.table.plural);
+        }
+        for (resource, query, is_one, from_version, want) in [
+            (pods, "", false, false, Some("get")),
+            (pods, "limit=5", false, false, Some("get")),
+            (pods, "", true, false, Some("get")),
+            (pods, "resourceVersion=0", false, false, None),
+            (pods, "resourceVersion=7&resourceVersionMatch=Exact", false, false, None),
+            (pods, "continue=a", false, true, None),
+            (pods, "continue=a", false, false, Some("get")),
+            (events, "", false, false, Some("list")),
+            (events, "resourceVersion=0", false, false, Some("list")),
+            (events, "", true, false, Some("get")),
+        ] {
+            let options =
+                ListOptions::from_query(&Query::parse(query), Selection::everything(), false, "meta.k8s.io");
+            let asked = asks_for_list(resource, &options.unwrap(), is_one, from_version);
+            assert_eq!(asked, want, "{} {query} {is_one}", resource.table.plural);
+        }
+    }
+}
