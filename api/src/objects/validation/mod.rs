@@ -23,7 +23,7 @@ mod path;
 mod rules;
 mod walk;
 
-pub(crate) use forms::{ADDRESS, DRIVER_MAX, address, address_fault};
+pub(crate) use forms::{ADDRESS, DRIVER_MAX, address, address_fault, network};
 pub(crate) use path::Path;
 pub(crate) use rules::view::View;
 

@@ -43,7 +43,7 @@ pub(super) fn service(texts: &mut Texts, written: Written) {
     address(texts, SPEC.child("loadBalancerIP"), spec.text("loadBalancerIP"));
     let list = SPEC.child("loadBalancerSourceRanges");
     for (at, source) in spec.texts("loadBalancerSourceRanges").enumerate() {
-        range(texts, list.index(at), source.trim());
+        range(texts, list.index(at), source);
     }
     let name = go_quote(EXTERNAL_NAME);
     if is_external_name && !spec.items("externalIPs").is_empty() {
@@ -114,34 +114,47 @@ pub(super) fn address(texts: &mut Texts, path: impl Display, given: &str) {
 
 /// A range of addresses that is valid, but written in another way than all programs agree on.
 pub(super) fn range(texts: &mut Texts, path: impl Display, given: &str) {
-    let Some((address, bits)) = given.split_once('/') else { return };
-    let (Ok(address), Ok(bits)) = (address.parse::<IpAddr>(), bits.parse::<u32>()) else { return };
-    let quoted = go_quote(given);
-    if let IpAddr::V6(v6) = address
-        && let Some(mapped) = v6.to_ipv4_mapped()
-    {
-        let better = masked(mapped.into(), bits.saturating_sub(96));
-        let better = go_quote(&format!("{better}/{}", bits.saturating_sub(96)));
+    let Some((address, bits)) = read_range(given) else { return };
+    let network = masked(address, bits);
+    let (quoted, better) = (go_quote(given), go_quote(&range_text(network, bits)));
+    if network != address {
+        let single = if address.is_ipv4() { 32 } else { 128 };
+        let host = go_quote(&format!("{}/{single}", address.to_canonical()));
+        let why = format!("CIDR value {quoted} is ambiguous in this context (should be {better} or {host}?)");
+        texts.at(&path, &why);
+    }
+    if is_read_by_some(given) || address.to_canonical() != address {
         let why = format!(
             "non-standard CIDR value {quoted} will be considered invalid in a future Kubernetes release: use {better}"
         );
-        return texts.at(path, &why);
-    }
-    let network = masked(address, bits);
-    if network != address {
-        let single = if address.is_ipv4() { 32 } else { 128 };
-        let (network, host) = (format!("{network}/{bits}"), format!("{address}/{single}"));
-        let (network, host) = (go_quote(&network), go_quote(&host));
-        let why =
-            format!("CIDR value {quoted} is ambiguous in this context (should be {network} or {host}?)");
-        return texts.at(path, &why);
-    }
-    let canonical = format!("{address}/{bits}");
-    if address.is_ipv6() && canonical != given {
-        let better = go_quote(&canonical);
+        texts.at(&path, &why);
+    } else if network == address && address.is_ipv6() && format!("{address}/{bits}") != given {
+        let better = go_quote(&format!("{address}/{bits}"));
         texts
             .at(path, &format!("IPv6 CIDR value {quoted} should be in RFC 5952 canonical format ({better})"));
     }
+}
+
+/// The address of a range as it is written, also where it is one of the other family in disguise, and the length of its
+/// prefix.
+fn read_range(given: &str) -> Option<(IpAddr, u32)> {
+    let (address, bits) = given.split_once('/')?;
+    let (read, _) = validation::network(given)?;
+    let address = address.parse::<Ipv6Addr>().map_or(read, IpAddr::V6);
+    Some((address, bits.parse().ok()?))
+}
+
+/// Whether a range has zeros in front, which not all programs read.
+fn is_read_by_some(given: &str) -> bool {
+    let (address, bits) = given.split_once('/').unwrap_or((given, ""));
+    address.parse::<IpAddr>().is_err() || bits.len() > 1 && bits.starts_with('0')
+}
+
+/// A range as Go writes it: of the other family where all of its addresses are.
+fn range_text(network: IpAddr, bits: u32) -> String {
+    let plain = network.to_canonical();
+    let bits = if plain == network { bits } else { bits.saturating_sub(96) };
+    format!("{plain}/{bits}")
 }
 
 fn masked(address: IpAddr, bits: u32) -> IpAddr {

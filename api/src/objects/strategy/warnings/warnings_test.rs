@@ -180,6 +180,57 @@ fn writers_of_other_kinds_are_warned() {
 }
 
 #[test]
+fn ranges_are_warned_of_where_programs_read_them_differently() {
+    let ambiguous = |given: &str, network: &str, host: &str| {
+        format!(
+            "CIDR value \"{given}\" is ambiguous in this context (should be \"{network}\" or \"{host}\"?)"
+        )
+    };
+    let odd = |given: &str, better: &str| {
+        format!(
+            "non-standard CIDR value \"{given}\" will be considered invalid in a future Kubernetes release: use \"{better}\""
+        )
+    };
+    let long = |given: &str, better: &str| {
+        format!("IPv6 CIDR value \"{given}\" should be in RFC 5952 canonical format (\"{better}\")")
+    };
+    for (given, want) in [
+        ("10.0.0.0/8", vec![]),
+        (" 10.0.0.1/8", vec![]),
+        ("10.0.0.1/8", vec![ambiguous("10.0.0.1/8", "10.0.0.0/8", "10.0.0.1/32")]),
+        ("010.0.0.0/8", vec![odd("010.0.0.0/8", "10.0.0.0/8")]),
+        ("10.0.0.0/08", vec![odd("10.0.0.0/08", "10.0.0.0/8")]),
+        (
+            "010.0.0.1/8",
+            vec![ambiguous("010.0.0.1/8", "10.0.0.0/8", "10.0.0.1/32"), odd("010.0.0.1/8", "10.0.0.0/8")],
+        ),
+        ("::ffff:10.0.0.0/104", vec![odd("::ffff:10.0.0.0/104", "10.0.0.0/8")]),
+        (
+            "::ffff:10.0.0.1/104",
+            vec![
+                ambiguous("::ffff:10.0.0.1/104", "10.0.0.0/8", "10.0.0.1/128"),
+                odd("::ffff:10.0.0.1/104", "10.0.0.0/8"),
+            ],
+        ),
+        (
+            "::ffff:10.0.0.1/90",
+            vec![
+                ambiguous("::ffff:10.0.0.1/90", "::ffc0:0:0/90", "10.0.0.1/128"),
+                odd("::ffff:10.0.0.1/90", "::ffc0:0:0/90"),
+            ],
+        ),
+        ("FD00::/64", vec![long("FD00::/64", "fd00::/64")]),
+        ("FD00::1/64", vec![ambiguous("FD00::1/64", "fd00::/64", "fd00::1/128")]),
+        ("10.0.0.0/33", vec![]),
+    ] {
+        let object = format!(r#"{{"spec":{{"loadBalancerSourceRanges":["{given}"]}}}}"#);
+        let want: Vec<String> =
+            want.iter().map(|text| format!("spec.loadBalancerSourceRanges[0]: {text}")).collect();
+        assert_eq!(texts(network::service, &object), want, "{given}");
+    }
+}
+
+#[test]
 fn a_template_that_stays_is_warned_of_once() {
     let object = |generation: u32| {
         testing::object(&format!(
