@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::json;
-use tests::{Options, Server};
+use tests::{Client, Options, Server};
 
 /// What the rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring mixin query, except what
 /// docs/api/operations.md#metrics names as missing. Families that are written with their first number are not here but in
@@ -329,5 +329,79 @@ async fn each_family_of_the_reference_is_shown_or_has_what_stands_in_for_it() {
             shown.contains_key(name) || comes_later || is_missing(name),
             "{name} is neither shown nor said"
         );
+    }
+}
+
+/// The accesses to the store for a type, by operation, and the lists.
+async fn accesses(client: &Client, plural: &str) -> BTreeMap<String, f64> {
+    let page = client.get("/metrics").await.text();
+    let of_type = format!("resource=\"{plural}\"");
+    let of_it = lines(&page).into_iter().filter(|(series, _)| series.contains(&of_type));
+    of_it
+        .filter_map(|(series, value)| {
+            let name = match series.split_once("operation=\"") {
+                _ if series.starts_with("apiserver_storage_list_total{") => "lists",
+                Some((family, rest)) if family.starts_with("etcd_requests_total{") => {
+                    rest.split('"').next()?
+                }
+                _ => return None,
+            };
+            Some((name.to_owned(), value))
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn accesses_to_the_store_are_those_of_a_server_that_keeps_objects() {
+    let server = Server::start(Options::default()).await;
+    let client = server.client();
+    // No controller makes objects of this type.
+    let path = "/api/v1/namespaces/default/podtemplates";
+    let object = |name: &str, label: &str| {
+        let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+        json!({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name},
+               "template": {"metadata": {"labels": {"l": label}}, "spec": spec}})
+    };
+    let holds = |finalizers: &[&str]| json!({"metadata": {"finalizers": finalizers}});
+    let (json, merge) = ("application/json", "application/merge-patch+json");
+    for (method, rest, kind, body, status, want) in [
+        ("POST", "", json, object("a", ""), 201, "create 1"),
+        ("POST", "", json, object("a", ""), 409, "create 1, get 1"),
+        ("POST", "?dryRun=All", json, object("d", ""), 201, "get 1"),
+        ("GET", "/a", json, json!(null), 200, "get 1"),
+        ("GET", "/a?resourceVersion=0", json, json!(null), 200, ""),
+        ("GET", "", json, json!(null), 200, "get 1, lists 1"),
+        ("GET", "?resourceVersion=0", json, json!(null), 200, ""),
+        ("PUT", "/a", json, object("a", ""), 200, "get 1"),
+        ("PUT", "/a", json, object("a", "1"), 200, "update 1"),
+        ("PUT", "/a?dryRun=All", json, object("a", "2"), 200, "get 1"),
+        ("PUT", "/x", json, object("x", ""), 404, "get 1"),
+        ("DELETE", "/a?dryRun=All", json, json!({}), 200, "get 1"),
+        ("PATCH", "/a", merge, holds(&["a.io/b"]), 200, "update 1"),
+        ("PATCH", "/a", merge, holds(&["a.io/b"]), 200, "get 1"),
+        (
+            "PATCH",
+            "/b?fieldManager=m",
+            "application/apply-patch+yaml",
+            object("b", ""),
+            201,
+            "get 1, update 1",
+        ),
+        ("DELETE", "/a?dryRun=All", json, json!({}), 200, "get 2"),
+        ("DELETE", "/a", json, json!({}), 200, "get 1, update 1"),
+        ("PATCH", "/a", merge, holds(&[]), 200, "delete 1, get 1"),
+        ("DELETE", "/a", json, json!({}), 404, "get 1"),
+        ("DELETE", "", json, json!({}), 200, "delete 1, get 2, lists 1"),
+    ] {
+        let before = accesses(client, "podtemplates").await;
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let path = format!("{path}{rest}");
+        let reply = client.send(method, &path, &[("content-type", kind)], body.as_bytes()).await;
+        assert_eq!(reply.status, status, "{method} {rest}: {}", reply.text());
+        let after = accesses(client, "podtemplates").await;
+        let more = after.iter().map(|(name, value)| (name, value - before.get(name).unwrap_or(&0.0)));
+        let more: Vec<String> =
+            more.filter(|(_, more)| *more > 0.0).map(|(name, more)| format!("{name} {more}")).collect();
+        assert_eq!(more.join(", "), want, "{method} {rest}");
     }
 }

@@ -313,7 +313,12 @@ async fn store(
     };
     let key = store::key(intent.resource, intent.namespace, name);
     let expected = match current {
-        Some(current) if intent.dry_run => return Ok(Ended::Stored(dry(&change, shown, current))),
+        Some(current) if intent.dry_run => {
+            if intent.operation == Operation::Delete && matches!(change, Change::Put(_)) {
+                intent.api.accessed(intent.resource, "get", Instant::now());
+            }
+            return Ok(Ended::Stored(dry(&change, shown, current)));
+        }
         None if intent.dry_run => {
             let began = Instant::now();
             let taken = intent.store.get(&key)?;
