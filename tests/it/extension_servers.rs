@@ -347,7 +347,7 @@ async fn a_server_is_told_of_while_another_does_not_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_share_connections_and_watches_hold_up_no_others() {
-    for (protocols, watches, connections_max) in [(&[][..], 8, 12), (&[HTTP_2][..], 250, 6)] {
+    for (protocols, watches, connections_max) in [(&[][..], 8, 14), (&[HTTP_2][..], 250, 8)] {
         let server = Server::start_upstream().await;
         let client = server.client();
         let extension = Extension::speaking(protocols).await;
