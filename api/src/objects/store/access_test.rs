@@ -118,7 +118,7 @@ async fn a_proof_opens_the_store_for_exactly_what_was_permitted() {
         let permitted = Attributes { subresource, ..of("create", ("", "secrets"), ("ns", "b")) };
         let proof = authorizer.authorize(&permitted).await.unwrap();
         let reach = Reach { verb: Verb::Create, name: "", ..wanted };
-        let refused = refusal(|| Store::open(&scratch.engine, None, &proof, reach));
+        let refused = refusal(|| Store::open(&scratch.backends, &proof, reach));
         assert_eq!(refused.is_none(), opens, "{subresource}: {refused:?}");
     }
 
