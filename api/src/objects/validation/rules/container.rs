@@ -110,7 +110,10 @@ pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings)
             }
             let place = list_path.index(at);
             let name = container.text("name");
-            if !name.is_empty() && !taken.insert(name) {
+            // Init containers may all be unnamed, unless another container is.
+            let shares_none = list == "initContainers" && name.is_empty();
+            let is_new = if shares_none { !taken.contains(name) } else { taken.insert(name) };
+            if !is_new {
                 validator.duplicate(place.child("name"), name);
             }
             in_pod(validator, &place, container, list, around);
@@ -127,6 +130,7 @@ pub(super) fn all(validator: &mut Validator, path: &Path, around: &Surroundings)
                 _ => {}
             }
         }
+        taken.extend(spec.structs(list).map(|container| container.text("name")));
     }
     targets(validator, &path.child("ephemeralContainers"), spec);
 }
