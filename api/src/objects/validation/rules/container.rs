@@ -368,8 +368,7 @@ fn mounts(validator: &mut Validator, path: &Path, container: View, around: &Surr
         }
         let place = path.index(at);
         let (name, target) = (mount.text("name"), mount.text("mountPath"));
-        let volume = around.volumes.get(name);
-        if volume.is_none() {
+        if !around.volumes.contains_key(name) {
             validator.not_found(place.child("name"), name);
         }
         if !targets.insert(target) {
@@ -383,11 +382,7 @@ fn mounts(validator: &mut Validator, path: &Path, container: View, around: &Surr
             validator.invalid(place.child("mountPath"), target, detail);
         }
         let (below, expression) = (mount.text("subPath"), mount.text("subPathExpr"));
-        let is_image = volume.is_some_and(|volume| volume.has("image"));
         for (field, text) in [("subPath", below), ("subPathExpr", expression)] {
-            if !text.is_empty() && is_image {
-                validator.invalid(place.child(field), text, "not allowed in image volume sources");
-            }
             // The reference server names the list here.
             forms::text(Form::Descending, &path.child(field), text, &mut validator.errors);
         }
