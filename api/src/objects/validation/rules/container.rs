@@ -249,9 +249,12 @@ fn starting(validator: &mut Validator, path: &Path, container: View) {
             validator.forbidden(path.child(name), detail);
         }
     }
-    if container.has("resizePolicy") {
-        let value = container.get("resizePolicy").cloned().unwrap_or_default();
-        validator.invalid(path.child("resizePolicy"), value, "must not be set for init containers");
+    for policy in container.structs("resizePolicy") {
+        let restart = policy.text("restartPolicy");
+        if restart == "RestartContainer" && !validator.has_enough() {
+            let detail = "must be 'NotRequired' for non-sidecar init containers";
+            validator.invalid(path.child("resizePolicy"), restart, detail);
+        }
     }
 }
 
