@@ -202,7 +202,9 @@ fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, a
     }
     let lifecycle = path.child("lifecycle");
     for moment in ["postStart", "preStop"] {
-        let seconds = container.child("lifecycle").child(moment).child("sleep").int("seconds");
+        let handler = container.child("lifecycle").child(moment);
+        // Sleeping is the last type of handler, which is not looked at beside another.
+        let seconds = handler.child("sleep").int("seconds").filter(|_| handler.members().count() == 1);
         if let (Some(seconds), Some(grace)) = (seconds, grace)
             && !(0..=grace).contains(&seconds)
         {
