@@ -462,7 +462,7 @@ fn devices(validator: &mut Validator, path: &Path, container: View, around: &Sur
         }
         if target.split('/').any(|step| step == "..") {
             validator.invalid(place.child("devicePath"), target, "can not contain backsteps ('..')");
-        } else if !target.is_empty() {
+        } else {
             seen_paths.insert(target);
         }
         if mounts.contains_key(name) {
