@@ -118,9 +118,9 @@ fn annotations(validator: &mut Validator, path: &Path, metadata: View, spec: Vie
     let cost_key = format!("controller.{}/pod-deletion-cost", validator.naming.domain);
     if let Some(cost) = annotations.get(&cost_key) {
         let text = cost.as_str().unwrap_or_default();
-        let digits = text.strip_prefix('-').unwrap_or(text);
-        let is_canonical = digits == "0" || !digits.starts_with('0');
-        if !(is_canonical && !text.starts_with('+') && text != "-0" && text.parse::<i32>().is_ok()) {
+        // Zeros in front of the number are taken after a sign only.
+        let begins_well = text == "0" || !text.starts_with(['0', '+']);
+        if !(begins_well && text.parse::<i32>().is_ok()) {
             validator.invalid(path.key(&cost_key), text, "must be a 32bit integer");
         }
     }
