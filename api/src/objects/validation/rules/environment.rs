@@ -1,7 +1,5 @@
 //! Rules for environment variables, `envFrom` sources and downward API files.
 
-use quantity::Quantity;
-
 use super::super::path::Path;
 use super::super::{Validator, forms, names};
 use super::View;
@@ -166,8 +164,9 @@ fn resource(validator: &mut Validator, path: &Path, reference: View, names_conta
         validator.not_supported(path.child("resource"), resource, &RESOURCES);
     }
     let Some(divisor) = reference.quantity("divisor").filter(|divisor| !divisor.is_zero()) else { return };
-    let is_one_of =
-        |texts: &[&str]| texts.iter().any(|text| Quantity::parse(text).is_ok_and(|unit| divisor == unit));
+    // The text counts: "1024" is not "1Ki".
+    let written = divisor.to_text();
+    let is_one_of = |texts: &[&str]| texts.contains(&written.as_str());
     let (fits, what) = match resource {
         "limits.cpu" | "requests.cpu" => {
             if !is_one_of(&["1m", "1"]) {
