@@ -109,10 +109,7 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
     if reference.text("apiVersion").is_empty() {
         return validator.required(path.child("apiVersion"), "");
     }
-    let field = match reference.text("fieldPath") {
-        "spec.host" => "spec.nodeName", // as old clients call it
-        field => field,
-    };
+    let field = reference.text("fieldPath");
     let place = path.child("fieldPath");
     if field.is_empty() {
         return; // refused by schema
@@ -122,6 +119,10 @@ fn field(validator: &mut Validator, path: &Path, reference: View, known: &[&str]
             format!("error converting fieldPath: unsupported pod version: {}", reference.text("apiVersion"));
         return validator.invalid(place, field, detail);
     }
+    let field = match field {
+        "spec.host" => "spec.nodeName", // as old clients call it
+        field => field,
+    };
     if let Some((map, key)) =
         field.split_once('[').and_then(|(map, rest)| Some((map, rest.strip_suffix("']")?)))
         && let Some(key) = key.strip_prefix('\'')
