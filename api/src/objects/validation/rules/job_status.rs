@@ -147,8 +147,9 @@ fn times(
         validator.invalid(place, end, "completionTime cannot be mutated");
     }
     if start_changes && !old.text("startTime").is_empty() && !spec.is_true("suspend") {
-        let detail = "startTime cannot be removed for unsuspended job";
-        validator.required(path.child("startTime"), detail);
+        let value = status.get("startTime").cloned().unwrap_or_default();
+        let detail = "field is immutable for unsuspended job once set";
+        validator.invalid(path.child("startTime"), value, detail);
     }
 }
 
