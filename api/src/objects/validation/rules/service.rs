@@ -337,10 +337,11 @@ fn traffic(validator: &mut Validator, path: &Path, spec: View) {
     let place = path.child("externalTrafficPolicy");
     match (is_external(spec), policy) {
         (true, "") => validator.required(place, ""),
-        (false, policy) if !policy.is_empty() => {
+        (false, "") | (true, "Cluster" | "Local") => {}
+        (true, other) => validator.not_supported(place, other, &["Cluster", "Local"]),
+        (false, policy) => {
             validator.invalid(place, policy, "may only be set for externally-accessible services");
         }
-        _ => {}
     }
     let port = spec.int("healthCheckNodePort").unwrap_or(0);
     if port != 0 {
