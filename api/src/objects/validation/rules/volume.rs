@@ -44,6 +44,16 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
 const PORTAL: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
                       iscsi.initiatorName is specified.";
 
+/// What is expected at a path of the node, where there is a path.
+pub(super) fn host_path(validator: &mut Validator, path: &Path, source: View) {
+    const TYPES: [&str; 8] =
+        ["", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"];
+    let expected = source.text("type");
+    if !source.text("path").is_empty() && !TYPES.contains(&expected) {
+        validator.not_supported(path.child("type"), expected, &TYPES);
+    }
+}
+
 /// An empty directory has room for something.
 pub(super) fn empty_directory(validator: &mut Validator, path: &Path, directory: View) {
     if directory.quantity("sizeLimit").is_some_and(|limit| limit.is_negative()) {
