@@ -298,13 +298,18 @@ pub(super) fn claim_update(validator: &mut Validator, new_claim: View, old_claim
     let status = old_claim.child("status");
     let bound = status.text("phase") == "Bound";
     let (new, old) = (new_claim.child("spec"), old_claim.child("spec"));
-    let [now, before] = compared(new, old, bound);
+    let class = format!("volume.beta.{}/storage-class", validator.naming.domain);
+    let annotations = old_claim.child("metadata").child("annotations");
+    let is_named = !annotations.has(&class) || annotations.text(&class) == new.text("storageClassName");
+    let [mut now, before] = compared(new, old, bound);
+    if is_named && !old.has("storageClassName") {
+        now.remove("storageClassName");
+    }
     if !is_same_struct(View::of(&now), View::of(&before)) {
         let detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
                       bound claims";
         validator.forbidden_change("spec", detail, "spec", [View::of(&before), View::of(&now)]);
     }
-    let class = format!("volume.beta.{}/storage-class", validator.naming.domain);
     let annotation =
         |claim: View<'_>| -> String { claim.child("metadata").child("annotations").text(&class).to_owned() };
     let (named, before) = (annotation(new_claim), annotation(old_claim));
@@ -349,9 +354,6 @@ fn compared(new: View, old: View, bound: bool) -> [Object; 2] {
         && let Some(name) = new.get("volumeName")
     {
         before.insert("volumeName", name.clone());
-    }
-    if !old.has("storageClassName") {
-        now.remove("storageClassName");
     }
     if bound {
         if now.get("volumeAttributesClassName").is_some() {
