@@ -198,6 +198,21 @@ pub(super) fn stop_signal(validator: &mut Validator, path: &Path, lifecycle: Vie
     }
 }
 
+/// What a pod may not share with its node when its users are its own.
+fn own_users(validator: &mut Validator, path: &Path, spec: View) {
+    const DETAIL: &str = "when `hostUsers` is false";
+    for (name, place) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
+        if spec.is_true(name) {
+            validator.forbidden(path.child(place), DETAIL);
+        }
+    }
+    each_container(spec, path, |place, container| {
+        if !container.items("volumeDevices").is_empty() {
+            validator.forbidden(place.child("volumeDevices"), DETAIL);
+        }
+    });
+}
+
 /// Fields that must agree between a pod and its containers.
 pub(super) fn whole_pod(validator: &mut Validator, path: &Path, spec: View) {
     let context = spec.child("securityContext");
@@ -207,12 +222,7 @@ pub(super) fn whole_pod(validator: &mut Validator, path: &Path, spec: View) {
         validator.invalid(context_path.child("shareProcessNamespace"), true, detail);
     }
     if spec.flag("hostUsers") == Some(false) {
-        for (name, place) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")]
-        {
-            if spec.is_true(name) {
-                validator.forbidden(path.child(place), "when `pod.Spec.HostUsers` is false");
-            }
-        }
+        own_users(validator, path, spec);
     }
     host_sysctls(validator, &context_path.child("sysctls"), spec);
     host_processes(validator, path, spec);
