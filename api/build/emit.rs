@@ -155,8 +155,8 @@ impl Emitter<'_> {
             None => out.push_str("None"),
             Some(union) => write!(
                 out,
-                "Some(Union{{members:&{:?},none:{:?},several:{:?}}})",
-                union.members, union.none, union.several
+                "Some(Union{{members:&{:?},none:{:?},several:{:?},shown:&{:?}}})",
+                union.members, union.none, union.several, union.shown
             )
             .expect(STRING),
         }

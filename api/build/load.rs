@@ -131,8 +131,14 @@ impl<'p> Loader<'p> {
         if members.is_empty() {
             members = (0..fields.len()).filter(|at| !except.contains(at)).collect();
         }
+        let shown = options::texts(&option, "shown").into_iter().map(|pair| {
+            let (name, shown) =
+                pair.split_once('=').unwrap_or_else(|| panic!("{}: {pair} has no `=`", message.full_name()));
+            (at(&name.to_owned()), shown.to_owned())
+        });
+        let shown = shown.collect();
         let text = |name| options::text(&option, name);
-        Some(Union { members, none: text("none"), several: text("several") })
+        Some(Union { members, none: text("none"), several: text("several"), shown })
     }
 
     /// The fields as JSON shows them, and the structs that were flattened for it.

@@ -36,6 +36,8 @@ pub struct Union {
     pub members: Vec<usize>,
     pub none: String,
     pub several: String,
+    /// Positions in `fields`, and names in the message of `several`.
+    pub shown: Vec<(usize, String)>,
 }
 
 pub struct PublishedUnion {

@@ -272,6 +272,10 @@ fn one_of(
         validator.errors.push(FieldError::required(path, union.none));
     }
     for name in surplus.iter().filter(|_| !union.several.is_empty()) {
-        validator.errors.push(FieldError::forbidden(path.child(name), union.several));
+        let renamed = union.shown.iter().find(|(at, _)| message.fields[usize::from(*at)].name == **name);
+        let shown = renamed.map_or(*name, |(_, shown)| shown);
+        if !shown.is_empty() {
+            validator.errors.push(FieldError::forbidden(path.child(shown), union.several));
+        }
     }
 }

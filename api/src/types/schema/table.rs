@@ -72,6 +72,8 @@ pub struct Union {
     pub none: &'static str,
     /// What is said of the second and all further ones; empty if code says it.
     pub several: &'static str,
+    /// Positions of members, and what they are called there; empty if they are not refused.
+    pub shown: &'static [(u16, &'static str)],
 }
 
 /// Fields of which one is in use (`x-kubernetes-unions`).
