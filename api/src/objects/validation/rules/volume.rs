@@ -23,12 +23,14 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
     if iscsi.has("initiatorName") && name.len() + 1 + iscsi.text("targetPortal").len() > PORTAL_MAX {
         validator.invalid(path.child("name"), name, PORTAL);
     }
-    if volume.has("image") && validator.kind == "Pod" && volume.child("image").text("reference").is_empty() {
+    let image = volume.child("image");
+    let is_unnamed = image.is_there() && image.text("reference").is_empty();
+    if is_unnamed && validator.kind == "Pod" && is_first(volume, "image") {
         let place = path.child("image");
         validator.required(place.child("reference"), "");
     }
     let csi = volume.child("csi");
-    if csi.has("nodePublishSecretRef") {
+    if csi.has("nodePublishSecretRef") && is_first(volume, "csi") {
         let secret = csi.child("nodePublishSecretRef").text("name");
         let place = path.child("csi");
         if secret.is_empty() {
@@ -38,7 +40,16 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
             validator.refuse(&place.child("name"), secret, names::subdomain(secret));
         }
     }
-    projections(validator, &path.child("projected"), volume.child("projected"));
+    if is_first(volume, "projected") {
+        projections(validator, &path.child("projected"), volume.child("projected"));
+    }
+}
+
+/// Whether no other kind comes before this one, which is one of the last; beside the first none is looked at.
+fn is_first(volume: View, kind: &str) -> bool {
+    const LAST: [&str; 5] = ["projected", "scaleIO", "csi", "ephemeral", "image"];
+    let place = |name: &str| LAST.iter().position(|last| *last == name);
+    volume.members().all(|(name, _)| name == "name" || place(name) >= place(kind))
 }
 
 const PORTAL: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
