@@ -251,11 +251,13 @@ fn starting(validator: &mut Validator, path: &Path, container: View) {
             validator.forbidden(path.child(name), detail);
         }
     }
-    for policy in container.structs("resizePolicy") {
+    let policies = path.child("resizePolicy");
+    for (at, policy) in container.structs("resizePolicy").enumerate() {
         let restart = policy.text("restartPolicy");
         if restart == "RestartContainer" && !validator.has_enough() {
-            let detail = "must be 'NotRequired' for non-sidecar init containers";
-            validator.invalid(path.child("resizePolicy"), restart, detail);
+            let place = policies.index(at);
+            let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
+            validator.invalid(place.child("restartPolicy"), restart, detail);
         }
     }
 }
