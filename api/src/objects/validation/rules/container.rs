@@ -180,7 +180,7 @@ fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, a
         "ephemeralContainers" => return ephemeral(validator, path, container),
         _ => {}
     }
-    restarting(validator, path, container, list == "initContainers");
+    restarting(validator, path, container);
     let grace = spec.int("terminationGracePeriodSeconds");
     for (probe, succeeds_once) in [("livenessProbe", true), ("readinessProbe", false), ("startupProbe", true)]
     {
@@ -284,7 +284,7 @@ fn ephemeral(validator: &mut Validator, path: &Path, container: View) {
 }
 
 /// When a container restarts, where it differs from its pod.
-fn restarting(validator: &mut Validator, path: &Path, container: View, is_starting: bool) {
+fn restarting(validator: &mut Validator, path: &Path, container: View) {
     let place = path.child("restartPolicy");
     let rules = container.structs("restartPolicyRules");
     match container.get("restartPolicy").and_then(Value::as_str) {
@@ -293,14 +293,7 @@ fn restarting(validator: &mut Validator, path: &Path, container: View, is_starti
                 validator.required(place, "must specify restartPolicy when restart rules are used");
             }
         }
-        Some("Never" | "OnFailure") => {}
-        Some("Always") => {
-            let is_sidecar = is_starting && rules.len() > 0;
-            if is_sidecar {
-                let detail = "restartPolicyRules may not be set when restartPolicy is Always";
-                validator.forbidden(path.child("restartPolicyRules"), detail);
-            }
-        }
+        Some("Always" | "Never" | "OnFailure") => {}
         Some(other) => validator.not_supported(place, other, &["Always", "Never", "OnFailure"]),
     }
     let list = path.child("restartPolicyRules");
