@@ -201,9 +201,9 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
         Owner::Pod,
         &surroundings.claims,
     );
-    if !spec.text("hostnameOverride").is_empty() {
+    if spec.has("hostnameOverride") {
         for other in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|other| spec.is_true(other)) {
-            let detail = format!("may not be specified when `{other}` is true");
+            let detail = format!("may not be specified when {other} is true");
             validator.forbidden(path.child("hostnameOverride"), detail);
         }
     }
