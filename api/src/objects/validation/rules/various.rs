@@ -4,7 +4,7 @@ use hashbrown::HashSet;
 
 use super::super::path::Path;
 use super::super::{Validator, forms, metadata, names};
-use super::common::{Seen, annotated};
+use super::common::annotated;
 use super::{View, pod, status};
 use crate::values::field::FieldError;
 use crate::values::json::Value;
@@ -119,12 +119,6 @@ fn pod_networks(validator: &mut Validator, path: &Path, spec: View) {
     if !is_dual || count > 2 {
         let value = spec.get("podCIDRs").cloned().unwrap_or_default();
         validator.invalid(path, value, "may specify no more than one CIDR for each IP family");
-    }
-    let mut seen = Seen::new();
-    for (at, text) in networks.enumerate() {
-        if !seen.insert(text) && !validator.has_enough() {
-            validator.duplicate(path.index(at), text);
-        }
     }
 }
 
