@@ -8,7 +8,7 @@ use super::super::path::Path;
 use super::super::{Validator, forms, is_same, names};
 use super::common::each_condition;
 use super::{View, resources, storage};
-use crate::values::field::FieldError;
+use crate::values::field::{FieldError, go_quote};
 use crate::values::json::Value;
 
 const ABOVE_REPLICAS: &str = "cannot be greater than status.replicas";
@@ -74,6 +74,8 @@ pub(super) fn namespace(validator: &mut Validator, path: &Path, status: View) {
 }
 
 pub(super) fn node(validator: &mut Validator, path: &Path, status: View) {
+    node_amounts(validator, path, status);
+    declared_features(validator, &path.child("declaredFeatures"), status);
     let list = path.child("addresses");
     let mut seen = HashSet::new();
     for (at, address) in status.structs("addresses").enumerate() {
@@ -84,9 +86,53 @@ pub(super) fn node(validator: &mut Validator, path: &Path, status: View) {
             validator.duplicate(list.index(at), address.to_value());
         }
     }
+}
+
+/// What a node has in all, and what of it pods may take.
+pub(super) fn node_amounts(validator: &mut Validator, path: &Path, status: View) {
     for list in ["capacity", "allocatable"] {
         amounts(validator, &path.child(list), status, list);
     }
+}
+
+/// The features that a node declares are names in ascending order, each of them once.
+pub(super) fn declared_features(validator: &mut Validator, path: &Path, status: View) {
+    let mut features = status.texts("declaredFeatures").enumerate().peekable();
+    while let Some((at, feature)) = features.next() {
+        if validator.has_enough() {
+            return;
+        }
+        if let Some(fault) = feature_fault(feature) {
+            let detail = format!("invalid feature name {}: {fault}", go_quote(feature));
+            validator.invalid(path.index(at), feature, detail);
+        }
+        match features.peek() {
+            Some(&(at, next)) if next == feature => validator.duplicate(path.index(at), next),
+            Some(&(at, next)) if next < feature => {
+                validator.invalid(path.index(at), next, "list must be sorted alphabetically");
+            }
+            _ => {}
+        }
+    }
+}
+
+/// What is wrong with the name of a feature of a node: segments of letters and digits that begin with a letter, the
+/// first with a capital.
+fn feature_fault(name: &str) -> Option<&'static str> {
+    const LENGTH_MAX: usize = 253;
+    if name.len() > LENGTH_MAX {
+        return Some("must be no more than 253 characters");
+    }
+    let is_segment = |segment: &str| {
+        segment.starts_with(|first: char| first.is_ascii_alphabetic())
+            && segment.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    };
+    let is_name =
+        name.starts_with(|first: char| first.is_ascii_uppercase()) && name.split('/').all(is_segment);
+    (!is_name).then_some(
+        "must start with an UpperCamelCase segment, with subsequent segments separated by '/' (e.g., MyFeature or \
+         MyFeature/mySubFeature), and contain only alphanumeric characters and slashes",
+    )
 }
 
 pub(super) fn amounts(validator: &mut Validator, path: &Path, status: View, list: &str) {

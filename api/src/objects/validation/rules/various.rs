@@ -31,15 +31,26 @@ pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
     node_annotations(validator, &metadata.child("annotations"), node);
     // The reference server names the taints of the specification like this.
     taints(validator, &metadata.child("taints"), node.child("spec").items("taints"));
-    let (spec, root) = (node.child("spec"), path.child("spec"));
-    pod_networks(validator, &root.child("podCIDRs"), spec);
     // A node may register with what it can take; later the status has a way of its own.
     if validator.old.is_none() {
-        let (status, place) = (node.child("status"), path.child("status"));
-        for list in ["capacity", "allocatable"] {
-            status::amounts(validator, &place.child(list), status, list);
-        }
+        registered(validator, path, node.child("status"));
     }
+    let (spec, root) = (node.child("spec"), path.child("spec"));
+    pod_networks(validator, &root.child("podCIDRs"), spec);
+}
+
+/// What a node says of itself where it is created. Only here is its swap space judged.
+fn registered(validator: &mut Validator, path: &Path, status: View) {
+    let place = path.child("status");
+    status::node_amounts(validator, &place, status);
+    // The reference server names the swap space like this.
+    let swap = status.child("nodeInfo").child("swap");
+    if let Some(capacity) = swap.int("capacity").filter(|capacity| *capacity <= 0) {
+        let place = path.child("metadata");
+        let place = place.child("nodeSwapStatus");
+        validator.invalid(place.child("capacity"), capacity, "must be greater than zero");
+    }
+    status::declared_features(validator, &place.child("declaredFeatures"), status);
 }
 
 /// A taint has a key and a known effect, and no other taint has both.
