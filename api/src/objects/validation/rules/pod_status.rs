@@ -19,11 +19,12 @@ const ID_MAX: i64 = i32::MAX as i64;
 pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
     let spec = validator.object.child("spec");
     let old = validator.old.map_or(View::from(None), |old| old.child("status"));
-    conditions(validator, status);
+    conditions(validator, &path.child("conditions"), status);
     let nominated = status.text("nominatedNodeName");
     if !nominated.is_empty() && nominated != old.text("nominatedNodeName") {
         validator.refuse(&path.child("nominatedNodeName"), nominated, names::subdomain(nominated));
     }
+    generation(validator, path, status);
     if status.text("qosClass") != old.text("qosClass") {
         validator.invalid(path.child("qosClass"), status.text("qosClass"), "field is immutable");
     }
@@ -57,6 +58,13 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
             let detail = "must not be specified in container status";
             validator.forbidden(list.index(at).child(HEALTH), detail);
         }
+    }
+}
+
+fn generation(validator: &mut Validator, path: &Path, of: View) {
+    if let Some(generation) = of.int("observedGeneration").filter(|count| *count < 0) {
+        let detail = "must be a non-negative integer";
+        validator.invalid(path.child("observedGeneration"), generation, detail);
     }
 }
 
@@ -121,22 +129,13 @@ fn unasked(container: View, name: &str) -> Option<&'static str> {
     (!is_asked).then_some(detail)
 }
 
-/// The reference server reports them below the metadata.
-fn conditions(validator: &mut Validator, status: View) {
-    let metadata = Path::ROOT.child("metadata");
-    let list = metadata.child("conditions");
+fn conditions(validator: &mut Validator, path: &Path, status: View) {
     for (at, condition) in status.structs("conditions").enumerate() {
         if validator.has_enough() {
             return;
         }
-        let place = list.index(at);
-        if let Some(generation) = condition.int("observedGeneration").filter(|count| *count < 0) {
-            validator.invalid(
-                place.child("observedGeneration"),
-                generation,
-                "must be a non-negative integer",
-            );
-        }
+        let place = path.index(at);
+        generation(validator, &place, condition);
         let kind = condition.text("type");
         if !SYSTEM_CONDITIONS.contains(&kind) {
             validator.refuse(&place.child("Type"), kind, names::qualified(kind));
@@ -233,12 +232,6 @@ fn addresses(validator: &mut Validator, path: &Path, status: View, list: &str) {
         }
     }
     let all = status.items(list);
-    let mut seen = Seen::new();
-    for (at, address) in status.structs(list).enumerate() {
-        if !seen.insert(address.text("ip")) && !validator.has_enough() {
-            validator.duplicate(path.index(at), address.to_value());
-        }
-    }
     if all.len() > 1 {
         let families: Vec<Option<bool>> = status
             .structs(list)
@@ -275,7 +268,8 @@ fn users(validator: &mut Validator, path: &Path, status: View, list: &str, spec:
             continue;
         }
         let element = path.index(at);
-        let place = element.child("linux"); // as the reference server has it
+        let user = element.child("user");
+        let place = user.child("linux");
         match system {
             "windows" => validator.forbidden(place, "cannot be set for a windows pod"),
             "linux" => {
