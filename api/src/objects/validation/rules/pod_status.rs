@@ -11,6 +11,10 @@ use crate::values::json::Value;
 
 const RUNS_AGAIN: &str = "may not be transitioned to non-terminated state";
 const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
+const NO_CONTAINER: &str =
+    "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+const NO_RESOURCE: &str = "must match the extended resource name of an entry in \
+                           spec.initContainers.resources.requests or spec.containers.resources.requests";
 /// Conditions of the system, whose names are no qualified ones only by chance.
 const SYSTEM_CONDITIONS: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
 /// Largest id of a user or group.
@@ -20,10 +24,7 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
     let spec = validator.object.child("spec");
     let old = validator.old.map_or(View::from(None), |old| old.child("status"));
     conditions(validator, &path.child("conditions"), status);
-    let nominated = status.text("nominatedNodeName");
-    if !nominated.is_empty() && nominated != old.text("nominatedNodeName") {
-        validator.refuse(&path.child("nominatedNodeName"), nominated, names::subdomain(nominated));
-    }
+    nominated(validator, &path.child("nominatedNodeName"), (status, old), spec);
     generation(validator, path, status);
     if status.text("qosClass") != old.text("qosClass") {
         validator.invalid(path.child("qosClass"), status.text("qosClass"), "field is immutable");
@@ -36,6 +37,10 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
         transitions(validator, &path.child(list), (status, old), list, (spec, containers));
     }
     claims(validator, &path.child("resourceClaimStatuses"), status, spec);
+    let extended = status.child(EXTENDED);
+    if extended.is_there() {
+        extended_claim(validator, &path.child(EXTENDED), extended, spec);
+    }
     addresses(validator, &path.child("podIPs"), status, "podIPs");
     let hosts = path.child("hostIPs");
     if let Some(first) = status.structs("hostIPs").next()
@@ -61,6 +66,18 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, status: View) {
     }
 }
 
+/// A pod that has a node is not nominated for another.
+fn nominated(validator: &mut Validator, path: &Path, (status, old): (View, View), spec: View) {
+    let name = status.text("nominatedNodeName");
+    if name.is_empty() || name == old.text("nominatedNodeName") {
+        return;
+    }
+    validator.refuse(path, name, names::subdomain(name));
+    if !spec.text("nodeName").is_empty() {
+        validator.forbidden(path, "may not be set on pods that are already bound to a node");
+    }
+}
+
 fn generation(validator: &mut Validator, path: &Path, of: View) {
     if let Some(generation) = of.int("observedGeneration").filter(|count| *count < 0) {
         let detail = "must be a non-negative integer";
@@ -68,6 +85,7 @@ fn generation(validator: &mut Validator, path: &Path, of: View) {
     }
 }
 
+const EXTENDED: &str = "extendedResourceClaimStatus";
 const HEALTH: &str = "allocatedResourcesStatus";
 
 /// The health of resources that a container has: of those it asks for, each known by an id of its own.
@@ -156,6 +174,9 @@ fn transitions(
     list: &str,
     (spec, containers): (View, Option<&str>),
 ) {
+    if containers.is_some() && restarts_all(spec) {
+        return;
+    }
     let open = new.structs(list).filter(|status| exit_code(*status).is_none());
     let open: HashSet<&str> = open.map(|status| status.text("name")).collect();
     let containers = containers.into_iter().flat_map(|containers| spec.structs(containers));
@@ -173,6 +194,15 @@ fn transitions(
             validator.forbidden(path.index(at).child("state"), RUNS_AGAIN);
         }
     }
+}
+
+/// Whether one container can have all of them started again.
+fn restarts_all(spec: View) -> bool {
+    let mut containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.structs(list));
+    containers.any(|container| {
+        let mut rules = container.structs("restartPolicyRules");
+        rules.any(|rule| rule.text("action") == "RestartAllContainers")
+    })
 }
 
 /// Whether a container that ended with this code is started again: its own rules come first, then its own policy, then
@@ -217,6 +247,46 @@ fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
         if let Some(object) = claim.get("resourceClaimName").and_then(Value::as_str) {
             validator.refuse(&place.child("resourceClaimName"), object, names::subdomain(object));
         }
+    }
+}
+
+/// The claim that stands for extended resources: which requests of it, for which resources of which containers.
+fn extended_claim(validator: &mut Validator, path: &Path, claim: View, spec: View) {
+    let list = path.child("requestMappings");
+    if claim.items("requestMappings").is_empty() {
+        validator.required(list, "at least one request mapping is required");
+    }
+    let containers = ["initContainers", "containers"].into_iter().flat_map(|list| spec.structs(list));
+    let containers: HashMap<&str, View> =
+        containers.map(|container| (container.text("name"), container)).collect();
+    let mut seen = HashSet::new();
+    for (at, mapping) in claim.structs("requestMappings").enumerate() {
+        if validator.has_enough() {
+            return;
+        }
+        let place = list.index(at);
+        let members = ["containerName", "resourceName", "requestName"];
+        let [container, resource, request] = members.map(|member| mapping.text(member));
+        match containers.get(container) {
+            None => validator.invalid(place.child("containerName"), container, NO_CONTAINER),
+            Some(container) if !container.child("resources").child("requests").has(resource) => {
+                validator.invalid(place.child("resourceName"), resource, NO_RESOURCE);
+            }
+            Some(_) => {}
+        }
+        // The reference server names the request beside the list.
+        validator.refuse(&path.child("requestName"), request, names::label(request));
+        if !seen.insert((container, resource, request)) {
+            for member in members {
+                validator.duplicate(place.child(member), mapping.text(member));
+            }
+        }
+    }
+    let (place, name) = (path.child("resourceClaimName"), claim.text("resourceClaimName"));
+    if name.is_empty() {
+        validator.required(place, "");
+    } else {
+        validator.refuse(&place, name, names::subdomain(name));
     }
 }
 
