@@ -194,21 +194,14 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
     let claims = resource_claims(validator, &path.child("resourceClaims"), spec);
     let surroundings = Surroundings { volumes, claims, spec };
     container::all(validator, path, &surroundings);
-    resources::requirements(
-        validator,
-        &path.child("resources"),
-        spec.child("resources"),
-        Owner::Pod,
-        &surroundings.claims,
-    );
+    if spec.child("resources").is_there() {
+        pod_resources(validator, &path.child("resources"), spec, &surroundings.claims);
+    }
     if spec.has("hostnameOverride") {
         for other in ["setHostnameAsFQDN", "hostNetwork"].into_iter().filter(|other| spec.is_true(other)) {
             let detail = format!("may not be specified when {other} is true");
             validator.forbidden(path.child("hostnameOverride"), detail);
         }
-    }
-    if spec.child("resources").is_there() {
-        consistent_resources(validator, &path.child("resources"), spec);
     }
     overhead(validator, &path.child("overhead"), spec.map("overhead"));
     host_ports(validator, &path.child("containers"), spec);
@@ -245,23 +238,42 @@ pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View
     validator.invalid(path, claim.to_value(), detail);
 }
 
-/// The sum of container requests fits the pod's requests, and each container's limits fit the pod's limits.
-fn consistent_resources(validator: &mut Validator, path: &Path, spec: View) {
+/// Resources of the pod as a whole, which one of the other system cannot have.
+fn pod_resources(validator: &mut Validator, path: &Path, spec: View, claims: &Seen) {
+    if spec.child("os").text("name") == "windows" {
+        return validator.forbidden(path, "may not be set for a windows pod");
+    }
     let resources = spec.child("resources");
     if resources.has("claims") {
-        validator.forbidden(path.child("claims"), "claims cannot be set for Resources at pod-level");
+        validator.forbidden(path.child("claims"), "claims may not be set for Resources at pod-level");
     }
-    let requests = resources.child("requests");
-    let requests_path = path.child("requests");
-    for (name, sum) in aggregate_requests(spec) {
-        let of_pod = requests.quantity(name).unwrap_or(Quantity::ZERO);
-        if sum > of_pod && !validator.has_enough() {
-            let detail =
-                format!("must be greater than or equal to aggregate container requests of {}", sum.to_text());
-            validator.invalid(requests_path.key(name), of_pod.to_text(), detail);
+    resources::requirements(validator, path, resources, Owner::Pod, claims);
+    fits_containers(validator, path, spec, "requests");
+    fits_containers(validator, path, spec, "limits");
+    within_pod_limits(validator, path, spec);
+}
+
+/// The sum of what containers request fits what the pod does, where it does. Of limits, only those of huge pages add up.
+fn fits_containers(validator: &mut Validator, path: &Path, spec: View, list: &str) {
+    let amounts = spec.child("resources").child(list);
+    let path = path.child(list);
+    for (name, sum) in aggregate(spec, list) {
+        let is_summed = list == "requests" || resources::is_huge_page(name);
+        let Some(of_pod) = amounts.quantity(name).filter(|of_pod| is_summed && sum > *of_pod) else {
+            continue;
+        };
+        if validator.has_enough() {
+            return;
         }
+        let detail =
+            format!("must be greater than or equal to aggregate container {list} of {}", sum.to_text());
+        validator.invalid(path.key(name), of_pod.to_text(), detail);
     }
-    let limits = resources.child("limits");
+}
+
+/// Each container's limits fit the pod's limits.
+fn within_pod_limits(validator: &mut Validator, path: &Path, spec: View) {
+    let limits = spec.child("resources").child("limits");
     let containers = path.child("containers");
     for (at, container) in spec.structs("containers").enumerate() {
         let place = containers.index(at);
@@ -278,20 +290,21 @@ fn consistent_resources(validator: &mut Validator, path: &Path, spec: View) {
     }
 }
 
-/// Sum of the requests of running containers, or the maximum during startup (as in defaulting), by resource name.
-fn aggregate_requests(spec: View<'_>) -> Vec<(&str, Quantity)> {
+/// Sum of the requests or limits of running containers, or the maximum during startup (as in defaulting), by resource
+/// name.
+fn aggregate<'v>(spec: View<'v>, list: &str) -> Vec<(&'v str, Quantity)> {
     let mut running: std::collections::BTreeMap<&str, Quantity> = Default::default();
     let mut peak = running.clone();
     let mut sidecars = running.clone();
     for container in spec.structs("containers") {
-        for (name, value) in container.child("resources").map("requests") {
+        for (name, value) in container.child("resources").map(list) {
             let total = running.entry(name).or_insert(Quantity::ZERO);
             *total = total.plus(quantity(value).unwrap_or(Quantity::ZERO));
         }
     }
     for container in spec.structs("initContainers") {
         let is_sidecar = container.text("restartPolicy") == "Always";
-        for (name, value) in container.child("resources").map("requests") {
+        for (name, value) in container.child("resources").map(list) {
             let own = quantity(value).unwrap_or(Quantity::ZERO);
             let started = sidecars.entry(name).or_insert(Quantity::ZERO);
             let now = started.plus(own);
