@@ -91,7 +91,7 @@ async fn a_pod_is_resized_as_a_whole() {
     fixture.make("$core/pods", &[json!({"metadata": {"name": "p"}, "spec": spec})]).await;
     assert_eq!(fixture.get("$core/pods/p").await["status"]["qosClass"], "Burstable");
     let path = format!("PATCH $core/pods/p/resize | {STRATEGIC}");
-    let removed = "422 Invalid: Pod \"p\" is invalid: spec.resources.limits: Forbidden: resource limits cannot be removed";
+    let removed = "422 Invalid: Pod \"p\" is invalid: spec.resources.limits: Forbidden: pod-level resource limits cannot be removed";
     let less = "422 Invalid: Pod \"p\" is invalid: spec.resources.requests: Invalid value: \"3\": must be less than or equal to cpu limit of 2";
     fixture
         .check(&[

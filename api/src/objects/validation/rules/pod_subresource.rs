@@ -73,6 +73,8 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
         validator.forbidden("spec", "pods with node allocatable resource claims cannot be resized");
     }
     let (new, old) = (new.child("spec"), old.child("spec"));
+    let spec = Path::ROOT.child("spec");
+    resize_whole(validator, &spec, new, old);
     let found = validator.errors.len();
     for list in ["containers", "initContainers"] {
         same_containers(validator, list, new, old);
@@ -80,18 +82,13 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     if validator.errors.len() > found {
         return;
     }
-    let spec = Path::ROOT.child("spec");
-    nothing_removed(validator, &spec, new, old);
-    if !is_same_but_for_amounts(new, old) {
-        validator.forbidden("spec", ONLY);
-    }
     for list in ["initContainers", "containers"] {
         let path = spec.child(list);
         for (at, (now, before)) in new.structs(list).zip(old.structs(list)).enumerate() {
             if validator.has_enough() {
                 return;
             }
-            nothing_removed(validator, &path.index(at), now, before);
+            nothing_removed(validator, &path.index(at), "resource", now, before);
         }
     }
     for (now, before) in new.structs("containers").zip(old.structs("containers")) {
@@ -115,6 +112,17 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     }
 }
 
+/// Resources of the pod as a whole stay, and only the amounts that can be resized differ.
+fn resize_whole(validator: &mut Validator, path: &Path, new: View, old: View) {
+    if old.has("resources") && !new.has("resources") {
+        return validator.forbidden(path.child("resources"), "pod-level resources cannot be removed");
+    }
+    nothing_removed(validator, path, "pod-level resource", new, old);
+    if !is_same_but_for_amounts(new, old) {
+        validator.forbidden(path, format!("{ONLY} at pod-level"));
+    }
+}
+
 /// The same containers in the same order.
 fn same_containers(validator: &mut Validator, list: &str, new: View, old: View) {
     let spec = Path::ROOT.child("spec");
@@ -130,13 +138,13 @@ fn same_containers(validator: &mut Validator, list: &str, new: View, old: View) 
     }
 }
 
-/// An amount that was given stays given, whether to a container or to the pod as a whole.
-fn nothing_removed(validator: &mut Validator, path: &Path, now: View, before: View) {
+/// An amount that was given stays given, whether to a container or to the pod as a whole, which `what` says.
+fn nothing_removed(validator: &mut Validator, path: &Path, what: &str, now: View, before: View) {
     let path = path.child("resources");
     for amounts in ["requests", "limits"] {
         let (now, before) = (now.child("resources").child(amounts), before.child("resources").child(amounts));
         if before.members().any(|(name, _)| !now.has(name)) {
-            validator.forbidden(path.child(amounts), format!("resource {amounts} cannot be removed"));
+            validator.forbidden(path.child(amounts), format!("{what} {amounts} cannot be removed"));
         }
     }
 }
