@@ -180,6 +180,8 @@ pub(super) fn toleration(validator: &mut Validator, path: &Path, toleration: Vie
                 validator.invalid(place, value, "value must be empty when `operator` is 'Exists'");
             }
         }
+        // Comparing numbers is not in force, but the reference server names its operators where they are asked for.
+        "Lt" | "Gt" => validator.not_supported(place, operator, &["Equal", "Exists", "Lt", "Gt"]),
         other => validator.not_supported(place, other, &["Equal", "Exists"]),
     }
 }
