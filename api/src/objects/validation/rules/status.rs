@@ -165,8 +165,7 @@ pub(super) fn claim(validator: &mut Validator, path: &Path, status: View) {
         }
         storage::not_below_zero(validator, &capacity.key(name), amount);
     }
-    // The reference server knows the first by a name that it does not have.
-    let (states, amounts) = (path.child("allocatedResourceStatus"), path.child("allocatedResources"));
+    let (states, amounts) = (path.child("allocatedResourceStatuses"), path.child("allocatedResources"));
     for (name, state) in status.map("allocatedResourceStatuses") {
         if validator.has_enough() {
             return;
