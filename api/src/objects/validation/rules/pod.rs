@@ -11,7 +11,7 @@ use super::common::{Seen, annotated};
 use super::container::{self, Surroundings};
 use super::resources::{self, Owner};
 use super::view::quantity;
-use super::{View, placement, pod_profiles, security};
+use super::{View, placement, pod_profiles, pod_subresource, security};
 use crate::values::json::Value;
 use crate::values::naming::Naming;
 
@@ -228,8 +228,11 @@ fn resource_claims<'v>(validator: &mut Validator, path: &Path, spec: View<'v>) -
     seen
 }
 
-/// One claim of a pod.
+/// One claim of a pod. A pod that a node runs by itself has none.
 pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View) {
+    if validator.kind == "Pod" && pod_subresource::is_static(validator, validator.object) {
+        return validator.forbidden("[]", "static pods do not support resource claims");
+    }
     let detail = match (claim.has("resourceClaimName"), claim.has("resourceClaimTemplateName")) {
         (true, true) => "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified",
         (false, false) => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",

@@ -12,7 +12,8 @@ use crate::values::qos::qos_class;
 const RESIZED: [&str; 2] = ["cpu", "memory"];
 const ONLY: &str = "only cpu and memory resources are mutable";
 
-fn is_static(validator: &Validator, pod: View) -> bool {
+/// Whether a node runs the pod by itself.
+pub(super) fn is_static(validator: &Validator, pod: View) -> bool {
     let mirror = validator.naming.label("config.mirror");
     pod.child("metadata").child("annotations").has(&mirror)
 }
