@@ -97,9 +97,8 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
     if is_local && !spec.has("nodeAffinity") {
         validator.required(path.child("nodeAffinity"), "Local volume requires node affinity");
     }
-    let host_path = spec.child("hostPath").text("path");
-    let is_root = !host_path.is_empty() && host_path.split('/').all(|step| matches!(step, "" | "."));
-    if is_root && host_path.starts_with('/') && spec.text("persistentVolumeReclaimPolicy") == "Recycle" {
+    let is_recycled = spec.text("persistentVolumeReclaimPolicy") == "Recycle";
+    if is_recycled && is_root(spec.child("hostPath").text("path")) {
         let detail = "may not be 'recycle' for a hostPath mount of '/'";
         validator.forbidden(path.child("persistentVolumeReclaimPolicy"), detail);
     }
@@ -115,6 +114,16 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
             validator.required(path.child("csi"), detail);
         }
     }
+}
+
+/// Whether a path leads to the root, steps back included.
+fn is_root(path: &str) -> bool {
+    let depth = path.split('/').fold(0_usize, |depth, step| match step {
+        "" | "." => depth,
+        ".." => depth.saturating_sub(1),
+        _ => depth + 1,
+    });
+    path.starts_with('/') && depth == 0
 }
 
 /// An amount below zero, shown as a whole number.
