@@ -213,9 +213,11 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
             ],
         )
         .await;
-    let running = json!({"status": {"phase": "Running", "nominatedNodeName": "n9", "podIP": "10.0.0.1",
+    let running = json!({"status": {"phase": "Running", "podIP": "10.0.0.1",
         "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}]}});
     fixture.ask("PATCH $core/pods/p2/status", &running.to_string()).await;
+    let nominated = json!({"status": {"nominatedNodeName": "n9"}});
+    fixture.ask("PATCH $core/pods/p3/status", &nominated.to_string()).await;
     check(
         &fixture,
         "/api/v1",
@@ -240,7 +242,7 @@ async fn every_selectable_field_selects_exactly_the_matching_objects() {
             // Accepted, but no object has a value.
             ("status.podIPs", "10.0.0.1", ""),
             ("status.podIPs", "", "p1 p2 p3"),
-            ("status.nominatedNodeName", "n9", "p2"),
+            ("status.nominatedNodeName", "n9", "p3"),
         ],
     )
     .await;
