@@ -144,12 +144,12 @@ async fn a_writer_of_the_status_owns_what_it_said_outside_of_the_spec() {
     established(&server, "things.g.example").await;
     let object = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"size":4}}"#;
     assert_eq!(server.ask(&format!("POST {THINGS}"), object).await.0, 201);
-    for (verb, label) in [("MERGE", "l"), ("APPLY", "m")] {
+    for (verb, label, force) in [("MERGE", "l", ""), ("APPLY", "m", "&force=true")] {
         let body = format!(
             r#"{{"apiVersion":"g.example/v1","kind":"Thing","metadata":{{"name":"a","labels":{{"{label}":"1"}}}},
                 "spec":{{"size":9}},"status":{{"ready":true}}}}"#
         );
-        let request = format!("{verb} {THINGS}/a/status?fieldManager={verb}");
+        let request = format!("{verb} {THINGS}/a/status?fieldManager={verb}{force}");
         let (code, _, made) = server.ask(&request, &body).await;
         assert_eq!((code, made.at(&["metadata", "labels"])), (200, None), "{made:?}");
         assert_eq!(made.at(&["spec", "size"]), Some(&Value::Int(4)));
