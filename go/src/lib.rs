@@ -6,6 +6,7 @@
 
 pub mod address;
 pub mod base64;
+pub mod date;
 pub mod duration;
 mod errors;
 pub mod json;

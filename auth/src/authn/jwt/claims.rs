@@ -1,5 +1,6 @@
 //! The claims of a verified token, and their texts in Go's words for what does not fit.
 
+use go::date::{in_range, seconds};
 use serde_json::{Map, Value};
 
 use crate::json_error::{unfit, unfit_member};
@@ -153,17 +154,11 @@ fn date(value: &Value, name: &str) -> Result<i64, String> {
         Value::String(text) => number(text),
         other => return Err(unfit_member(other, &format!("idToken.{name}"), "json.Number")),
     };
-    let seconds = number.and_then(|number| number.as_i64().or(number.as_f64().map(whole)));
-    seconds.ok_or_else(|| {
+    let date = number.and_then(|number| number.as_i64().map(in_range).or(number.as_f64().map(seconds)));
+    date.ok_or_else(|| {
         let text = go::quote(&value.to_string());
         format!("json: invalid number literal, trying to unmarshal {text} into Number")
     })
-}
-
-/// A number without its fraction; one beyond the range is the smallest, as Go converts it: such a token has ended.
-fn whole(number: f64) -> i64 {
-    const END: f64 = 9_223_372_036_854_775_808.0;
-    if (-END..END).contains(&number) { number as i64 } else { i64::MIN }
 }
 
 /// The number that a text is.

@@ -143,10 +143,9 @@ impl Bound {
     }
 }
 
-/// Whole seconds of a numeric date; a date before 1970 is 1970, and so is one beyond 64 bits, as Go converts it.
+/// Whole seconds of a numeric date; a date before 1970 is 1970, and so is one beyond what Go's clock holds.
 fn whole(seconds: f64) -> u64 {
-    const END: f64 = 9_223_372_036_854_775_808.0;
-    if seconds < END { seconds as u64 } else { 0 }
+    u64::try_from(go::date::seconds(seconds)).unwrap_or(0)
 }
 
 fn is_gone(found: &Incarnation, now: SystemTime) -> bool {
