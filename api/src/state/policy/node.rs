@@ -7,13 +7,17 @@
 //! node ◄─ attachment
 //! ```
 //!
-//! The paths are looked up in the store, whose attributes tell the pods of a node without reading the others; nothing
-//! is kept that could be out of date.
+//! The paths are looked up in the store, whose attributes tell the pods of a node without reading the others. Which volumes need a
+//! secret is kept until a volume changes.
+
+use std::sync::Arc;
 
 use auth::authz::{NodePolicy, Rule};
 use auth::decision::{Decision, Reason};
 use auth::{Attributes, User};
-use engine::{Engine, Snapshot};
+use engine::{Engine, LastChange, Revision, Snapshot};
+use hashbrown::HashMap;
+use parking_lot::Mutex;
 
 use super::rules::read_rules;
 use crate::objects::store;
@@ -38,7 +42,18 @@ pub struct Nodes {
     lease_namespace: String,
     /// The annotation of mirror pods.
     mirror: String,
+    volumes: Volumes,
 }
+
+/// The claims of the volumes that need a secret, made anew when a volume has changed.
+#[derive(Default)]
+struct Volumes {
+    changed: Option<LastChange>,
+    known: Mutex<(Revision, Arc<ClaimsBySecret>)>,
+}
+
+/// Namespace and name of claims, by those of a secret.
+type ClaimsBySecret = HashMap<(String, String), Vec<(String, String)>>;
 
 impl Nodes {
     /// Agents, over the objects of `engine`.
@@ -47,9 +62,13 @@ impl Nodes {
         let roles = json::parse(roles.as_bytes()).unwrap_or_default();
         let role = roles.as_array().unwrap_or_default().iter().find(|role| role.str_at(&["name"]) == ROLE);
         let rules = role.map(|role| read_rules(role.get("rules"))).unwrap_or_default();
+        let registry = Registry::new(naming);
+        let volumes = registry.resource("", "v1", "persistentvolumes");
+        let changed = volumes.map(|volumes| engine.last_change(store::collection(volumes, "")));
         Nodes {
             engine,
-            registry: Registry::new(naming),
+            registry,
+            volumes: Volumes { changed, known: Mutex::default() },
             rules,
             lease_namespace: naming.system("node-lease"),
             mirror: naming.label("config.mirror"),
@@ -103,9 +122,14 @@ impl Nodes {
             "pods" => self.names_node(&snapshot, "", asked, node),
             "secrets" => {
                 self.any_pod(&snapshot, node, namespace, |pod| names(pod, "secret").any(|n| n == name))
-                    || self.any_volume(&snapshot, node, |volume| {
-                        secrets_of_volume(volume).any(|place| place == (namespace, name))
-                    })
+                    || self
+                        .claims_by_secret(&snapshot)
+                        .get(&(namespace.to_owned(), name.to_owned()))
+                        .is_some_and(|claims| {
+                            claims
+                                .iter()
+                                .any(|(namespace, name)| self.is_claimed(&snapshot, node, (namespace, name)))
+                        })
             }
             "configmaps" => {
                 self.any_pod(&snapshot, node, namespace, |pod| names(pod, "configMap").any(|n| n == name))
@@ -118,7 +142,9 @@ impl Nodes {
             }
             "persistentvolumes" => {
                 let volume = self.object(&snapshot, "", "persistentvolumes", ("", name));
-                volume.is_some_and(|volume| self.is_claimed(&snapshot, node, &volume))
+                volume.is_some_and(|volume| {
+                    claim_of(&volume).is_some_and(|claim| self.is_claimed(&snapshot, node, claim))
+                })
             }
             "volumeattachments" => self.names_node(&snapshot, "storage", asked, node),
             "resourceslices" => self.names_node(&snapshot, "resource", asked, node),
@@ -139,22 +165,32 @@ impl Nodes {
         object.is_some_and(|object| at(&object, "spec.nodeName").and_then(Value::as_str) == Some(node))
     }
 
-    /// Whether a pod of a node refers to the claim that a volume names.
-    fn is_claimed(&self, snapshot: &Snapshot, node: &str, volume: &Object) -> bool {
-        let Some(claim) = at(volume, "spec.claimRef") else { return false };
-        let (namespace, name) = (claim.str_at(&["namespace"]), claim.str_at(&["name"]));
-        !namespace.is_empty()
-            && self.any_pod(snapshot, node, namespace, |pod| claims(pod).any(|claim| claim == name))
+    /// Whether a pod of a node refers to a claim.
+    fn is_claimed(&self, snapshot: &Snapshot, node: &str, (namespace, name): (&str, &str)) -> bool {
+        self.any_pod(snapshot, node, namespace, |pod| claims(pod).any(|claim| claim == name))
     }
 
-    /// Whether one of the volumes that the pods of a node claim fits. Reads all volumes.
-    fn any_volume(&self, snapshot: &Snapshot, node: &str, fits: impl Fn(&Object) -> bool) -> bool {
-        let Some(volumes) = self.resource("", "persistentvolumes") else { return false };
-        let entries = snapshot.prefix(&store::collection(volumes, ""));
-        entries.into_iter().any(|entry| {
-            let volume = store::read(entry).ok().and_then(|stored| stored.object(volumes).ok());
-            volume.is_some_and(|volume| fits(&volume) && self.is_claimed(snapshot, node, &volume))
-        })
+    /// The claims of the volumes that need a secret. Reads all volumes where one has changed.
+    fn claims_by_secret(&self, snapshot: &Snapshot) -> Arc<ClaimsBySecret> {
+        let (Some(changed), Some(volumes)) = (&self.volumes.changed, self.resource("", "persistentvolumes"))
+        else {
+            return Arc::default();
+        };
+        let mut known = self.volumes.known.lock();
+        if known.0 == Revision::ZERO || changed.revision() > known.0 {
+            let mut claims = ClaimsBySecret::new();
+            for entry in snapshot.prefix(&store::collection(volumes, "")) {
+                let volume = store::read(entry).ok().and_then(|stored| stored.object(volumes).ok());
+                let Some(volume) = volume else { continue };
+                let Some((namespace, name)) = claim_of(&volume) else { continue };
+                for secret in secrets_of_volume(&volume) {
+                    let secret = (secret.0.to_owned(), secret.1.to_owned());
+                    claims.entry(secret).or_default().push((namespace.to_owned(), name.to_owned()));
+                }
+            }
+            *known = (snapshot.revision(), Arc::new(claims));
+        }
+        known.1.clone()
     }
 
     fn decide_for(&self, node: &str, asked: &Attributes<'_>) -> Result<(), String> {
@@ -398,6 +434,13 @@ fn names<'p>(pod: &'p Object, kind: &'static str) -> impl Iterator<Item = &'p st
         projected.chain([direct]).chain(drivers)
     });
     pulls.chain(in_containers).chain(in_volumes).filter(|name| !name.is_empty())
+}
+
+/// Namespace and name of the claim that a volume is for.
+fn claim_of(volume: &Object) -> Option<(&str, &str)> {
+    let claim = at(volume, "spec.claimRef")?;
+    let place = (claim.str_at(&["namespace"]), claim.str_at(&["name"]));
+    (!place.0.is_empty()).then_some(place)
 }
 
 /// Namespaces and names of the secrets that nodes need for a volume.
