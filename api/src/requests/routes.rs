@@ -129,8 +129,12 @@ async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Respon
     let endpoint = extension.is_available().then(|| extension.endpoint(context.services()));
     let Some(Ok(endpoint)) = endpoint else {
         let response = proxy::unavailable();
-        let labels = counted::ended(info, &head.headers, query);
-        counted::count_end(context.metrics(), response.status(), AGGREGATOR, labels, &info.path);
+        let mut labels = counted::ended(info, &head.headers, query);
+        // Clients cannot make up series.
+        if !extension.has_told_of(&info.resource, &info.subresource) {
+            (labels.resource, labels.subresource) = ("", "");
+        }
+        counted::count_end(context.metrics(), response.status(), AGGREGATOR, labels, &extension.path());
         return Ok(response);
     };
     let shutdown = context.lifecycle().shutdown();
@@ -514,8 +518,9 @@ async fn run(
     }
     match newest {
         Some(newest) => newest.await?,
-        None if wants_newest(call) => call.api.current(call.resource).await?,
-        None => {}
+        None if !wants_newest(call) => {}
+        None if is_read(call.info.verb) => call.api.current(call.resource).await?,
+        None => call.api.current_for_write(call.resource).await?,
     }
     if !call.info.subresource.is_empty() {
         return Box::pin(verbs::subresource::serve(call, body)).await;

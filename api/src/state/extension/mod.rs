@@ -234,6 +234,22 @@ impl Extension {
         is_changed
     }
 
+    /// Start of the paths of its version.
+    pub fn path(&self) -> String {
+        format!("/apis/{}/{}", self.spec.str_at(&["group"]), self.spec.str_at(&["version"]))
+    }
+
+    /// Whether it said when it last answered that it has this subresource, or the resource itself where that is empty.
+    pub fn has_told_of(&self, resource: &str, subresource: &str) -> bool {
+        let state = self.state.read();
+        let resources = state.told.resources.as_deref().unwrap_or_default();
+        let Some(found) = resources.iter().find(|one| one.str_at(&["resource"]) == resource) else {
+            return false;
+        };
+        let all = found.get("subresources").and_then(Value::as_array).unwrap_or_default();
+        subresource.is_empty() || all.iter().any(|one| one.str_at(&["subresource"]) == subresource)
+    }
+
     /// What its OpenAPI document of v2 said when the one of v3 was `openapi`, which has its hash.
     pub fn swagger_of(&self, openapi: &str) -> Option<Arc<Swagger>> {
         let state = self.state.read();

@@ -1,6 +1,7 @@
 //! Resources as extension servers list them, in the aggregated form
 //! (docs/api/extension-servers.md#groups-of-extension-servers).
 
+use hashbrown::HashMap;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
@@ -37,7 +38,20 @@ pub fn of_version(naming: &Naming, body: &[u8], (group, version): (&str, &str)) 
         .filter(|one| one.str_at(&["metadata", "name"]) == group)
         .flat_map(|one| list(one.get("versions")));
     let found = versions.rfind(|one| one.str_at(&["version"]) == version);
-    Some(found.map(|one| list(one.get("resources")).to_vec()).unwrap_or_default())
+    let mut resources = found.map(|one| list(one.get("resources")).to_vec()).unwrap_or_default();
+    resources.iter_mut().for_each(name_kinds);
+    Some(resources)
+}
+
+/// Gives a resource and its subresources an empty kind where they have none: clients take it for granted.
+fn name_kinds(resource: &mut Value) {
+    let Value::Object(resource) = resource else { return };
+    if resource.get("responseKind").is_none_or(Value::is_null) {
+        resource.insert("responseKind", kind_of(&Value::Null));
+    }
+    if let Some(subresources) = resource.get_mut("subresources").and_then(Value::as_array_mut) {
+        subresources.iter_mut().for_each(name_kinds);
+    }
 }
 
 /// The resources of a plain list. `None` for another document, and where a subresource has another scope than its resource.
@@ -45,13 +59,15 @@ pub fn of_list(naming: &Naming, body: &[u8]) -> Option<Vec<Value>> {
     let document = read(naming, body, LIST_KIND)?;
     let listed = list(document.get("resources"));
     let mut entries: Vec<Entry> = Vec::new();
+    // Of resources with one name, the last has the subresources.
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
     for one in listed.iter().filter(|one| !one.str_at(&["name"]).contains('/')) {
+        by_name.insert(one.str_at(&["name"]), entries.len());
         entries.push(Entry::of(one));
     }
     for one in listed {
         let Some((parent, name)) = one.str_at(&["name"]).split_once('/') else { continue };
-        // Of resources with one name, the last has the subresources.
-        let at = entries.iter().rposition(|entry| entry.name == parent).unwrap_or_else(|| {
+        let at = *by_name.entry(parent).or_insert_with(|| {
             entries.push(Entry::without_resource(parent, scope(one)));
             entries.len() - 1
         });
@@ -78,15 +94,14 @@ fn list(value: Option<&Value>) -> &[Value] {
 }
 
 /// A resource with its subresources.
-struct Entry<'l> {
-    name: &'l str,
+struct Entry {
     scope: &'static str,
     members: Object,
     subresources: Vec<Value>,
 }
 
-impl<'l> Entry<'l> {
-    fn of(one: &'l Value) -> Entry<'l> {
+impl Entry {
+    fn of(one: &Value) -> Entry {
         let singular = one.str_at(&["singularName"]);
         let mut entry = Entry::new(one.str_at(&["name"]), scope(one), (kind_of(one), singular, verbs(one)));
         for member in ["shortNames", "categories"] {
@@ -98,18 +113,18 @@ impl<'l> Entry<'l> {
     }
 
     /// What subresources stand under that are of no resource of the list.
-    fn without_resource(name: &'l str, scope: &'static str) -> Entry<'l> {
+    fn without_resource(name: &str, scope: &'static str) -> Entry {
         Entry::new(name, scope, (kind_of(&Value::Null), "", Value::Null))
     }
 
-    fn new(name: &'l str, scope: &'static str, (kind, singular, verbs): (Value, &str, Value)) -> Entry<'l> {
+    fn new(name: &str, scope: &'static str, (kind, singular, verbs): (Value, &str, Value)) -> Entry {
         let mut members = Object::with_capacity(8);
         members.push("resource", name.into());
         members.push("responseKind", kind);
         members.push("scope", scope.into());
         members.push("singularResource", singular.into());
         members.push("verbs", verbs);
-        Entry { name, scope, members, subresources: Vec::new() }
+        Entry { scope, members, subresources: Vec::new() }
     }
 
     fn written(mut self) -> Value {
@@ -201,7 +216,9 @@ mod tests {
             group("b.io", &version("v1", thing)),
         ];
         let body = format!(r#"{{"kind":"APIGroupDiscoveryList","items":[{}]}}"#, items.join(","));
-        let things = format!("[{thing}]");
+        // Clients take a kind for granted.
+        let no_kind = r#","responseKind":{"group":"","version":"","kind":""}}"#;
+        let things = format!("[{}{no_kind}]", thing.trim_end_matches('}'));
         for (group, version, want) in
             [("a.io", "v2", &*things), ("b.io", "v1", &things), ("a.io", "v1", "[]"), ("c.io", "v1", "[]")]
         {
