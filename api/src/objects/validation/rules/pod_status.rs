@@ -245,7 +245,7 @@ fn claims(validator: &mut Validator, path: &Path, status: View, spec: View) {
             validator.duplicate(place.child("name"), name);
         }
         if let Some(object) = claim.get("resourceClaimName").and_then(Value::as_str) {
-            validator.refuse(&place.child("resourceClaimName"), object, names::subdomain(object));
+            validator.refuse(&place.child("name"), object, names::subdomain(object));
         }
     }
 }
