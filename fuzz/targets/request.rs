@@ -19,6 +19,8 @@ const VERBS: &[&str] = &[
     "update",
     "patch",
     "delete",
+    "trace",
+    "connect",
     "deletecollection",
     "proxy",
     "head",
