@@ -27,6 +27,7 @@ use api::wire::traces::{Tracer, export};
 use api::writes::context::{Context as Api, OwnService, Parts};
 use auth::authn::NameDomains;
 use engine::{Engine, Role};
+use futures_util::future::join_all;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -232,8 +233,9 @@ pub async fn run(
     }
     // Beside the last requests.
     let preparing = (failed.is_none() && !moves).then(|| {
-        let engine = engine.clone();
-        tokio::spawn(async move { engine.prepare_to_close().await })
+        let mut engines = copies.engines_apart();
+        engines.push(engine.clone());
+        tokio::spawn(async move { join_all(engines.iter().map(Engine::prepare_to_close)).await })
     });
     lifecycle.advance(Stage::Draining);
     let drained = serving.await.context("the listener failed")?;

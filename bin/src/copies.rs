@@ -13,7 +13,7 @@ use api::state::replica::{Replica, compaction};
 use api::types::served::Types;
 use api::values::naming::Naming;
 use engine::Engine;
-use futures_util::future::{join_all, select_all};
+use futures_util::future::{join_all, select_all, try_join_all};
 use tokio::task::JoinSet;
 
 use crate::etcd::{self, EtcdConfig};
@@ -22,7 +22,7 @@ use crate::files;
 /// A copy of what one etcd keeps.
 struct Copy {
     /// What the keys begin with of which it is served; empty for that of all resources.
-    key_prefix: String,
+    prefixes: Vec<String>,
     etcd: EtcdConfig,
     /// Directory of the copy and of what is known of it.
     directory: PathBuf,
@@ -46,21 +46,21 @@ impl Copies {
         limits: (&Ports, Duration),
         open: impl Fn(&Path) -> anyhow::Result<Engine>,
     ) -> anyhow::Result<Copies> {
-        let main = (String::new(), etcd.clone(), data_dir.to_owned());
-        let apart = etcd.apart(naming).map(|(resource, key_prefix, etcd)| {
-            (key_prefix, etcd, data_dir.join(format!("etcd-of-{resource}")))
+        let main = (Vec::new(), etcd.clone(), data_dir.to_owned());
+        let apart = etcd.apart(naming).into_iter().map(|(resources, prefixes, etcd)| {
+            (prefixes, etcd, data_dir.join(format!("etcd-of-{}", resources.join("-"))))
         });
-        let mut copies = Vec::new();
-        for (key_prefix, etcd, directory) in std::iter::once(main).chain(apart) {
+        let open = &open;
+        let copies = std::iter::once(main).chain(apart).map(|(prefixes, etcd, directory)| async move {
             files::private_dir(&directory)?;
-            let opened = etcd.open(&directory, naming, limits, None, &open).await;
-            let (engine, replica) = match key_prefix.as_str() {
-                "" => opened?,
-                prefix => opened.with_context(|| format!("of {prefix}"))?,
+            let opened = etcd.open(&directory, naming, limits, None, open).await;
+            let (engine, replica) = match &prefixes[..] {
+                [] => opened?,
+                prefixes => opened.with_context(|| format!("of {}", prefixes.join(" and ")))?,
             };
-            copies.push(Copy { key_prefix, etcd, directory, engine, replica });
-        }
-        Ok(Copies(copies))
+            Ok::<_, anyhow::Error>(Copy { prefixes, etcd, directory, engine, replica })
+        });
+        Ok(Copies(try_join_all(copies).await?))
     }
 
     /// The copy of all resources.
@@ -77,7 +77,7 @@ impl Copies {
         };
         Backends::new(
             backend(main),
-            apart.iter().map(|copy| (copy.key_prefix.clone(), backend(copy))).collect(),
+            apart.iter().map(|copy| (copy.prefixes.clone(), backend(copy))).collect(),
         )
     }
 
@@ -123,6 +123,11 @@ impl Copies {
         }
         let broken = self.0.iter().map(|copy| Box::pin(copy.broken()));
         select_all(broken).await.0
+    }
+
+    /// The engines of the copies but that of all resources.
+    pub fn engines_apart(&self) -> Vec<Engine> {
+        self.0.iter().skip(1).map(|copy| copy.engine.clone()).collect()
     }
 
     /// Closes the copies.

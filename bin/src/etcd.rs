@@ -3,6 +3,7 @@
 //! The copy is in the data directory, beside a file that says which cluster of etcd it is of. It is thrown away when it does
 //! not fit etcd any more; nothing is lost with it.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ pub struct EtcdConfig {
     egress: Egress,
 }
 
-/// A resource that can be kept in an etcd of its own: nothing of the server needs it together with others.
+/// A resource that can be kept in an etcd of its own. The few parts of the server that look at it together with others wait
+/// until they know the newest state of both.
 struct Separable {
     /// Stem of its group.
     group: &'static str,
@@ -102,7 +104,7 @@ impl EtcdConfig {
         let urls: Vec<&str> =
             flags.etcd_servers.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
         check_storage(flags)?;
-        let apart = apart(&flags.etcd_servers_overrides, naming)?;
+        let overrides = overrides(&flags.etcd_servers_overrides)?;
         if urls.is_empty() {
             if flags.live_migration.is_some() {
                 bail!("--live-migration needs --etcd-servers");
@@ -111,6 +113,7 @@ impl EtcdConfig {
         }
         let endpoints = urls.into_iter().map(Endpoint::parse).collect::<Result<Vec<_>, _>>();
         let endpoints = endpoints.map_err(|why| anyhow!("--etcd-servers: {why}"))?;
+        let apart = apart(overrides, &endpoints, naming)?;
         if flags.live_migration.is_some() && !apart.is_empty() {
             bail!("--live-migration moves nothing that --etcd-servers-overrides keeps apart");
         }
@@ -174,15 +177,26 @@ impl EtcdConfig {
         EtcdConfig { egress: egress.clone(), ..self }
     }
 
-    /// The resources that are kept apart, each with what its keys begin with and its etcd.
-    pub fn apart(&self, naming: &'static Naming) -> impl Iterator<Item = (&'static str, String, EtcdConfig)> {
+    /// The etcds of resources that are kept apart, each with the names of these and with what their keys begin with.
+    pub fn apart(&self, naming: &'static Naming) -> Vec<(Vec<&'static str>, Vec<String>, EtcdConfig)> {
         let registry = Registry::new(naming);
-        self.apart.iter().filter_map(move |Apart { resource, endpoints }| {
+        let mut found: Vec<(Vec<&'static str>, Vec<String>, EtcdConfig)> = Vec::new();
+        for Apart { resource, endpoints } in &self.apart {
             let group = naming.group(resource.group, !resource.group.is_empty());
-            let key_prefix = &registry.resource(&group, "v1", resource.plural)?.stored().key_prefix;
-            let etcd = EtcdConfig { endpoints: endpoints.clone(), apart: Vec::new(), ..self.clone() };
-            Some((resource.plural, key_prefix.clone(), etcd))
-        })
+            let Some(kept) = registry.resource(&group, "v1", resource.plural) else { continue };
+            let key_prefix = kept.stored().key_prefix.clone();
+            match found.iter_mut().find(|(.., etcd)| are_the_same(&etcd.endpoints, endpoints)) {
+                Some((names, prefixes, _)) => {
+                    names.push(resource.plural);
+                    prefixes.push(key_prefix);
+                }
+                None => {
+                    let etcd = EtcdConfig { endpoints: endpoints.clone(), apart: Vec::new(), ..self.clone() };
+                    found.push((vec![resource.plural], vec![key_prefix], etcd));
+                }
+            }
+        }
+        found
     }
 
     /// The same, of which the store is moved away.
@@ -367,22 +381,37 @@ pub fn check_storage(flags: &EtcdFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which resources are kept in an etcd of their own: `group/resource#url;url`, as upstream reads it.
-fn apart(overrides: &[String], naming: &'static Naming) -> anyhow::Result<Vec<Apart>> {
+/// Whether these are the members of one etcd.
+fn are_the_same(one: &[Endpoint], other: &[Endpoint]) -> bool {
+    let urls = |all: &[Endpoint]| all.iter().map(Endpoint::url).collect::<BTreeSet<_>>();
+    urls(one) == urls(other)
+}
+
+/// Resources, each with the etcd that is to keep it: `group/resource#url;url`, as upstream reads it.
+fn overrides(texts: &[String]) -> anyhow::Result<Vec<(&str, Vec<Endpoint>)>> {
+    let overrides = texts.iter().filter(|text| !text.is_empty()).map(|text| {
+        let (resource, servers) = text.split_once('#')?;
+        let endpoints = servers.split(';').map(Endpoint::parse).collect::<Result<Vec<_>, _>>().ok()?;
+        (resource.split('/').count() == 2).then_some((resource, endpoints))
+    });
+    overrides.collect::<Option<Vec<_>>>().ok_or_else(|| {
+        anyhow!(
+            "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
+        )
+    })
+}
+
+/// Those of them that are kept in another etcd than the rest.
+fn apart(
+    overrides: Vec<(&str, Vec<Endpoint>)>,
+    main: &[Endpoint],
+    naming: &'static Naming,
+) -> anyhow::Result<Vec<Apart>> {
     let mut found: Vec<Apart> = Vec::new();
-    for text in overrides.iter().filter(|text| !text.is_empty()) {
-        let wrong = || {
-            anyhow!(
-                "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
-            )
-        };
-        let (name, servers) = text.split_once('#').ok_or_else(wrong)?;
-        let (group, plural) =
-            name.split_once('/').filter(|(_, plural)| !plural.contains('/')).ok_or_else(wrong)?;
-        let endpoints = servers.split(';').map(Endpoint::parse).collect::<Result<Vec<_>, _>>();
-        let endpoints = endpoints.map_err(|_| wrong())?;
+    for (name, endpoints) in overrides {
         let is_it = |known: &&Separable| {
-            known.plural == plural && naming.group(known.group, !known.group.is_empty()) == group
+            let group = naming.group(known.group, !known.group.is_empty());
+            name.split_once('/') == Some((&group, known.plural))
         };
         let Some(resource) = SEPARABLE.iter().find(is_it) else {
             bail!(
@@ -395,6 +424,7 @@ fn apart(overrides: &[String], naming: &'static Naming) -> anyhow::Result<Vec<Ap
         }
         found.push(Apart { resource, endpoints });
     }
+    found.retain(|apart| !are_the_same(&apart.endpoints, main));
     Ok(found)
 }
 
@@ -417,11 +447,12 @@ mod tests {
             ("--etcd-servers=http://b --etcd-prefix=/", Err("--etcd-prefix must not be empty")),
             ("--etcd-servers=http://b --storage-media-type=application/json", Err("is not supported")),
             ("--etcd-servers-overrides=/events#http://c", Ok(None)),
+            ("--etcd-servers-overrides=/pods#http://c", Ok(None)),
             ("--etcd-servers-overrides=events", Err("invalid, must be of format")),
             ("--etcd-servers=http://b --etcd-servers-overrides=/events#http://c;http://d", Ok(Some(1))),
             (
                 "--etcd-servers=http://b --etcd-servers-overrides=/pods#http://c",
-                Err("only /events and coordination.cluster.example/leases can be kept apart"),
+                Err("only /events and coordination.cluster.io/leases can be kept apart"),
             ),
             (
                 "--etcd-servers=http://b --etcd-servers-overrides=/events#http://c,/events#http://d",
@@ -445,6 +476,30 @@ mod tests {
                 (Err(got), Err(want)) => assert!(format!("{got:#}").contains(want), "{line}: {got:#}"),
                 (got, want) => panic!("{line}: {got:?}, not {want:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn resources_with_one_etcd_share_its_copy() {
+        for (overrides, want) in [
+            (
+                "/events#http://c;http://d,coordination.k8s.io/leases#http://d;http://c",
+                "events leases /core/events/ /coordination/leases/",
+            ),
+            (
+                "/events#http://c,coordination.k8s.io/leases#http://d",
+                "events /core/events/, leases /coordination/leases/",
+            ),
+            ("/events#http://b,coordination.k8s.io/leases#http://d", "leases /coordination/leases/"),
+        ] {
+            let line =
+                format!("x --naming=kubernetes --etcd-servers=http://b --etcd-servers-overrides={overrides}");
+            let flags = flags::parse(line.split(' ').map(OsString::from)).unwrap().flags();
+            let config = EtcdConfig::from_flags(&flags.etcd, flags.naming).unwrap().unwrap();
+            let apart = config.apart(flags.naming).into_iter();
+            let shown =
+                apart.map(|(names, prefixes, _)| format!("{} {}", names.join(" "), prefixes.join(" ")));
+            assert_eq!(shown.collect::<Vec<_>>().join(", "), want, "{overrides}");
         }
     }
 }

@@ -64,8 +64,7 @@ impl Sources<'_> {
         self.metrics.write(page);
         self.fairness.write(page);
         self.objects(page);
-        for (name, kind, help, value) in numbers_of_store(&self.engine.stats(), self.engine.health().is_err())
-        {
+        for (name, kind, help, value) in numbers_of_store(&self.engine.stats(), self.backends.have_failed()) {
             page.family(&gauge(name, Stability::Own, help), kind).number("", value);
         }
         self.features(page);
@@ -103,11 +102,17 @@ impl Sources<'_> {
             objects.number(&labels_text([("resource", &*name)].into_iter()), count);
         }
         let size = gauge("apiserver_storage_size_bytes", Stability::Stable, "Bytes of the revision log.");
-        let bytes = self.engine.stats().record_bytes;
-        page.family(&size, Kind::Gauge).number("storage_cluster_id=\"log-0\"", bytes);
+        let bytes = self.backends.record_bytes();
+        let mut sizes = page.family(&size, Kind::Gauge);
+        for (at, bytes) in bytes.iter().enumerate() {
+            sizes.number(&format!("storage_cluster_id=\"log-{at}\""), bytes);
+        }
         let name = "apiserver_storage_db_total_size_in_bytes";
         let size = gauge(name, Stability::Alpha, "The same under an older name.");
-        page.family(&size, Kind::Gauge).number("endpoint=\"log-0\"", bytes);
+        let mut sizes = page.family(&size, Kind::Gauge);
+        for (at, bytes) in bytes.iter().enumerate() {
+            sizes.number(&format!("endpoint=\"log-{at}\""), bytes);
+        }
     }
 
     fn features(&self, page: &mut Page<'_>) {

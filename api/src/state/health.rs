@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use engine::{Durability, Engine};
+use engine::Durability;
 use http::StatusCode;
 
 use crate::objects::store::backends::{Backend, Backends};
@@ -44,6 +44,7 @@ impl Checked<'_> {
     fn has(&self, part: Part) -> bool {
         match part {
             Part::Ledger => self.backends.main().ledger().is_some(),
+            Part::Apart(at) => self.backends.apart().nth(at).is_some(),
             Part::Keys => self.secrecy.is_some_and(Secrecy::has_services),
             Part::FairShares => self.is_shared,
             Part::Bounds => !self.is_shared,
@@ -57,6 +58,8 @@ impl Checked<'_> {
 pub enum Part {
     /// A place elsewhere where writes are decided.
     Ledger,
+    /// So many backends more for resources that are kept apart.
+    Apart(usize),
     /// Services that keep keys.
     Keys,
     /// Fair shares of the server for requests.
@@ -79,6 +82,8 @@ enum Test {
     Store,
     /// That writes can be decided elsewhere.
     Ledger,
+    /// The same of the resources that a backend keeps apart.
+    Apart(usize),
     /// That services that keep keys are well.
     Keys,
     /// That the start got this far.
@@ -142,6 +147,10 @@ const CHECKS: &[Check] = &[
     check(READINESS, Test::Store, &[Readyz]),
     check(LEDGER, Test::Ledger, ALL).of(Part::Ledger),
     check("etcd-readiness", Test::Ledger, &[Readyz]).of(Part::Ledger),
+    check("etcd-override-0", Test::Apart(0), ALL).of(Part::Apart(0)),
+    check("etcd-override-1", Test::Apart(1), ALL).of(Part::Apart(1)),
+    check("etcd-override-readiness-0", Test::Apart(0), &[Readyz]).of(Part::Apart(0)),
+    check("etcd-override-readiness-1", Test::Apart(1), &[Readyz]).of(Part::Apart(1)),
     check("kms-providers", Test::Keys, ALL).of(Part::Keys),
     check("informer-sync", Test::Reached(Stage::TypesServed), &[Readyz]),
     check("loopback-serving-certificate", Test::Answers, &[Healthz, Livez]),
@@ -206,12 +215,9 @@ impl Check {
     fn run(&self, checked: &Checked<'_>, endpoint: Endpoint) -> Verdict {
         match self.test {
             Test::Answers => Ok(()),
-            Test::Store => {
-                let mut engines = checked.backends.all().map(Backend::engine);
-                engines.try_for_each(Engine::health).map_err(|error| error.to_string())?;
-                ledgers(checked.backends)
-            }
-            Test::Ledger => ledgers(checked.backends),
+            Test::Store => takes_writes(checked.backends.main()),
+            Test::Ledger => checked.backends.main().ledger().map_or(Ok(()), |ledger| ledger.health()),
+            Test::Apart(at) => checked.backends.apart().nth(at).map_or(Ok(()), takes_writes),
             Test::Keys => checked.secrecy.map_or(Ok(()), Secrecy::health),
             Test::Reached(stage) => {
                 step_done(stage, checked.stage, endpoint == Livez && checked.within_grace)
@@ -222,9 +228,9 @@ impl Check {
     }
 }
 
-/// Whether writes can be decided elsewhere, where they are decided so.
-fn ledgers(backends: &Backends) -> Verdict {
-    backends.all().filter_map(Backend::ledger).try_for_each(|ledger| ledger.health())
+fn takes_writes(backend: &Backend) -> Verdict {
+    backend.engine().health().map_err(|error| error.to_string())?;
+    backend.ledger().map_or(Ok(()), |ledger| ledger.health())
 }
 
 /// Whether the start got as far as `wanted`, or need not have yet.
@@ -305,6 +311,15 @@ fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], is_relaxed: bool, 
     }
 }
 
+/// The check by whose name another one can be excluded as well: those of all etcds are left out together.
+fn group_of(name: &str) -> &str {
+    match name.strip_prefix("etcd-override-") {
+        Some(rest) if rest.starts_with("readiness-") => "etcd-readiness",
+        Some(_) => LEDGER,
+        None => name,
+    }
+}
+
 /// One line for each check and one for the endpoint, and whether a check failed.
 fn report(
     endpoint: Endpoint,
@@ -312,11 +327,13 @@ fn report(
     is_relaxed: bool,
     query: &Query,
 ) -> (String, bool) {
-    let mut excluded: BTreeSet<Cow<'_, str>> = query.all("exclude").map(Into::into).collect();
+    let excluded: BTreeSet<Cow<'_, str>> = query.all("exclude").map(Into::into).collect();
+    let mut unmatched = excluded.clone();
     let mut failed = false;
     let mut lines = String::new();
     for (name, verdict) in verdicts {
-        if excluded.remove(*name) {
+        unmatched.remove(*name);
+        if excluded.contains(*name) || excluded.contains(group_of(name)) {
             lines.push_str(&format!("[+]{name} excluded: ok\n"));
             continue;
         }
@@ -333,8 +350,8 @@ fn report(
         // Not a failure, but an operator should not believe that acknowledged means on disk.
         lines.push_str("[+]durability relaxed: a machine crash may lose the last acknowledged writes\n");
     }
-    if !excluded.is_empty() {
-        let names: Vec<String> = excluded.iter().map(|name| crate::values::field::go_quote(name)).collect();
+    if !unmatched.is_empty() {
+        let names: Vec<String> = unmatched.iter().map(|name| crate::values::field::go_quote(name)).collect();
         lines.push_str(&format!(
             "warn: some health checks cannot be excluded: no matches for {}\n",
             names.join(",")
@@ -401,6 +418,7 @@ mod tests {
                  warn: some health checks cannot be excluded: no matches for \"also\",\"nope\"\n\
                  readyz check passed\n",
             ),
+            ("exclude=ping&exclude=log", "[+]ping excluded: ok\n[+]log excluded: ok\nreadyz check passed\n"),
             (
                 "exclude=ping,log",
                 "[+]ping ok\n[-]log failed: reason withheld\n\

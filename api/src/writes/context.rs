@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use auth::authz::Module;
 use auth::{Attributes, Authenticator, Authorized, Authorizer};
 use engine::{CommitError, Engine, Revision};
+use futures_util::future::try_join;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -99,7 +100,7 @@ impl Default for OwnService {
 
 /// The server: everything a request may need, shared by all of them.
 pub struct Context {
-    backends: Backends,
+    backends: Arc<Backends>,
     builtin: Registry,
     types: Arc<Types>,
     naming: &'static Naming,
@@ -202,6 +203,7 @@ impl Context {
     pub fn assemble(parts: Parts, modules: Vec<Module>) -> Result<Self, engine::TailError> {
         outgoing::count_in(&parts.metrics);
         let Parts { naming, backends, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
+        let backends = Arc::new(backends);
         let engine = backends.main().engine().clone();
         let event_ttl = Some(limits.event_ttl).filter(|ttl| !ttl.is_zero());
         let registry = Registry::with_event_ttl(naming, event_ttl);
@@ -224,7 +226,7 @@ impl Context {
         let converter = Arc::new(converter);
         let lookup = admission::Lookup {
             converter: converter.clone(),
-            engine: engine.clone(),
+            backends: backends.clone(),
             builtin: registry.clone(),
             types: types.clone(),
             authorizer: authorizer.clone(),
@@ -341,6 +343,19 @@ impl Context {
         match self.backends.of(resource).ledger() {
             None => Ok(()),
             Some(ledger) => ledger.current().await,
+        }
+    }
+
+    /// The same of all that a write of the resource looks at: of the main backend as well, which has its namespace and what
+    /// admission looks up.
+    ///
+    /// # Errors
+    /// As [`Ledger::current`].
+    pub async fn current_for_write(&self, resource: &Resource) -> Result<(), Status> {
+        let main = self.backends.main();
+        match main.ledger().filter(|_| !std::ptr::eq(main, self.backends.of(resource))) {
+            None => self.current(resource).await,
+            Some(ledger) => try_join(ledger.current(), self.current(resource)).await.map(drop),
         }
     }
 

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Engine, Event, Scan, Snapshot, Tail, TailError};
+use engine::{Engine, Event, Revision, Scan, Snapshot, Tail, TailError};
 use futures_util::future::select_all;
 
 use super::Ledger;
@@ -49,14 +49,24 @@ impl Backend {
 /// The backends of a server.
 pub struct Backends {
     main: Backend,
-    /// By the start of their keys.
-    apart: Vec<(String, Backend)>,
+    apart: Vec<Apart>,
+}
+
+/// A backend, and what the keys begin with of which it is that.
+struct Apart {
+    prefixes: Vec<String>,
+    backend: Backend,
+}
+
+fn begins_with_one(key: &[u8], prefixes: &[String]) -> bool {
+    prefixes.iter().any(|prefix| key.starts_with(prefix.as_bytes()))
 }
 
 impl Backends {
     /// One for all resources, and those of the resources whose keys begin so.
-    pub fn new(main: Backend, apart: Vec<(String, Backend)>) -> Backends {
-        Backends { main, apart }
+    pub fn new(main: Backend, apart: Vec<(Vec<String>, Backend)>) -> Backends {
+        let apart = apart.into_iter().map(|(prefixes, backend)| Apart { prefixes, backend });
+        Backends { main, apart: apart.collect() }
     }
 
     /// The backend of all resources that are not kept apart.
@@ -74,18 +84,43 @@ impl Backends {
 
     /// The backend of a key.
     pub fn holding(&self, key: &[u8]) -> &Backend {
-        let apart = self.apart.iter().find(|(prefix, _)| key.starts_with(prefix.as_bytes()));
-        apart.map_or(&self.main, |(_, backend)| backend)
+        let apart = self.apart.iter().find(|apart| begins_with_one(key, &apart.prefixes));
+        apart.map_or(&self.main, |apart| &apart.backend)
     }
 
     /// All of them, the main one first.
     pub fn all(&self) -> impl Iterator<Item = &Backend> {
-        std::iter::once(&self.main).chain(self.apart.iter().map(|(_, backend)| backend))
+        std::iter::once(&self.main).chain(self.apart())
+    }
+
+    /// Those of the resources that are kept apart.
+    pub fn apart(&self) -> impl Iterator<Item = &Backend> {
+        self.apart.iter().map(|apart| &apart.backend)
+    }
+
+    /// Whether the objects of two resources are kept together, so that what is known of one is not older than the other.
+    pub fn are_together(&self, one: &Resource, other: &Resource) -> bool {
+        std::ptr::eq(self.of(one), self.of(other))
+    }
+
+    /// Whether the log of one takes no writes any more.
+    pub fn have_failed(&self) -> bool {
+        self.all().any(|backend| backend.engine.health().is_err())
+    }
+
+    /// The bytes of each log, that of the main one first.
+    pub fn record_bytes(&self) -> Vec<u64> {
+        self.all().map(|backend| backend.engine.stats().record_bytes).collect()
+    }
+
+    /// The newest revisions of the backend of a resource and of the main one.
+    pub fn revisions(&self, resource: &Resource) -> [Revision; 2] {
+        [self.of(resource), &self.main].map(|backend| backend.engine.revision())
     }
 
     /// The newest state of all of them.
     pub fn snapshots(&self) -> Snapshots {
-        let apart = self.apart.iter().map(|(prefix, backend)| (prefix.clone(), backend.engine.snapshot()));
+        let apart = self.apart.iter().map(|apart| (apart.prefixes.clone(), apart.backend.engine.snapshot()));
         Snapshots { main: self.main.engine.snapshot(), apart: apart.collect() }
     }
 
@@ -99,18 +134,20 @@ impl Backends {
             Ok::<_, TailError>((prefix.to_owned(), tail.gathering(gathered)))
         };
         let mut tails = vec![tail(&self.main, &after.main, "")?];
-        for ((prefix, backend), (_, after)) in self.apart.iter().zip(&after.apart) {
-            tails.push(tail(backend, after, prefix)?);
+        for (Apart { prefixes, backend }, (_, after)) in self.apart.iter().zip(&after.apart) {
+            for prefix in prefixes {
+                tails.push(tail(backend, after, prefix)?);
+            }
         }
-        Ok(Changes { tails, apart: self.apart.iter().map(|(prefix, _)| prefix.clone()).collect() })
+        Ok(Changes { tails, apart: self.apart.iter().flat_map(|apart| apart.prefixes.clone()).collect() })
     }
 }
 
 /// States of all backends.
 pub struct Snapshots {
     main: Snapshot,
-    /// By the start of the keys.
-    apart: Vec<(String, Snapshot)>,
+    /// By what the keys begin with.
+    apart: Vec<(Vec<String>, Snapshot)>,
 }
 
 impl Snapshots {
@@ -121,7 +158,7 @@ impl Snapshots {
 
     /// The state that has the key, or the keys that begin so.
     pub fn holding(&self, key: &[u8]) -> &Snapshot {
-        let apart = self.apart.iter().find(|(start, _)| key.starts_with(start.as_bytes()));
+        let apart = self.apart.iter().find(|(prefixes, _)| begins_with_one(key, prefixes));
         apart.map_or(&self.main, |(_, snapshot)| snapshot)
     }
 }
@@ -146,9 +183,7 @@ impl Changes {
         let (events, at, _) = select_all(next).await;
         let mut events = events?;
         if self.tails[at].0.is_empty() {
-            let is_apart =
-                |event: &Event| self.apart.iter().any(|prefix| event.key.starts_with(prefix.as_bytes()));
-            events.retain(|event| !is_apart(event));
+            events.retain(|event| !begins_with_one(&event.key, &self.apart));
         }
         self.tails.rotate_left(at + 1);
         Ok(events)
@@ -184,7 +219,7 @@ mod tests {
         let (event, map) = (key(&events, "n", "e"), key(&maps, "n", "m"));
         let (main, other) = (opened("main"), opened("other"));
         let prefix = events.stored().key_prefix.clone();
-        let apart = vec![(prefix, Backend::new(other.clone(), None))];
+        let apart = vec![(vec![prefix], Backend::new(other.clone(), None))];
         let backends = Backends::new(Backend::new(main.clone(), None), apart);
         let before = backends.snapshots();
         // What the main one has of events, and the other one of maps, is none of theirs.

@@ -22,6 +22,14 @@ pub struct Failures {
 }
 
 impl Failures {
+    /// Notes one more.
+    pub fn note(&mut self, why: String) {
+        self.count += 1;
+        if self.told.len() < FAILURES_TOLD_MAX {
+            self.told.push(why);
+        }
+    }
+
     /// What is told of them; `None` without any.
     pub fn text(&self) -> Option<String> {
         go::join_errors(&self.told)
@@ -54,10 +62,7 @@ pub async fn delete_all(
     let mut outcomes = stream::iter(deletions).buffer_unordered(WRITES_MAX);
     while let Some(outcome) = outcomes.next().await {
         if let Err(error) = outcome {
-            failures.count += 1;
-            if failures.told.len() < FAILURES_TOLD_MAX {
-                failures.told.push(error.message);
-            }
+            failures.note(error.message);
         }
     }
 }

@@ -30,6 +30,7 @@ use super::condition::Condition;
 use super::contents::{Failures, delete_all};
 use super::{Backoff, EVENTS_MAX, Ending, Trouble};
 use crate::objects::store;
+use crate::objects::store::backends::Backend;
 use crate::objects::strategy::Endpoint;
 use crate::types::attributes::Attributes;
 use crate::types::schema::registry::Resource;
@@ -176,6 +177,12 @@ impl Left {
 /// or serve what still runs. `again`: what is being deleted already was told so before.
 async fn sweep(api: &Context, namespace: &str, again: bool) -> Result<Left, Status> {
     let mut left = Left::default();
+    // What is kept apart may be known only as it was before the namespace began to end.
+    for ledger in api.backends().apart().filter_map(Backend::ledger) {
+        if let Err(error) = ledger.current().await {
+            left.failures.note(error.message);
+        }
+    }
     let loopback = Loopback::controller(api, NAME);
     let (pods, rest): (Vec<_>, Vec<_>) =
         content(&api.types()).into_iter().partition(|resource| resource.table.behavior.deleted_first);

@@ -10,6 +10,7 @@ use engine::{Engine, Snapshot};
 use super::quota::Ledger;
 use crate::objects::conversion::Converter;
 use crate::objects::services::Services;
+use crate::objects::store::backends::Backends;
 use crate::objects::store::{self, Stored};
 use crate::types::convert;
 use crate::types::features::Features;
@@ -23,8 +24,8 @@ use crate::wire::metrics::Metrics;
 /// The handle that plugins get when they are made. Copies share what is behind it.
 #[derive(Clone)]
 pub struct Lookup {
-    /// The revision log.
-    pub engine: Engine,
+    /// Where objects are kept.
+    pub backends: Arc<Backends>,
     /// The built-in types.
     pub builtin: Registry,
     /// The types that are served.
@@ -62,9 +63,18 @@ impl Lookup {
         found.cloned().unwrap_or_else(|| panic!("{group}/{version} {plural} is built in"))
     }
 
-    /// The newest state of the store.
+    /// The revision log of all resources that are not kept apart.
+    pub fn engine(&self) -> &Engine {
+        self.backends.main().engine()
+    }
+
+    /// Its newest state.
     pub fn snapshot(&self) -> Snapshot {
-        self.engine.snapshot()
+        self.engine().snapshot()
+    }
+
+    fn snapshot_of(&self, resource: &Resource) -> Snapshot {
+        self.backends.of(resource).engine().snapshot()
     }
 
     /// One object as it is stored; the namespace of cluster-scoped ones is empty.
@@ -72,7 +82,7 @@ impl Lookup {
     /// # Errors
     /// It cannot be read.
     pub fn stored(&self, resource: &Resource, namespace: &str, name: &str) -> Result<Option<Stored>, Status> {
-        self.snapshot().get(&store::key(resource, namespace, name)).map(store::read).transpose()
+        self.snapshot_of(resource).get(&store::key(resource, namespace, name)).map(store::read).transpose()
     }
 
     /// One object, in the stored version.
@@ -102,7 +112,7 @@ impl Lookup {
     /// # Errors
     /// One cannot be read.
     pub fn list(&self, resource: &Resource, namespace: &str) -> Result<Vec<Object>, Status> {
-        let entries = self.snapshot().prefix(&store::collection(resource, namespace));
+        let entries = self.snapshot_of(resource).prefix(&store::collection(resource, namespace));
         entries.map(|entry| store::read(entry)?.object(resource)).collect()
     }
 }

@@ -117,7 +117,7 @@ impl<T> Parsed<T> {
         parse: impl Fn(&Object) -> T + Send + Sync + 'static,
     ) -> Parsed<T> {
         Parsed {
-            collection: Collection::new(&lookup.engine, &resource),
+            collection: Collection::new(lookup.engine(), &resource),
             resource,
             parse: Box::new(parse),
             known: Mutex::default(),
@@ -127,7 +127,7 @@ impl<T> Parsed<T> {
 
     /// Whether there is no object of it.
     pub fn is_empty(&self, lookup: &Lookup) -> bool {
-        self.collection.is_empty(&lookup.engine)
+        self.collection.is_empty(lookup.engine())
     }
 
     /// One object.

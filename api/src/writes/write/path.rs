@@ -76,7 +76,7 @@ async fn rounds<C: Caller, S: Source<C>>(
     let mut names_tried = 0;
     let mut is_behind = intent.may_be_behind && intent.api.ledger().is_some();
     if is_behind && intent.dry_run {
-        intent.api.current(intent.resource).await?;
+        intent.api.current_for_write(intent.resource).await?;
         is_behind = false;
     }
     loop {
@@ -86,7 +86,7 @@ async fn rounds<C: Caller, S: Source<C>>(
         let mut seen = Seen::before(intent);
         let round = prepared(caller, intent, source, &mut seen).await;
         if is_behind && says_what_is_stored(&round) {
-            intent.api.current(intent.resource).await?;
+            intent.api.current_for_write(intent.resource).await?;
             is_behind = false;
             if seen.lacks_something(intent, &round) {
                 continue;
@@ -213,8 +213,8 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
 
 /// What a round sees of the store.
 struct Seen {
-    /// The revision of the store when the round begins.
-    revision: Revision,
+    /// The revision of the store when the round begins, and of the main one, which has what admission looks at.
+    revisions: [Revision; 2],
     /// The revision of the object, if the round found it.
     object: Option<Revision>,
     /// How long it took to look for the object.
@@ -223,14 +223,18 @@ struct Seen {
 
 impl Seen {
     fn before(intent: &Intent<'_>) -> Seen {
-        Seen { revision: intent.store.revision(), object: None, took: Duration::ZERO }
+        Seen {
+            revisions: intent.api.backends().revisions(intent.resource),
+            object: None,
+            took: Duration::ZERO,
+        }
     }
 
     /// Whether the round might have come to something else with what the store has now. The plugins look at all of the store;
     /// what a webhook is told, and whether a write changes anything, depends on the object.
     fn lacks_something(&self, intent: &Intent<'_>, round: &Result<Round<'_>, Refusal>) -> bool {
         if round.as_ref().is_err_and(|refusal| !refusal.by_webhook) {
-            return intent.store.revision() > self.revision;
+            return intent.api.backends().revisions(intent.resource) != self.revisions;
         }
         // The name of a new object is not looked up before its commit.
         let is_named = intent.presence != Presence::New;

@@ -73,6 +73,11 @@ pub enum Write {
     },
     /// Its blocking dependents are gone; nothing keeps it on their account.
     Release,
+    /// Nothing, before the owners are looked for in the newest state of these resources, which are kept apart from its own.
+    LookAgain {
+        /// The resources of the owners.
+        owners: Vec<Arc<Resource>>,
+    },
 }
 
 /// How an action ended.
@@ -81,6 +86,8 @@ pub enum Outcome {
     Done,
     /// The object is not as it was looked at.
     Changed,
+    /// What is known of its owners is the newest state.
+    Newest,
 }
 
 impl Action {
@@ -88,7 +95,9 @@ impl Action {
     pub async fn carry_out(self, loopback: &Loopback<'_>, writes: &Semaphore) -> Result<Outcome, Status> {
         for owner in &self.strays {
             let _turn = writes.acquire().await;
-            report_stray(loopback, &self.place, &self.uid, owner).await?;
+            if let Err(error) = report_stray(loopback, &self.place, &self.uid, owner).await {
+                tracing::warn!(%error, "no event tells of an owner in another namespace");
+            }
         }
         let (place, uid) = (&self.place, self.uid.as_str());
         match self.write {
@@ -113,6 +122,10 @@ impl Action {
                 let _turn = writes.acquire().await;
                 change(loopback, place, uid, |object| let_go(object, ORPHAN)).await?;
                 Ok(Outcome::Done)
+            }
+            Some(Write::LookAgain { owners }) => {
+                try_join_all(owners.iter().map(|owner| loopback.api().current(owner))).await?;
+                Ok(Outcome::Newest)
             }
             Some(Write::Release) => {
                 let _turn = writes.acquire().await;

@@ -81,6 +81,11 @@ pub(super) async fn follow(api: Arc<Context>) -> ControllerEnd {
             Some((outcome, task)) = running.next() => match outcome {
                 Ok(Outcome::Done) => collector.queue.done(&task),
                 Ok(Outcome::Changed) => collector.queue.again(task),
+                Ok(Outcome::Newest) => {
+                    let (Task::Check(key) | Task::Orphan(key) | Task::Release(key)) = &task;
+                    collector.confirmed.insert(key.clone());
+                    collector.queue.again(task);
+                }
                 Err(error) => collector.queue.failed(task, &error),
             },
             () = collector.queue.due() => collector.queue.take_due(),
@@ -97,6 +102,8 @@ struct Collector<'a> {
     resources: HashMap<Vec<u8>, Arc<Resource>>,
     /// Keys of dependents that have an owner of a kind that is not served.
     strangers: HashSet<Bytes>,
+    /// Keys of dependents whose owners were looked for in the newest state, where they are kept apart.
+    confirmed: HashSet<Bytes>,
     graph: Graph,
     queue: Queue,
     absent: AbsentOwners,
@@ -122,6 +129,7 @@ impl<'a> Collector<'a> {
             resources: collected(loopback.types()),
             loopback,
             strangers: HashSet::new(),
+            confirmed: HashSet::new(),
             graph: Graph::default(),
             queue: Queue::default(),
             absent: AbsentOwners::default(),
@@ -221,12 +229,19 @@ impl<'a> Collector<'a> {
         let (mut solid, mut waiting, mut unknown) = (false, false, false);
         let mut lost = Vec::new();
         let mut strays = Vec::new();
+        let mut unconfirmed = Vec::new();
         for owner in &head.owner_references {
             let standing = self.standing(&place, owner)?;
             match standing {
                 Standing::Solid => solid = true,
                 Standing::Unknown { .. } => unknown = true,
                 Standing::Waiting | Standing::Absent { .. } => lost.push(owner.uid.clone()),
+            }
+            if let Standing::Absent { .. } = standing
+                && let Some(resource) = self.resource_of_owner(owner)
+                && !self.api.backends().are_together(&resource, &place.resource)
+            {
+                unconfirmed.push(resource);
             }
             waiting |= matches!(standing, Standing::Waiting);
             if matches!(
@@ -236,8 +251,12 @@ impl<'a> Collector<'a> {
                 strays.push(owner.clone());
             }
         }
+        let key = store::key(&place.resource, &place.namespace, &place.name);
+        let is_confirmed = self.confirmed.remove(&key);
         let write = if unknown || lost.is_empty() {
             None
+        } else if !unconfirmed.is_empty() && !is_confirmed {
+            Some(Write::LookAgain { owners: unconfirmed })
         } else if solid {
             Some(Write::Disown { owners: lost })
         } else {
@@ -256,11 +275,15 @@ impl<'a> Collector<'a> {
         Ok(is_something.then(|| Action { place, uid: head.uid.clone(), write, strays }))
     }
 
-    /// Looks an owner up, where the dependent at `place` says it is.
-    fn standing(&mut self, place: &Place, owner: &Owner) -> Result<Standing, Status> {
+    fn resource_of_owner(&self, owner: &Owner) -> Option<Arc<Resource>> {
         let (group, version) = owner.api_version.split_once('/').unwrap_or(("", &owner.api_version));
         let resource = self.loopback.types().registry().by_kind(group, version, &owner.kind);
-        let Some(resource) = resource.filter(|resource| resource.storage.is_some()).cloned() else {
+        resource.filter(|resource| resource.storage.is_some()).cloned()
+    }
+
+    /// Looks an owner up, where the dependent at `place` says it is.
+    fn standing(&mut self, place: &Place, owner: &Owner) -> Result<Standing, Status> {
+        let Some(resource) = self.resource_of_owner(owner) else {
             self.strangers.insert(store::key(&place.resource, &place.namespace, &place.name));
             return Ok(Standing::Unknown { elsewhere: false });
         };

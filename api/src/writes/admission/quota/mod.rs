@@ -67,7 +67,7 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     }
     Ok(Arc::new(move |lookup: &Lookup| {
         let quotas = lookup.resource("", "v1", "resourcequotas");
-        let all = Collection::new(&lookup.engine, &quotas);
+        let all = Collection::new(lookup.engine(), &quotas);
         Arc::new(ResourceQuota { lookup: lookup.clone(), quotas, all, limited: limited.clone() })
     }))
 }
@@ -81,7 +81,7 @@ impl ResourceQuota {
             writer: record.writer,
             namespace: record.namespace,
         };
-        let are_there = !self.all.is_empty(&self.lookup.engine) && quotas.are_there();
+        let are_there = !self.all.is_empty(self.lookup.engine()) && quotas.are_there();
         if self.limited.is_empty() && !are_there {
             return Ok(());
         }
