@@ -101,8 +101,13 @@ async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
             let map = json!({"metadata": {"generateName": "meanwhile-"}});
             let written = other.client().another().post("/api/v1/namespaces/default/configmaps", &map).await;
             assert_eq!(written.status, 201, "{}", written.text());
-            let is_refused = review["request"]["object"]["data"].get("bad").is_some();
-            admitted(&review, json!({"allowed": !is_refused}))
+            let data = &review["request"]["object"]["data"];
+            let patch = STANDARD.encode(r#"[{"op":"add","path":"/data/not a key","value":"1"}]"#);
+            let members = match data.get("odd") {
+                Some(_) => json!({"patchType": "JSONPatch", "patch": patch}),
+                None => json!({"allowed": data.get("bad").is_none()}),
+            };
+            admitted(&review, members)
         }
     };
     let hook = Hook::start(answer).await;
@@ -117,6 +122,13 @@ async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
     // Nothing changes: that is an answer of the store as well.
     assert_eq!(client.put(&format!("{maps}/good"), &map("good", "a")).await.status, 200);
     assert_eq!(hook.received().len(), 4);
+    // What a webhook makes of an object is refused without asking it again.
+    assert_eq!(client.delete(&format!("{VALIDATING}/asked")).await.status, 200);
+    let config = configuration("MutatingWebhookConfiguration", "asked", &hook, "asked");
+    assert_eq!(client.post(MUTATING, &config).await.status, 201);
+    let refused = client.post(maps, &map("odd", "odd")).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert_eq!(hook.received().len(), 5);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -158,7 +158,9 @@ pub struct Review {
     pub request_annotations: Vec<(String, String)>,
     /// What was taken for the write.
     pub charges: Vec<Box<dyn Charge>>,
-    /// Whether the write was refused by a webhook of a configuration, which counts on being told of it once.
+    /// Whether a webhook of a configuration was asked, which counts on being told of a write once.
+    pub asked_webhooks: bool,
+    /// Whether one of those refused the write.
     pub webhook_refused: bool,
     round: Round,
     states: Vec<Box<dyn Any + Send>>,

@@ -24,8 +24,9 @@
 //!
 //! Where other servers write too, the first round begins with the store as it is, without asking whether that is the newest
 //! state: if it is not, the commit finds that out. What is not decided by the commit (a refusal, a write that changes nothing)
-//! is told only of a state that lacks nothing: the round is made again where the store lacked something. A webhook that refused
-//! is asked again only where the object has changed: it is told of a write once for each state of the object.
+//! is told only of a state that lacks nothing: the round is made again where the store lacked something. A webhook that was asked
+//! is asked again only where the object has changed, or another plugin refused: it is told of a write once for each state of the
+//! object.
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +34,7 @@ use engine::{Change, Expected, Payload, Revision};
 
 use super::commit::Attempt;
 use super::intent::{Caller, Current, Intent, Outcome, Presence, Source, Written};
-use super::stages::{self, Encoded, Refusal};
+use super::stages::{self, Encoded, Refusal, Refuser};
 use crate::objects::store::{self, Stored};
 use crate::state::allocation::Reservation;
 use crate::types::attributes::Attributes;
@@ -185,7 +186,7 @@ async fn prepared<'w, C: Caller, S: Source<C>>(
         stages::own_new(intent, &mut object).await?;
     }
     stages::same(intent, &object, current.as_mut())?;
-    stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
+    seen.asked_webhooks = stages::mutate(caller, intent, source, current.as_mut(), &mut object).await?;
     let (mut new, old) = stages::convert(intent, source, object, current.as_mut())?;
     stages::escalate(intent, &new, old.as_ref()).await?;
     let generated_from = match &current {
@@ -217,6 +218,8 @@ struct Seen {
     revisions: [Revision; 2],
     /// The revision of the object, if the round found it.
     object: Option<Revision>,
+    /// Whether a webhook that may change the object was asked, and let the write through.
+    asked_webhooks: bool,
     /// How long it took to look for the object.
     took: Duration,
 }
@@ -226,14 +229,21 @@ impl Seen {
         Seen {
             revisions: intent.api.backends().revisions(intent.resource),
             object: None,
+            asked_webhooks: false,
             took: Duration::ZERO,
         }
     }
 
-    /// Whether the round might have come to something else with what the store has now. The plugins look at all of the store;
-    /// what a webhook is told, and whether a write changes anything, depends on the object.
+    /// Whether the round might have come to something else with what the store has now. The stages look at all of the store; what a
+    /// webhook is told, and whether a write changes anything, depends on the object. Once a webhook was asked, only plugins that
+    /// are none refuse from the newest state of all.
     fn lacks_something(&self, intent: &Intent<'_>, round: &Result<Round<'_>, Refusal>) -> bool {
-        if round.as_ref().is_err_and(|refusal| !refusal.by_webhook) {
+        let looks_at_all = round.as_ref().is_err_and(|refusal| match refusal.by {
+            Refuser::Plugin => true,
+            Refuser::Webhook => false,
+            Refuser::Stage => !self.asked_webhooks,
+        });
+        if looks_at_all {
             return intent.api.backends().revisions(intent.resource) != self.revisions;
         }
         // The name of a new object is not looked up before its commit.

@@ -27,7 +27,9 @@ use crate::values::object::{meta, metadata_mut, set_meta};
 use crate::values::stage::Stage;
 use crate::values::status::{Reason, Status};
 use crate::writes::admission::policy::access::confirm_readable;
-use crate::writes::admission::{self, Charge, Operation, Record, Target, device_access, device_status};
+use crate::writes::admission::{
+    self, Charge, Operation, Record, Review, Target, device_access, device_status,
+};
 
 /// What becomes of the object when the write is done.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -112,26 +114,44 @@ pub(super) fn defined(intent: &Intent<'_>) -> Result<(), Status> {
 pub(super) struct Refusal {
     /// As it is answered.
     pub status: Status,
-    /// Whether a webhook refused it.
-    pub by_webhook: bool,
+    /// Who refuses it.
+    pub by: Refuser,
+}
+
+/// Who refuses a write.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Refuser {
+    /// A plugin of admission, which looks at more than the object.
+    Plugin,
+    /// A webhook of a configuration.
+    Webhook,
+    /// Another stage.
+    Stage,
+}
+
+impl Refuser {
+    fn in_review(review: &Review) -> Refuser {
+        if review.webhook_refused { Refuser::Webhook } else { Refuser::Plugin }
+    }
 }
 
 impl From<Status> for Refusal {
     fn from(status: Status) -> Refusal {
-        Refusal { status, by_webhook: false }
+        Refusal { status, by: Refuser::Stage }
     }
 }
 
-/// The mutating point of admission. The plugins see the object in the version of the request and may change it.
+/// The mutating point of admission. The plugins see the object in the version of the request and may change it. Whether a webhook
+/// was asked.
 pub(super) async fn mutate<C: Caller, S: Source<C>>(
     caller: &mut C,
     intent: &Intent<'_>,
     source: &S,
     current: Option<&mut Current>,
     object: &mut Object,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     if !intent.passes(Stage::Mutate) {
-        return Ok(());
+        return Ok(false);
     }
     let operation = operation(intent, current.is_none());
     let asked = intent.api.admission().about(&Target { operation, ..intent.target() });
@@ -146,11 +166,11 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     let new = (operation != Operation::Delete).then_some(&mut *object);
     let record = Record { operation, ..intent.record(old.as_deref(), new) };
     let (review, outcome) = asked.mutate(record).await;
-    let by_webhook = review.webhook_refused;
+    let (by, asked_webhooks) = (Refuser::in_review(&review), review.asked_webhooks);
     caller.take_review(review);
-    outcome.map_err(|status| Refusal { status, by_webhook })?;
+    outcome.map_err(|status| Refusal { status, by })?;
     set_meta(object, "selfLink", None);
-    Ok(())
+    Ok(asked_webhooks)
 }
 
 /// A PUT or an apply that creates is a creation to admission.
@@ -474,10 +494,10 @@ pub(super) async fn admit<C: Caller, S: Source<C>>(
             asked.validate(intent.record(Some(&*old), new.as_deref())).await
         }
     };
-    let by_webhook = review.webhook_refused;
+    let by = Refuser::in_review(&review);
     let charges = std::mem::take(&mut review.charges);
     caller.take_review(review);
-    outcome.map_err(|status| Refusal { status, by_webhook })?;
+    outcome.map_err(|status| Refusal { status, by })?;
     Ok(charges)
 }
 

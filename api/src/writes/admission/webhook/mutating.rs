@@ -69,6 +69,7 @@ impl MutatingWebhooks {
             let write = Write::of(record, record.new.as_deref());
             let wanted = self.0.wanted(webhook, &write, record.resource, served.registry()).await?;
             let Some(seen) = wanted else { continue };
+            review.asked_webhooks = true;
             let outcome = self.0.ask(webhook, &write, seen, true).await;
             let changed = self.take(record, review, (owner, webhook, index), seen, outcome).await;
             review.webhook_refused = changed.is_err();
