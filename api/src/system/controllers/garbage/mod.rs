@@ -191,6 +191,7 @@ impl<'a> Collector<'a> {
                 let uid = Head::read(&record.value).map(|head| head.uid).unwrap_or_default();
                 self.absent.insert(&uid, false);
                 self.strangers.remove(&event.key);
+                self.confirmed.remove(&event.key);
                 self.graph.removed(&event.key, &uid)
             }
         };
