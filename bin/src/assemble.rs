@@ -141,7 +141,7 @@ pub async fn run(
         external,
     )?;
     let handler = Arc::new(handler);
-    copies.serve(&handler.shared_types());
+    copies.serve(&handler.shared_types(), handler.metrics());
 
     api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);

@@ -12,6 +12,7 @@ use api::state::allocation::Ports;
 use api::state::replica::{Replica, compaction};
 use api::types::served::Types;
 use api::values::naming::Naming;
+use api::wire::metrics::Metrics;
 use engine::Engine;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tokio::task::JoinSet;
@@ -97,9 +98,9 @@ impl Copies {
         Ok(())
     }
 
-    /// Tells which types are served.
-    pub fn serve(&self, types: &Arc<Types>) {
-        self.0.iter().for_each(|copy| copy.replica.serve(types.clone()));
+    /// Tells which types are served, and where changes are counted.
+    pub fn serve(&self, types: &Arc<Types>, metrics: &Arc<Metrics>) {
+        self.0.iter().for_each(|copy| copy.replica.serve(types.clone(), metrics.clone()));
     }
 
     /// Begins to compact the etcds and to look at their health, until the tasks are dropped.

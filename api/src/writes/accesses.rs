@@ -58,9 +58,10 @@ impl Context {
         self.metrics().lists.count(&[&*resource.group, &*resource.table.plural]);
     }
 
-    /// Counts a change that the store has told of. Those of types that are not kept are told to watchers only.
+    /// Counts a change that the server's own store has taken; one of another store counts where that tells of it. Those of types
+    /// that are not kept are told to watchers only.
     pub fn changed(&self, resource: &Resource) {
-        if is_kept(resource) {
+        if is_kept(resource) && self.backends().of(resource).ledger().is_none() {
             self.metrics().store_events.count(&[&*resource.group, &*resource.table.plural]);
         }
     }

@@ -90,6 +90,26 @@ async fn servers_share_objects_versions_watches_and_conflicts() {
 }
 
 #[tokio::test]
+async fn each_server_counts_the_changes_of_all_once() {
+    let Some(etcd) = Etcd::start(1).await else { return };
+    let (one, two) = (etcd.server(&[]).await, etcd.server(&[]).await);
+    let path = "/api/v1/namespaces/default/podtemplates";
+    let spec = json!({"containers": [{"name": "c", "image": "i"}]});
+    let object = json!({"metadata": {"name": "a"}, "template": {"spec": spec}});
+    assert_eq!(one.client().post(path, &object).await.status, 201);
+    assert_eq!(two.client().post(path, &object).await.status, 409);
+    assert_eq!(two.client().delete(&format!("{path}/a")).await.status, 200);
+    for server in [&one, &two] {
+        // Has the server follow up to here.
+        assert_eq!(server.client().get(&format!("{path}/a")).await.status, 404);
+        let page = server.client().get("/metrics").await.text();
+        let series = "apiserver_storage_events_received_total{group=\"\",resource=\"podtemplates\"} ";
+        let count = page.lines().find_map(|line| line.strip_prefix(series));
+        assert_eq!(count, Some("2"));
+    }
+}
+
+#[tokio::test]
 async fn custom_types_made_on_one_server_are_served_by_the_other() {
     let Some(etcd) = Etcd::start(1).await else { return };
     let (one, two) = (etcd.server(&[]).await, etcd.server(&[]).await);

@@ -57,9 +57,11 @@ impl<'r> Batch<'r> {
         let mut has_record = false;
         for event in events {
             let Some(kv) = &event.kv else { continue };
+            let place = self.replica.keys.place(&kv.key);
+            self.replica.count_change(&place);
             has_record |= match event.kind {
-                EVENT_DELETE => self.delete(at, &kv.key),
-                _ => self.put(at, kv),
+                EVENT_DELETE => place.key().is_some_and(|key| self.remove(at, key.clone())),
+                _ => self.take(at, self.replica.state_at(&place, kv)),
             };
         }
         if !has_record {
@@ -81,11 +83,6 @@ impl<'r> Batch<'r> {
         let created = self.created(&key).unwrap_or_else(|| state.created.min(at));
         self.push(Applied { revision: at, created, key, change: Change::Put(payload) });
         true
-    }
-
-    fn delete(&mut self, at: Revision, key: &[u8]) -> bool {
-        let place = self.replica.keys.place(key);
-        place.key().is_some_and(|key| self.remove(at, key.clone()))
     }
 
     /// Takes in that a key of the engine is gone; false where it was not there.
@@ -170,8 +167,11 @@ impl Replica {
 
     /// The state of a key in the engine's form.
     pub(super) fn state(&self, kv: &KeyValue) -> State {
-        let place = self.keys.place(&kv.key);
-        let payload = self.payload(&place, kv);
+        self.state_at(&self.keys.place(&kv.key), kv)
+    }
+
+    fn state_at(&self, place: &Place, kv: &KeyValue) -> State {
+        let payload = self.payload(place, kv);
         State { key: place.key().cloned(), payload, created: revision(kv.create_revision) }
     }
 
@@ -207,7 +207,7 @@ impl Replica {
             Place::Other => return None,
             Place::Builtin(resource, key) => (key, self.values.decode(resource, value)),
             Place::Custom(key) => {
-                let served = self.types.get().map(|types| types.now());
+                let served = self.serving.get().map(|serving| serving.types.now());
                 (key, self.values.decode_custom(served.as_deref(), value))
             }
         };

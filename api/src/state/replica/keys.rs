@@ -29,6 +29,13 @@ pub struct Keys {
     resources: HashMap<String, Arc<Resource>>,
 }
 
+/// The group and the plural name of a custom type, of a key of the engine.
+pub(super) fn custom_type(key: &[u8]) -> Option<(&str, &str)> {
+    let rest = std::str::from_utf8(key.strip_prefix(CUSTOM)?).ok()?;
+    let (group, rest) = rest.split_once('/')?;
+    Some((group, rest.split_once('/')?.0))
+}
+
 /// What a key of etcd is.
 #[derive(Clone, Debug)]
 pub enum Place {

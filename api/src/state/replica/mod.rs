@@ -18,6 +18,7 @@ mod apply;
 mod barrier;
 mod commit;
 pub mod compaction;
+mod counting;
 pub mod definitions;
 pub mod digests;
 mod fetch;
@@ -43,6 +44,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use self::barrier::Barrier;
+use self::counting::Serving;
 use self::keys::Keys;
 use self::lease::Leases;
 use self::own::OwnWrites;
@@ -50,7 +52,6 @@ use self::values::Values;
 use crate::state::allocation::Ports;
 use crate::state::secrecy::Secrecy;
 use crate::types::schema::registry::Registry;
-use crate::types::served::Types;
 use crate::values::naming::Naming;
 
 pub use self::fill::Continuation;
@@ -79,7 +80,7 @@ pub struct Replica {
     /// Whether the store was moved from this etcd to another place.
     has_left: AtomicBool,
     /// The types that are served, once they are.
-    types: OnceLock<Arc<Types>>,
+    serving: OnceLock<Serving>,
     barrier: Arc<Barrier>,
     leases: Leases,
     /// What this server is writing.
@@ -121,7 +122,7 @@ impl Replica {
             lease_ttl: None,
             claim: AtomicI64::new(0),
             has_left: AtomicBool::new(false),
-            types: OnceLock::new(),
+            serving: OnceLock::new(),
             barrier: Barrier::new(),
             leases: Leases::default(),
             own: OwnWrites::default(),
@@ -149,11 +150,6 @@ impl Replica {
     #[must_use]
     pub fn noting_leases(self, ttl: Duration) -> Replica {
         Replica { lease_ttl: (!ttl.is_zero()).then_some(ttl), ..self }
-    }
-
-    /// Tells which types are served: custom objects are taken over in their form from now on.
-    pub fn serve(&self, types: Arc<Types>) {
-        let _ = self.types.set(types);
     }
 
     /// The client of etcd.

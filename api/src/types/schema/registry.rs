@@ -182,6 +182,12 @@ impl Registry {
         self.version(group, version)?.resource(plural)
     }
 
+    /// Whether a version of the group has a resource of this name in URLs.
+    pub fn has(&self, group: &str, plural: &str) -> bool {
+        let versions = self.group(group).map(|group| &group.versions);
+        versions.into_iter().flatten().any(|version| version.resource(plural).is_some())
+    }
+
     /// A resource by the kind of its objects. Kinds of lists and of operations are no resources.
     pub fn by_kind(&self, group: &str, version: &str, kind: &str) -> Option<&Arc<Resource>> {
         self.version(group, version)?.resources.iter().find(|resource| resource.table.kind == kind)
