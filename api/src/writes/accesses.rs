@@ -20,6 +20,27 @@ pub fn asks_for_object(resource: &Resource, resource_version: &str) -> bool {
     resource_version.is_empty() || !is_kept(resource)
 }
 
+/// What a list asks of the store.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Asked {
+    /// The newest version, by a list that has no object.
+    Version,
+    /// The one object that there can be.
+    Object,
+    /// All objects.
+    Objects,
+}
+
+impl Asked {
+    /// The access as it is counted.
+    fn operation(self) -> &'static str {
+        match self {
+            Asked::Version | Asked::Object => "get",
+            Asked::Objects => "list",
+        }
+    }
+}
+
 /// What a list asks of the store: the newest version, or of a type that is not kept, the objects. `is_one` says that the field
 /// selector names one object; `from_version` that the list continues another one at the version of that.
 pub fn asks_for_list(
@@ -27,11 +48,11 @@ pub fn asks_for_list(
     options: &ListOptions,
     is_one: bool,
     from_version: bool,
-) -> Option<&'static str> {
+) -> Option<Asked> {
     match (is_kept(resource), is_one) {
-        (true, _) => (options.resource_version.is_empty() && !from_version).then_some("get"),
-        (false, true) => Some("get"),
-        (false, false) => Some("list"),
+        (true, _) => (options.resource_version.is_empty() && !from_version).then_some(Asked::Version),
+        (false, true) => Some(Asked::Object),
+        (false, false) => Some(Asked::Objects),
     }
 }
 
@@ -52,10 +73,22 @@ impl Context {
         self.metrics().accessed(&resource.group, operation, &resource.table.plural, took);
     }
 
-    /// Counts a list that asks the store.
-    pub fn listed(&self, resource: &Resource, operation: &str, began: Instant) {
-        self.accessed(resource, operation, began);
+    /// Counts an access of which no time is known: there is none like it here, or it lasts as long as the client reads.
+    pub fn accessed_untimed(&self, resource: &Resource, operation: &str) {
+        self.metrics().store_requests.count(&[&*resource.group, operation, &*resource.table.plural]);
+    }
+
+    /// Counts what a list asks of the store.
+    pub fn listed(&self, resource: &Resource, asked: Asked, took: Option<Duration>) {
+        self.asked(resource, asked, took);
         self.metrics().lists.count(&[&*resource.group, &*resource.table.plural]);
+    }
+
+    fn asked(&self, resource: &Resource, asked: Asked, took: Option<Duration>) {
+        match took {
+            Some(took) => self.accessed_for(resource, asked.operation(), took),
+            None => self.accessed_untimed(resource, asked.operation()),
+        }
     }
 
     /// Counts a change that the server's own store has taken; one of another store counts where that tells of it. Those of types
@@ -86,16 +119,16 @@ mod tests {
             assert_eq!(asks_for_object(resource, version), want, "{} {version}", resource.table.plural);
         }
         for (resource, query, is_one, from_version, want) in [
-            (pods, "", false, false, Some("get")),
-            (pods, "limit=5", false, false, Some("get")),
-            (pods, "", true, false, Some("get")),
+            (pods, "", false, false, Some(Asked::Version)),
+            (pods, "limit=5", false, false, Some(Asked::Version)),
+            (pods, "", true, false, Some(Asked::Version)),
             (pods, "resourceVersion=0", false, false, None),
             (pods, "resourceVersion=7&resourceVersionMatch=Exact", false, false, None),
             (pods, "continue=a", false, true, None),
-            (pods, "continue=a", false, false, Some("get")),
-            (events, "", false, false, Some("list")),
-            (events, "resourceVersion=0", false, false, Some("list")),
-            (events, "", true, false, Some("get")),
+            (pods, "continue=a", false, false, Some(Asked::Version)),
+            (events, "", false, false, Some(Asked::Objects)),
+            (events, "resourceVersion=0", false, false, Some(Asked::Objects)),
+            (events, "", true, false, Some(Asked::Object)),
         ] {
             let options =
                 ListOptions::from_query(&Query::parse(query), Selection::everything(), false, "meta.k8s.io");

@@ -1,6 +1,8 @@
 //! The way of an object into the store: admission, the write path, and what the server writes by itself.
 
 pub mod accesses;
+#[cfg(test)]
+mod accesses_test;
 pub mod admission;
 pub mod backfill;
 pub mod bootstrap;

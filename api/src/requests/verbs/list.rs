@@ -33,7 +33,7 @@ use crate::values::status::Status;
 use crate::wire::negotiate::Transform;
 use crate::wire::response::{Response, respond};
 use crate::wire::server::{Aborted, Body, PIECE_BYTES};
-use crate::writes::accesses;
+use crate::writes::accesses::{self, Asked};
 
 /// Bytes gathered before they are handed to the connection.
 pub(super) const CHUNK_BYTES: usize = PIECE_BYTES;
@@ -106,6 +106,7 @@ impl Page {
         };
         let began = Instant::now();
         let view = pick_view(call, &options, token.as_ref(), &meta_version).await?;
+        let found = began.elapsed();
 
         let mut namespace = call.info.namespace_of(call.resource).to_owned();
         if namespace.is_empty()
@@ -144,11 +145,18 @@ impl Page {
         // Any version, in whatever pieces the server likes: upstream answers that whole
         // (docs/api/lists.md#read-consistency).
         let is_any = options.resource_version == "0" && token.is_none();
-        if options.limit > 0 && !is_any {
+        let is_limited = options.limit > 0 && !is_any;
+        let began = Instant::now();
+        if is_limited {
             page.limit(options.limit, &prefix, &meta_version).await?;
         }
-        if let Some(operation) = asked {
-            call.api.listed(call.resource, operation, began);
+        if let Some(asked) = asked {
+            let took = match asked {
+                Asked::Version => Some(found),
+                // Without a limit they are looked for while the client reads.
+                Asked::Object | Asked::Objects => is_limited.then(|| began.elapsed()),
+            };
+            call.api.listed(call.resource, asked, took);
         }
         Ok(page)
     }

@@ -45,7 +45,7 @@ use crate::wire::response::Response;
 use crate::wire::server::seldom::Seldom;
 use crate::wire::server::websocket::{Form, Upgrade};
 use crate::wire::server::{Aborted, Body, PIECE_BYTES, Stage};
-use crate::writes::accesses;
+use crate::writes::accesses::{self, Asked};
 
 /// Bytes of events gathered into one chunk before it is handed on.
 const CHUNK_BYTES: usize = PIECE_BYTES;
@@ -97,10 +97,11 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
             pending_error = Some(Status::too_large_resource_version(asked, store.revision(), 1));
         }
     }
-    if initial && options.resource_version.is_empty() {
-        call.api.listed(call.resource, "get", Instant::now().into());
-    }
+    let began = Instant::now();
     let view = store.view();
+    if initial && options.resource_version.is_empty() {
+        call.api.listed(call.resource, Asked::Version, Some(began.elapsed()));
+    }
     let from_newest = matches!(options.resource_version.as_str(), "" | "0");
     let start = if initial || from_newest { view.revision() } else { asked };
     let tail = match store.tail(start, prefix.clone()) {

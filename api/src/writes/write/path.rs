@@ -122,7 +122,7 @@ async fn rounds<C: Caller, S: Source<C>>(
             return Ok(Outcome::Changed);
         }
         if intent.presence == Presence::New {
-            intent.api.accessed(intent.resource, "get", Instant::now());
+            intent.api.accessed_untimed(intent.resource, "get");
             let Some(base) = generated_from else { return Err(already_exists(intent, name, taken.as_ref())) };
             names_tried += 1;
             if names_tried == GENERATE_ATTEMPTS {
@@ -329,7 +329,7 @@ async fn store(
     let expected = match current {
         Some(current) if intent.dry_run => {
             if intent.operation == Operation::Delete && matches!(change, Change::Put(_)) {
-                intent.api.accessed(intent.resource, "get", Instant::now());
+                intent.api.accessed_untimed(intent.resource, "get");
             }
             return Ok(Ended::Stored(dry(&change, shown, current)));
         }

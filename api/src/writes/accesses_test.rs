@@ -1,0 +1,39 @@
+//! Which times of accesses to the store are there to be seen.
+
+use super::write::server_fixture::Server;
+
+/// How often an operation on a type was counted, and how often with a time.
+async fn counted(server: &Server, plural: &str, operation: &str) -> (u64, u64) {
+    let page = server.get("/metrics", "").await;
+    let labels = format!("{{group=\"\",operation=\"{operation}\",resource=\"{plural}\"}} ");
+    let number = |family: &str| {
+        let found = page.lines().find_map(|line| line.strip_prefix(family)?.strip_prefix(&labels));
+        found.map_or(0, |number| number.parse().unwrap())
+    };
+    (number("etcd_requests_total"), number("etcd_request_duration_seconds_count"))
+}
+
+#[tokio::test]
+async fn accesses_that_have_no_time_of_their_own_are_counted_without_one() {
+    let server = Server::start();
+    server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+    let templates = "/api/v1/namespaces/n/podtemplates";
+    let template = r#"{"metadata":{"name":"a","finalizers":["a.io/b"]},"template":{"spec":{"containers":[{"name":"c","image":"i"}]}}}"#;
+    let events = "/api/v1/namespaces/n/events";
+    let event = r#"{"metadata":{"name":"a"},"involvedObject":{"namespace":"n"},"source":{},"type":"Normal"}"#;
+    server.ask(&format!("POST {templates}"), template).await;
+    server.ask(&format!("POST {events}"), event).await;
+    // What is asked, what of it is counted, and how often that was by then, and was measured.
+    for (request, body, plural, operation, want) in [
+        (format!("POST {templates}"), template, "podtemplates", "create", (2, 2)),
+        (format!("GET {templates}/a"), "", "podtemplates", "get", (2, 1)),
+        (format!("GET {templates}"), "", "podtemplates", "get", (3, 2)),
+        (format!("DELETE {templates}/a?dryRun=All"), "", "podtemplates", "get", (5, 3)),
+        (format!("GET {events}"), "", "events", "list", (1, 0)),
+        (format!("GET {events}?limit=1"), "", "events", "list", (2, 1)),
+    ] {
+        let (code, _, answer) = server.ask(&request, body).await;
+        assert!(code < 300 || code == 409, "{request}: {code} {answer:?}");
+        assert_eq!(counted(&server, plural, operation).await, want, "{request}");
+    }
+}
