@@ -20,7 +20,7 @@ pub fn asks_for_object(resource: &Resource, resource_version: &str) -> bool {
     resource_version.is_empty() || !is_kept(resource)
 }
 
-/// What a list asks of the store.
+/// What a list or a watch asks of the store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Asked {
     /// The newest version, by a list that has no object.
@@ -56,6 +56,16 @@ pub fn asks_for_list(
     }
 }
 
+/// What a watch asks of the store before it tells of changes: as a list, but that one without initial events of a type that is
+/// not kept asks for the version to begin at.
+pub fn asks_for_watch(resource: &Resource, options: &ListOptions, is_one: bool) -> Option<Asked> {
+    match (is_kept(resource), options.send_initial_events == Some(true)) {
+        (true, _) => options.resource_version.is_empty().then_some(Asked::Version),
+        (false, true) => Some(if is_one { Asked::Object } else { Asked::Objects }),
+        (false, false) => matches!(&*options.resource_version, "" | "0").then_some(Asked::Version),
+    }
+}
+
 /// Whether a write begins with the object that is kept in memory, and asks the store for it only if it comes to something else
 /// than another state of the object.
 pub fn begins_with_kept(intent: &Intent<'_>) -> bool {
@@ -82,6 +92,15 @@ impl Context {
     pub fn listed(&self, resource: &Resource, asked: Asked, took: Option<Duration>) {
         self.asked(resource, asked, took);
         self.metrics().lists.count(&[&*resource.group, &*resource.table.plural]);
+    }
+
+    /// Counts what a watch asks of the store, for which `took` finds the newest version.
+    pub fn watched(&self, resource: &Resource, asked: Asked, took: Duration) {
+        match asked {
+            Asked::Version => self.listed(resource, asked, Some(took)),
+            // kube-apiserver lists such objects by no list of its own.
+            Asked::Object | Asked::Objects => self.asked(resource, asked, None),
+        }
     }
 
     fn asked(&self, resource: &Resource, asked: Asked, took: Option<Duration>) {
@@ -134,6 +153,36 @@ mod tests {
                 ListOptions::from_query(&Query::parse(query), Selection::everything(), false, "meta.k8s.io");
             let asked = asks_for_list(resource, &options.unwrap(), is_one, from_version);
             assert_eq!(asked, want, "{} {query} {is_one}", resource.table.plural);
+        }
+    }
+
+    #[test]
+    fn watches_of_types_that_are_not_kept_ask_for_what_they_begin_with() {
+        const NONE: &str = "resourceVersionMatch=NotOlderThan&sendInitialEvents=false";
+        const STREAM: &str = "resourceVersionMatch=NotOlderThan&sendInitialEvents=true";
+        let registry = Registry::new(&KUBERNETES);
+        let pods = registry.resource("", "v1", "pods").unwrap();
+        let events = registry.resource("", "v1", "events").unwrap();
+        for (resource, query, version, is_one, want) in [
+            (pods, "", "", false, Some(Asked::Version)),
+            (pods, "", "0", false, None),
+            (pods, "", "7", false, None),
+            (pods, STREAM, "", true, Some(Asked::Version)),
+            (pods, STREAM, "7", false, None),
+            (pods, NONE, "", false, Some(Asked::Version)),
+            (events, "", "", false, Some(Asked::Objects)),
+            (events, "", "0", true, Some(Asked::Object)),
+            (events, "", "7", false, None),
+            (events, STREAM, "7", false, Some(Asked::Objects)),
+            (events, NONE, "", false, Some(Asked::Version)),
+            (events, NONE, "0", false, Some(Asked::Version)),
+            (events, NONE, "7", false, None),
+        ] {
+            let text = format!("{query}&resourceVersion={version}");
+            let options =
+                ListOptions::from_query(&Query::parse(&text), Selection::everything(), true, "meta.k8s.io");
+            let asked = asks_for_watch(resource, &options.unwrap(), is_one);
+            assert_eq!(asked, want, "{} {text} {is_one}", resource.table.plural);
         }
     }
 }

@@ -31,6 +31,8 @@ async fn accesses_that_have_no_time_of_their_own_are_counted_without_one() {
         (format!("DELETE {templates}/a?dryRun=All"), "", "podtemplates", "get", (5, 3)),
         (format!("GET {events}"), "", "events", "list", (1, 0)),
         (format!("GET {events}?limit=1"), "", "events", "list", (2, 1)),
+        (format!("GET {events}?watch=1&timeoutSeconds=1"), "", "events", "list", (3, 1)),
+        (format!("GET {events}?watch=1&timeoutSeconds=1&resourceVersion=1"), "", "events", "list", (3, 1)),
     ] {
         let (code, _, answer) = server.ask(&request, body).await;
         assert!(code < 300 || code == 409, "{request}: {code} {answer:?}");

@@ -45,7 +45,7 @@ use crate::wire::response::Response;
 use crate::wire::server::seldom::Seldom;
 use crate::wire::server::websocket::{Form, Upgrade};
 use crate::wire::server::{Aborted, Body, PIECE_BYTES, Stage};
-use crate::writes::accesses::{self, Asked};
+use crate::writes::accesses;
 
 /// Bytes of events gathered into one chunk before it is handed on.
 const CHUNK_BYTES: usize = PIECE_BYTES;
@@ -99,8 +99,10 @@ pub async fn watch(call: &mut Call<'_>) -> Result<Response, Status> {
     }
     let began = Instant::now();
     let view = store.view();
-    if initial && options.resource_version.is_empty() {
-        call.api.listed(call.resource, Asked::Version, Some(began.elapsed()));
+    let single_scope = !namespace.is_empty() || !call.resource.namespaced();
+    let is_one = single_scope && options.selection.field().exact_name().is_some();
+    if let Some(asked) = accesses::asks_for_watch(call.resource, &options, is_one) {
+        call.api.watched(call.resource, asked, began.elapsed());
     }
     let from_newest = matches!(options.resource_version.as_str(), "" | "0");
     let start = if initial || from_newest { view.revision() } else { asked };
