@@ -38,6 +38,8 @@ const SERVICES: [&str; 2] = ["small", "other"];
 const HONEST: u8 = 0;
 const SLOW: u8 = 1;
 const LYING: u8 = 2;
+/// Slow to say what it has, and quick to serve it.
+const RETICENT: u8 = 3;
 
 /// The name of HTTP/2 in the TLS handshake.
 const HTTP_2: &[u8] = b"h2";
@@ -111,10 +113,11 @@ impl Extension {
         Extension { port, certificate: made.pem(), mode, connections, tasks }
     }
 
-    /// Registers it, and waits until it is available.
+    /// Registers it, and waits until it is available and in the documents.
     async fn register(&self, client: &Client) {
         self.register_as(client, "v1", "small").await;
         until(client, "v1", "Passed").await;
+        until_documented(client).await;
     }
 
     /// Registers it for a version, behind a service of that name.
@@ -144,6 +147,19 @@ async fn until(client: &Client, version: &str, reason: &str) -> String {
     condition(&found)["message"].as_str().unwrap_or_default().to_owned()
 }
 
+/// Waits until discovery shows the resources of the version, and the index of OpenAPI documents its own.
+async fn until_documented(client: &Client) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let index = client.get("/openapi/v3").await.json();
+        if discovered(client).await.1 && index["paths"][format!("apis/{GROUP}/v1")].is_object() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "the documents do not show it");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
 fn thing(name: &str) -> Value {
     json!({"apiVersion": format!("{GROUP}/v1"), "kind": "Thing",
            "metadata": {"name": name, "namespace": "default", "resourceVersion": "7"}, "spec": {"size": 3}})
@@ -154,10 +170,10 @@ fn full(value: &Value) -> Body {
 }
 
 async fn answer(request: Request<Incoming>, mode: u8) -> Result<Response<Body>, Infallible> {
-    if mode == SLOW {
+    let path = request.uri().path();
+    if mode == SLOW || mode == RETICENT && (path == "/apis" || path.starts_with("/openapi")) {
         tokio::time::sleep(DELAY).await;
     }
-    let path = request.uri().path();
     let query = request.uri().query().unwrap_or_default();
     let accept = request.headers().get("accept").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let version = format!("apis/{GROUP}/v1");
@@ -342,7 +358,29 @@ async fn a_server_is_told_of_while_another_does_not_answer() {
     assert_eq!(patched.status, 200, "{}", patched.text());
     slow.mode.store(HONEST, Ordering::Relaxed);
     until(client, "v1", "Passed").await;
-    assert_eq!(discovered(client).await, ("Current".to_owned(), true));
+    until_documented(client).await;
+    assert_eq!(discovered(client).await.0, "Current");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_available_before_it_says_what_it_has() {
+    let server = Server::start_upstream().await;
+    let client = server.client();
+    let extension = Extension::start().await;
+    extension.mode.store(RETICENT, Ordering::Relaxed);
+    let began = Instant::now();
+    extension.register_as(client, "v1", "small").await;
+    until(client, "v1", "Passed").await;
+    // It is asked for what it has, and is given 5 s to answer each question.
+    assert!(began.elapsed() < Duration::from_secs(4), "available after {:?}", began.elapsed());
+    assert_eq!(client.get(THINGS).await.status, 200);
+    assert_eq!(discovered(client).await, ("Stale".to_owned(), false));
+    // Once it says so, with the next check, the documents show it.
+    extension.mode.store(HONEST, Ordering::Relaxed);
+    let patch = json!({"spec": {"versionPriority": 16}});
+    let patched = client.patch(&format!("{API_SERVICES}/v1.{GROUP}"), "merge", &patch).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    until_documented(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -223,12 +223,19 @@ impl Extension {
     }
 
     /// What a check found. Says whether that is something else than before.
-    pub fn found(&self, is_available: bool, told: Told) -> bool {
+    pub fn found(&self, is_available: bool) -> bool {
         let mut state = self.state.write();
         state.was_checked = true;
-        let is_changed = state.is_available != is_available || is_available && state.told != told;
-        state.is_available = is_available;
-        if is_available {
+        std::mem::replace(&mut state.is_available, is_available) != is_available
+    }
+
+    /// Takes over what it says of itself, while it is available. Says whether that is something else than before.
+    pub fn learn(&self, change: impl FnOnce(&mut Told)) -> bool {
+        let mut state = self.state.write();
+        let mut told = state.told.clone();
+        change(&mut told);
+        let is_changed = state.is_available && state.told != told;
+        if is_changed {
             state.told = told;
         }
         is_changed
@@ -382,13 +389,17 @@ mod tests {
             openapi: Some("/o?hash=1".to_owned()),
             swagger: None,
         };
-        assert!(found.found(true, told()));
-        assert!(!found.found(true, told()));
+        assert!(!found.learn(|known| *known = told()), "it is not available");
+        assert!(found.found(true));
+        assert!(!found.found(true));
+        assert!(!found.has_openapi());
+        assert!(found.learn(|known| *known = told()));
+        assert!(!found.learn(|known| known.openapi = told().openapi));
         assert!(found.has_openapi());
         assert!(!extensions.configure(&[service("v1", "")], |_| true));
         assert!(extensions.all()[0].is_available());
         assert_eq!(extensions.foreign()[0].resources, told().resources);
-        assert!(found.found(false, Told::default()));
+        assert!(found.found(false));
         assert_eq!((&extensions.foreign()[0].resources, &extensions.foreign()[0].openapi), (&None, &None));
         assert!(extensions.configure(&[service("v1", r#","insecureSkipTLSVerify":true"#)], |_| true));
         assert!(!extensions.all()[0].is_available());

@@ -2,11 +2,12 @@
 //! found (docs/api/extension-servers.md#availability).
 //!
 //! ```text
-//! begin ─► a check of each that has none ─► ended ─► tell ─┬─► discovery documents
-//!            └ one that has: again, when it ends           └─► condition Available ─► store
+//! begin ─► a check of each that has none ─► ended ─► tell ─┬─► condition Available ─► store
+//!            └ one that has: again, when it ends           └─► questions (extension_documents.rs) ─► documents
 //! ```
 //!
-//! A server that takes long to answer delays what is told of itself, and nothing else.
+//! A server that takes long to answer delays what is told of itself, and nothing else. Whether it is available does not wait for
+//! what it says of itself.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,10 +23,10 @@ use http::{HeaderMap, HeaderValue};
 use super::WRITES_MAX;
 use super::api_services::{GROUP, all, target};
 use super::condition::Condition;
-use super::extension_documents::{asker, told};
+use super::extension_documents::{asker, learn};
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
-use crate::state::extension::{Extension, Told, identify};
+use crate::state::extension::{Extension, identify};
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
 use crate::wire::outgoing::{self, Service};
@@ -42,43 +43,77 @@ const AGENT: &str = "Go-http-client/1.1";
 /// What is said of a server that takes longer.
 const TIMED_OUT: &str = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
 
-/// Checks that are under way, at most one for each APIService.
+/// Checks that are under way, at most one for each APIService, and questions, which are as many.
 pub(super) struct Checks<'a> {
     api: &'a Context,
     running: FuturesUnordered<BoxFuture<'a, Ended>>,
-    /// The APIServices that are being checked, and whether something has changed about one since.
-    names: HashMap<String, bool>,
+    checked: Turns,
+    asked: Turns,
 }
 
-/// A check that came to its end.
-pub(super) struct Ended {
+/// The APIServices for which something is under way, and whether that is to be done again.
+#[derive(Default)]
+struct Turns(HashMap<String, bool>);
+
+impl Turns {
+    /// Whether it is to begin now; if not, it is to be done again.
+    fn begin(&mut self, name: &str) -> bool {
+        if let Some(again) = self.0.get_mut(name) {
+            *again = true;
+            return false;
+        }
+        self.0.insert(name.to_owned(), false);
+        true
+    }
+
+    /// Whether it is to be done again.
+    fn end(&mut self, name: &str) -> bool {
+        self.0.remove(name) == Some(true)
+    }
+}
+
+/// What came to its end.
+pub(super) enum Ended {
+    Check(Checked),
+    Questions(Arc<Extension>),
+}
+
+/// What a check found.
+pub(super) struct Checked {
     extension: Arc<Extension>,
-    verdict: Result<Told, Unavailable>,
+    verdict: Result<(), Unavailable>,
 }
 
 impl<'a> Checks<'a> {
     pub(super) fn new(api: &'a Context) -> Checks<'a> {
-        Checks { api, running: FuturesUnordered::new(), names: HashMap::new() }
+        Checks { api, running: FuturesUnordered::new(), checked: Turns::default(), asked: Turns::default() }
     }
 
     /// Checks those extension servers; one that is being checked, again after that.
     pub(super) fn begin(&mut self, which: impl Fn(&Extension) -> bool) {
         let api = self.api;
         for extension in api.extensions().all() {
-            if !which(&extension) {
-                continue;
+            if which(&extension) && self.checked.begin(&extension.name) {
+                let check =
+                    async move { Ended::Check(Checked { verdict: check(api, &extension).await, extension }) };
+                self.running.push(check.boxed());
             }
-            if let Some(again) = self.names.get_mut(&extension.name) {
-                *again = true;
-                continue;
-            }
-            self.names.insert(extension.name.clone(), false);
-            let check = async move { Ended { verdict: check(api, &extension).await, extension } };
-            self.running.push(check.boxed());
         }
     }
 
-    /// The checks that have ended; waits for one. Nothing is lost if the future is dropped.
+    /// Asks an extension server what it says of itself; one that is being asked, again after that.
+    fn ask(&mut self, extension: Arc<Extension>) {
+        let api = self.api;
+        if self.asked.begin(&extension.name) {
+            let ask = async move {
+                learn(api, &extension).await;
+                Ended::Questions(extension)
+            };
+            self.running.push(ask.boxed());
+        }
+    }
+
+    /// What has ended; waits for one. Nothing is lost if the future is dropped.
     pub(super) async fn ended(&mut self) -> Vec<Ended> {
         let Some(first) = self.running.next().await else { return std::future::pending().await };
         let mut ended = vec![first];
@@ -92,29 +127,41 @@ impl<'a> Checks<'a> {
     /// error, once the others are written.
     pub(super) async fn tell(&mut self, ended: Vec<Ended>) -> Result<(), Status> {
         let api = self.api;
-        let again: Vec<String> = (ended.iter())
-            .filter(|ended| self.names.remove(&ended.extension.name) == Some(true))
-            .map(|ended| ended.extension.name.clone())
-            .collect();
         let mut is_changed = false;
-        // One that was replaced or removed meanwhile is not told of.
-        let current = ended.into_iter().filter(|ended| api.extensions().has(&ended.extension));
-        let found: Vec<Ended> = current
-            .inspect(|Ended { extension, verdict }| {
-                is_changed |= match verdict {
-                    Ok(told) => extension.found(true, told.clone()),
-                    Err(_) => extension.found(false, Told::default()),
-                };
-            })
-            .collect();
-        self.begin(|extension| again.contains(&extension.name));
-        // Before the conditions: who waits for one finds the documents as it says.
+        let mut found = Vec::new();
+        for ended in ended {
+            match ended {
+                Ended::Check(checked) => {
+                    let extension = checked.extension.clone();
+                    let again = self.checked.end(&extension.name);
+                    // One that was replaced or removed meanwhile is not told of.
+                    if api.extensions().has(&extension) {
+                        is_changed |= extension.found(checked.verdict.is_ok());
+                        if checked.verdict.is_ok() {
+                            self.ask(extension.clone());
+                        }
+                        found.push(checked);
+                    }
+                    if again {
+                        self.begin(|other| other.name == extension.name);
+                    }
+                }
+                Ended::Questions(extension) => {
+                    // It may have been replaced meanwhile.
+                    let again = self.asked.end(&extension.name);
+                    let mut all = api.extensions().all().into_iter();
+                    if again && let Some(now) = all.find(|other| other.name == extension.name) {
+                        self.ask(now);
+                    }
+                }
+            }
+        }
         if is_changed {
             api.show_foreign();
         }
-        let reports = found.into_iter().map(|Ended { extension, verdict }| async move {
+        let reports = found.into_iter().map(|Checked { extension, verdict }| async move {
             let (status, reason, message) = match verdict {
-                Ok(_) => ("True", "Passed", "all checks passed".to_owned()),
+                Ok(()) => ("True", "Passed", "all checks passed".to_owned()),
                 Err((reason, message)) => ("False", reason, message),
             };
             report(api, &extension.name, (status, reason, &message)).await
@@ -131,8 +178,8 @@ impl<'a> Checks<'a> {
 /// Why a server is not available: a word, and a sentence.
 type Unavailable = (&'static str, String);
 
-/// Looks at the service of an extension server and asks it for its resources.
-async fn check(api: &Context, extension: &Extension) -> Result<Told, Unavailable> {
+/// Looks at the service of an extension server and asks it for its version.
+async fn check(api: &Context, extension: &Extension) -> Result<(), Unavailable> {
     let Service { namespace, name, port } = &extension.service;
     let snapshot = api.engine().snapshot();
     let failed = |status: Status| {
@@ -186,9 +233,8 @@ fn has_endpoints(slice: &Value, port_name: &str) -> bool {
         && list("endpoints").iter().any(is_ready)
 }
 
-/// Asks a server for the resources of its version. Any answer that says success will do. One that gives it is asked what it
-/// says of itself.
-async fn ask(api: &Context, extension: &Extension) -> Result<Told, String> {
+/// Asks a server for the resources of its version. Any answer that says success will do.
+async fn ask(api: &Context, extension: &Extension) -> Result<(), String> {
     let endpoint = extension.endpoint(api.services())?;
     let url = endpoint.url().clone();
     let mut headers = HeaderMap::new();
@@ -198,7 +244,7 @@ async fn ask(api: &Context, extension: &Extension) -> Result<Told, String> {
     let mut why = String::new();
     for _ in 0..ATTEMPTS {
         match outgoing::get(&endpoint, headers.clone(), ANSWERED_WITHIN).await {
-            Ok((code, _)) if code.is_success() => return Ok(told(api.naming(), extension, &endpoint).await),
+            Ok((code, _)) if code.is_success() => return Ok(()),
             Ok((code, _)) => why = format!("bad status from {url}: {}", code.as_u16()),
             Err(outgoing::Failure::Timeout) => {
                 why = format!("Get \"{url}\": {TIMED_OUT}");
@@ -251,4 +297,94 @@ async fn report(
         Some(new)
     };
     loopback.change(resource, ("", name), Endpoint::Status, make).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::values::json::parse;
+    use crate::writes::write::server_fixture::Server;
+
+    const API_SERVICE: &str = r#"{"metadata":{"name":"v1.g.io"},"spec":{"group":"g.io","version":"v1",
+        "groupPriorityMinimum":1,"versionPriority":1,"insecureSkipTLSVerify":true,
+        "service":{"namespace":"n","name":"s","port":1}}}"#;
+
+    /// A service with these ports.
+    fn service(ports: &str) -> String {
+        format!(r#"{{"metadata":{{"name":"s"}},"spec":{{"clusterIP":"10.0.0.9","ports":[{ports}]}}}}"#)
+    }
+
+    /// A slice of the service whose endpoint is ready or not.
+    fn slice(name: &str, port: &str, ready: bool) -> String {
+        format!(
+            r#"{{"metadata":{{"name":"{name}","labels":{{"kubernetes.io/service-name":"s"}}}},"addressType":"IPv4",
+                "ports":[{{"name":"{port}","port":7}}],
+                "endpoints":[{{"addresses":["10.1.0.1"],"conditions":{{"ready":{ready}}}}}]}}"#
+        )
+    }
+
+    #[tokio::test]
+    async fn the_condition_says_what_a_server_lacks() {
+        let server = Server::start();
+        let api = &server.api;
+        server.ask("POST /api/v1/namespaces", r#"{"metadata":{"name":"n"}}"#).await;
+        let made = server.ask("POST /apis/apiregistration.k8s.io/v1/apiservices", API_SERVICE).await;
+        assert_eq!(made.0, 201, "{made:?}");
+        let services = "/api/v1/namespaces/n/services";
+        let slices = "/apis/discovery.k8s.io/v1/namespaces/n/endpointslices";
+        let external =
+            r#"{"metadata":{"name":"s"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
+        let refused = "failing or missing response from https://localhost:1/apis/g.io/v1: Get \
+                       \"https://localhost:1/apis/g.io/v1\": dial tcp 127.0.0.1:1: connect: connection refused";
+        // What is written first, and what the condition says then.
+        for (request, body, reason, message) in [
+            ("", String::new(), "ServiceNotFound", r#"service/s in "n" is not present"#),
+            (
+                &format!("POST {services}"),
+                service(r#"{"name":"p","port":2}"#),
+                "ServicePortError",
+                r#"service/s in "n" is not listening on port 1"#,
+            ),
+            (
+                &format!("MERGE {services}/s"),
+                service(r#"{"name":"p","port":1}"#),
+                "EndpointsNotFound",
+                r#"cannot find endpointslices for service/s in "n""#,
+            ),
+            (
+                &format!("POST {slices}"),
+                slice("other", "q", true),
+                "MissingEndpoints",
+                r#"endpointslices for service/s in "n" have no addresses with port name "p""#,
+            ),
+            (
+                &format!("POST {slices}"),
+                slice("waits", "p", false),
+                "MissingEndpoints",
+                r#"endpointslices for service/s in "n" have no addresses with port name "p""#,
+            ),
+            (
+                &format!("DELETE {services}/s"),
+                String::new(),
+                "ServiceNotFound",
+                r#"service/s in "n" is not present"#,
+            ),
+            (&format!("POST {services}"), external.to_owned(), "FailedDiscoveryCheck", refused),
+        ] {
+            if !request.is_empty() {
+                let (code, _, answer) = server.ask(request, &body).await;
+                assert!(code < 300, "{request}: {code} {answer:?}");
+            }
+            api.extensions().configure(&[parse(API_SERVICE.as_bytes()).unwrap()], |_| false);
+            let mut checks = Checks::new(api);
+            checks.begin(|_| true);
+            let ended = checks.ended().await;
+            checks.tell(ended).await.unwrap();
+            let path = "GET /apis/apiregistration.k8s.io/v1/apiservices/v1.g.io";
+            let (_, _, shown) = server.ask(path, "").await;
+            let conditions = shown.at(&["status", "conditions"]).and_then(Value::as_array).unwrap();
+            let told = ["type", "status", "reason", "message"].map(|name| conditions[0].str_at(&[name]));
+            assert_eq!((conditions.len(), told), (1, ["Available", "False", reason, message]), "{request}");
+        }
+    }
 }

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::User;
+use futures_util::future::join;
 use http::header::{ACCEPT, ACCEPT_ENCODING};
 use http::{HeaderMap, HeaderValue, StatusCode};
 
 use crate::state::extension::proxy::forwarded_to;
-use crate::state::extension::{Extension, Told, identify};
+use crate::state::extension::{Extension, identify};
 use crate::types::discovery::{Swagger, listed};
 use crate::values::json::{self, Value};
 use crate::values::naming::Naming;
 use crate::wire::outgoing::{self, ANSWER_BYTES_MAX, Endpoint};
+use crate::writes::context::Context;
 
 /// How long one question may take.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
@@ -26,9 +28,21 @@ pub(super) fn asker() -> User {
     User::new("system:kube-aggregator", [auth::identity::MASTERS])
 }
 
-/// What a server says of the version whose path the endpoint has. It need not answer any of the questions.
-pub(super) async fn told(naming: &Naming, extension: &Extension, endpoint: &Endpoint) -> Told {
-    let resources = resources(naming, endpoint).await.map(Arc::from);
+/// Asks a server what it says of its version, and shows that in the documents as it comes. It need not answer any of the
+/// questions.
+pub(super) async fn learn(api: &Context, extension: &Extension) {
+    let Ok(endpoint) = extension.endpoint(api.services()) else { return };
+    join(learn_resources(api, extension, &endpoint), learn_openapi(api, extension, &endpoint)).await;
+}
+
+async fn learn_resources(api: &Context, extension: &Extension, endpoint: &Endpoint) {
+    let resources = resources(api.naming(), endpoint).await.map(Arc::from);
+    if extension.learn(|told| told.resources = resources) {
+        api.show_foreign();
+    }
+}
+
+async fn learn_openapi(api: &Context, extension: &Extension, endpoint: &Endpoint) {
     let openapi = openapi(endpoint).await;
     // The hash of the one says whether the other may have changed.
     let known = openapi.as_deref().and_then(|openapi| extension.swagger_of(openapi));
@@ -36,7 +50,9 @@ pub(super) async fn told(naming: &Naming, extension: &Extension, endpoint: &Endp
         Some(known) => Some(known),
         None => swagger(endpoint).await.map(Arc::new),
     };
-    Told { resources, openapi, swagger }
+    if extension.learn(|told| (told.openapi, told.swagger) = (openapi, swagger)) {
+        api.show_foreign();
+    }
 }
 
 /// The resources of the version: those of the aggregated document, or of the plain list where the server has no other.
