@@ -10,6 +10,8 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+mod passing;
+
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::pin::pin;
@@ -21,22 +23,21 @@ use bytes::Bytes;
 use go::duration;
 use http::header::WARNING;
 use http::request::Parts as Head;
-use http::{HeaderValue, Method, StatusCode};
+use http::{Method, StatusCode};
 
+use self::passing::{elsewhere, forward, pass_on};
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::{self, answer::respond_status};
-use crate::objects::store::{self, Addresses, Part, Pending};
+use crate::objects::store::{self, Part, Pending};
 use crate::objects::strategy::Endpoint;
 use crate::requests::verbs::{self, Call, Wire};
 use crate::requests::{counted, heavy, scrape};
 use crate::state::audit::Trail;
 use crate::state::backup;
 use crate::state::debug;
-use crate::state::extension::{Extension, proxy};
 use crate::state::fairness;
 use crate::state::health;
 use crate::state::log_files;
-use crate::state::peers;
 use crate::state::zpages;
 use crate::types::features::Feature;
 use crate::types::schema::registry::{Registry, Resource};
@@ -118,66 +119,6 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
         return Box::pin(pass_on(request, servers)).await;
     }
     if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
-}
-
-/// The part of the server that ends requests for extension servers.
-const AGGREGATOR: &str = "aggregator";
-
-/// Requests for what an extension server serves.
-async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
-    let Permitted { context, head, info, query, proof, incoming, peer, .. } = request;
-    let endpoint = extension.is_available().then(|| extension.endpoint(context.services()));
-    let Some(Ok(endpoint)) = endpoint else {
-        let response = proxy::unavailable();
-        let mut labels = counted::ended(info, &head.headers, query);
-        // Clients cannot make up series.
-        if !extension.has_told_of(&info.resource, &info.subresource) {
-            (labels.resource, labels.subresource) = ("", "");
-        }
-        counted::count_end(context.metrics(), response.status(), AGGREGATOR, labels, &extension.path());
-        return Ok(response);
-    };
-    let shutdown = context.lifecycle().shutdown();
-    let (path, user, mark) = (&*info.path, proof.user(), None);
-    let forwarded = proxy::Forwarded { head, path, user, peer, incoming, shutdown, mark };
-    Ok(proxy::forward(&endpoint, forwarded).await)
-}
-
-/// The servers on the same store that serve a resource that this one does not; none for a request that one of them passed on.
-fn elsewhere(request: &Permitted<'_>) -> Vec<String> {
-    let Permitted { context, types, head, info, .. } = request;
-    let is_here = || types.registry().resource(&info.group, &info.version, &info.resource).is_some();
-    let was_passed_on = || head.headers.get(&peers::PASSED_ON).is_some_and(|value| value == "true");
-    if !info.is_resource || !context.peers().passes_on() || is_here() || was_passed_on() {
-        return Vec::new();
-    }
-    context.peers().serving(&info.group, &info.version, &info.resource)
-}
-
-/// Requests for what only other servers on the same store serve: one of those passes the answer.
-async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Response, Status> {
-    let Permitted { context, head, info, proof, incoming, peer, .. } = request;
-    let addresses = match context.ledger() {
-        Some(ledger) => ledger.announced().await?,
-        None => Addresses::new(),
-    };
-    let reached = servers.iter().filter_map(|server| addresses.get(server).cloned()).collect();
-    let endpoint = context.peers().one_of(reached).and_then(|address| {
-        let endpoint = context.peers().at(address);
-        endpoint.inspect_err(|why| tracing::warn!(why, "a request cannot be passed on to a peer")).ok()
-    });
-    let Some(endpoint) = endpoint else {
-        let message = "Error getting ip and port info of the remote server while proxying";
-        return Err(Status::new(Reason::ServiceUnavailable, message));
-    };
-    let shutdown = context.lifecycle().shutdown();
-    let mark = Some((peers::PASSED_ON, HeaderValue::from_static("true")));
-    let (path, user) = (&*info.path, proof.user());
-    let forwarded = proxy::Forwarded { head, path, user, peer, incoming, shutdown, mark };
-    let response = proxy::forward(&endpoint, forwarded).await;
-    let code = response.status();
-    context.metrics().rerouted.count(&[code.as_str(), &info.group, &info.resource, &info.version]);
-    Ok(response)
 }
 
 /// Requests for a resource or one of its subresources.

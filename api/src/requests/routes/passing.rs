@@ -1,0 +1,72 @@
+//! Requests that another server answers: one behind this one, or one on the same store (docs/api/extension-servers.md#requests,
+//! docs/api/peers.md#requests-of-others).
+
+use http::HeaderValue;
+
+use super::Permitted;
+use crate::objects::store::Addresses;
+use crate::requests::counted;
+use crate::state::extension::{Extension, proxy};
+use crate::state::peers;
+use crate::values::status::{Reason, Status};
+use crate::wire::response::Response;
+
+/// The part of the server that ends requests for extension servers.
+const AGGREGATOR: &str = "aggregator";
+
+/// Requests for what an extension server serves.
+pub(super) async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
+    let Permitted { context, head, info, query, proof, incoming, peer, .. } = request;
+    let endpoint = extension.is_available().then(|| extension.endpoint(context.services()));
+    let Some(Ok(endpoint)) = endpoint else {
+        let response = proxy::unavailable();
+        let mut labels = counted::ended(info, &head.headers, query);
+        // Clients cannot make up series.
+        if !extension.has_told_of(&info.resource, &info.subresource) {
+            (labels.resource, labels.subresource) = ("", "");
+        }
+        counted::count_end(context.metrics(), response.status(), AGGREGATOR, labels, &extension.path());
+        return Ok(response);
+    };
+    let shutdown = context.lifecycle().shutdown();
+    let (path, user, mark) = (&*info.path, proof.user(), None);
+    let forwarded = proxy::Forwarded { head, path, user, peer, incoming, shutdown, mark };
+    Ok(proxy::forward(&endpoint, forwarded).await)
+}
+
+/// The servers on the same store that serve a resource that this one does not; none for a request that one of them passed on.
+pub(super) fn elsewhere(request: &Permitted<'_>) -> Vec<String> {
+    let Permitted { context, types, head, info, .. } = request;
+    let is_here = || types.registry().resource(&info.group, &info.version, &info.resource).is_some();
+    let was_passed_on = || head.headers.get(&peers::PASSED_ON).is_some_and(|value| value == "true");
+    if !info.is_resource || !context.peers().passes_on() || is_here() || was_passed_on() {
+        return Vec::new();
+    }
+    context.peers().serving(&info.group, &info.version, &info.resource)
+}
+
+/// Requests for what only other servers on the same store serve: one of those passes the answer.
+pub(super) async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Result<Response, Status> {
+    let Permitted { context, head, info, proof, incoming, peer, .. } = request;
+    let addresses = match context.ledger() {
+        Some(ledger) => ledger.announced().await?,
+        None => Addresses::new(),
+    };
+    let reached = servers.iter().filter_map(|server| addresses.get(server).cloned()).collect();
+    let endpoint = context.peers().one_of(reached).and_then(|address| {
+        let endpoint = context.peers().at(address);
+        endpoint.inspect_err(|why| tracing::warn!(why, "a request cannot be passed on to a peer")).ok()
+    });
+    let Some(endpoint) = endpoint else {
+        let message = "Error getting ip and port info of the remote server while proxying";
+        return Err(Status::new(Reason::ServiceUnavailable, message));
+    };
+    let shutdown = context.lifecycle().shutdown();
+    let mark = Some((peers::PASSED_ON, HeaderValue::from_static("true")));
+    let (path, user) = (&*info.path, proof.user());
+    let forwarded = proxy::Forwarded { head, path, user, peer, incoming, shutdown, mark };
+    let response = proxy::forward(&endpoint, forwarded).await;
+    let code = response.status();
+    context.metrics().rerouted.count(&[code.as_str(), &info.group, &info.resource, &info.version]);
+    Ok(response)
+}
