@@ -10,6 +10,8 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+#[cfg(test)]
+mod deprecated_test;
 mod passing;
 
 use std::fmt::Write;
@@ -176,7 +178,10 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     } = request;
     let account = request.account;
     if resource.table.message.custom {
-        check_custom_method(context, head, resource, info)?;
+        check_custom_method(resource, info)?;
+        // What is refused from here on was asked of the version.
+        note_deprecated(context, resource, info, trail);
+        check_custom_request(context, head, resource, info)?;
     }
     let offer = match info.verb {
         Verb::Watch => Offer::Watch,
@@ -245,16 +250,9 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     };
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
-        // Custom types do not say when they will be removed.
-        let removed = resource.table.behavior.removed;
-        let labels = [&*resource.group, removed, &resource.table.plural, &info.subresource, &info.version];
-        context.metrics().deprecated.set(&labels, 1);
-        if let Some(trail) = trail {
-            trail.annotate(context.naming().own("deprecated"), true.to_string());
-            if !removed.is_empty() {
-                trail.annotate(context.naming().own("removed-release"), removed.to_owned());
-            }
-        }
+    }
+    if !resource.table.message.custom {
+        note_deprecated(context, resource, info, trail);
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
     let began = Instant::now();
@@ -515,13 +513,8 @@ fn has_custom_path(resource: &Resource, info: &RequestInfo) -> bool {
     }
 }
 
-/// 404 for subresources that a custom type does not have, 405 for what it does not do, and 400 for a change of no object.
-fn check_custom_method(
-    context: &Context,
-    head: &Head,
-    resource: &Resource,
-    info: &RequestInfo,
-) -> Result<(), Status> {
+/// 404 for subresources that a custom type does not have, 405 for what it does not do.
+fn check_custom_method(resource: &Resource, info: &RequestInfo) -> Result<(), Status> {
     let subject = Subject { group: &resource.group, kind: &resource.table.plural, name: &info.name };
     let verbs: &[&str] = if info.subresource.is_empty() {
         resource.table.verbs
@@ -533,9 +526,16 @@ fn check_custom_method(
         table.verbs
     };
     let verb = info.verb.as_str();
-    if !verbs.contains(&verb) {
-        return Err(Status::not_supported(verb, subject));
-    }
+    if verbs.contains(&verb) { Ok(()) } else { Err(Status::not_supported(verb, subject)) }
+}
+
+/// 415 for patches of another kind than those of custom types, and 400 for a change of no object.
+fn check_custom_request(
+    context: &Context,
+    head: &Head,
+    resource: &Resource,
+    info: &RequestInfo,
+) -> Result<(), Status> {
     if info.verb == Verb::Patch {
         verbs::patch::kind_of(resource, context.formats(), &head.headers)?;
     }
@@ -617,6 +617,23 @@ fn shown_validation(asked: Option<&str>) -> &'static str {
         Some("Warn") => "Warn",
         Some("Strict") => "Strict",
         Some(_) => "invalid",
+    }
+}
+
+/// Notes that a deprecated version was asked for, in the metrics and in the audit event.
+fn note_deprecated(context: &Context, resource: &Resource, info: &RequestInfo, trail: Option<&Trail>) {
+    if resource.table.deprecated.is_empty() {
+        return;
+    }
+    // Custom types do not say when they will be removed.
+    let removed = resource.table.behavior.removed;
+    let labels = [&*resource.group, removed, &resource.table.plural, &info.subresource, &info.version];
+    context.metrics().deprecated.set(&labels, 1);
+    if let Some(trail) = trail {
+        trail.annotate(context.naming().own("deprecated"), true.to_string());
+        if !removed.is_empty() {
+            trail.annotate(context.naming().own("removed-release"), removed.to_owned());
+        }
     }
 }
 

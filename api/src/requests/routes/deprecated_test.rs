@@ -1,0 +1,47 @@
+//! What is noted of a request for a deprecated custom version that is refused before its verb runs.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::system::controllers;
+use crate::writes::write::server_fixture::Server;
+
+const DEFINITION: &str = r#"{"metadata":{"name":"olds.g.example"},"spec":{"group":"g.example","scope":"Namespaced",
+    "names":{"plural":"olds","kind":"Old"},"versions":[
+        {"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},
+        {"name":"v1beta1","served":true,"storage":false,"deprecated":true,
+            "schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
+
+#[tokio::test]
+async fn a_refused_request_for_a_deprecated_version_was_asked_of_it() {
+    let server = Arc::new(Server::start());
+    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    server.ask("POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION).await;
+    let olds = "/apis/g.example/v1beta1/namespaces/n/olds";
+    let began = Instant::now();
+    while server.ask(&format!("OPTIONS {olds}"), "").await.0 == 404 {
+        assert!(began.elapsed() < Duration::from_secs(20), "the type is not served");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let metrics = server.api.metrics();
+    let noted = || {
+        let labels = ["g.example", "", "olds", "", "v1beta1"];
+        let series = metrics.deprecated.of(&labels).unwrap();
+        series.swap(0, std::sync::atomic::Ordering::Relaxed)
+    };
+    // What is refused, with which code, and whether it was asked of the version.
+    for (request, body, code, is_noted) in [
+        (format!("OPTIONS {olds}"), "", 405, 0),
+        (format!("GET {olds}/a/none"), "", 404, 0),
+        (format!("STRATEGIC {olds}/a"), "{}", 415, 1),
+        (format!("PUT {olds}"), "{}", 400, 1),
+        (format!("GET {olds}/a"), "", 404, 1),
+    ] {
+        let (got, warnings, _) = server.ask(&request, body).await;
+        assert_eq!((got, warnings.len(), noted()), (code, 1, is_noted), "{request}");
+    }
+    let refused = server.get(olds, "text/css").await;
+    assert!(refused.contains("\"code\": 406"), "{refused}");
+    assert_eq!(noted(), 1);
+    controllers.stop().await;
+}
