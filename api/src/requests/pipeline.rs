@@ -551,7 +551,7 @@ impl Handler for Context {
 fn attributes_of<'a>(user: &'a User, info: &'a RequestInfo) -> Attributes<'a> {
     Attributes {
         user,
-        verb: info.verb.as_str(),
+        verb: info.verb_name(),
         resource_request: info.is_resource,
         group: &info.group,
         version: &info.version,

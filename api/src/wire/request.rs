@@ -22,6 +22,8 @@ pub struct RequestInfo {
     pub path: String,
     /// What is to be done.
     pub verb: Verb,
+    /// The method in lower case, of a request for no resource with one that HTTP does not define.
+    pub other_method: String,
     /// API group as in the path; empty for core.
     pub group: String,
     /// API version.
@@ -65,7 +67,8 @@ pub enum Verb {
     DeleteCollection,
     /// The legacy paths below `/proxy/`.
     Proxy,
-    /// Outside the resource API: the method in lower case. Empty for a method without meaning.
+    /// Outside the resource API: the method in lower case. Empty for a method that HTTP does not define, and for one that means
+    /// nothing for a resource.
     Other(&'static str),
 }
 
@@ -76,7 +79,7 @@ impl Default for Verb {
 }
 
 impl Verb {
-    /// The verb as authorization rules and discovery spell it.
+    /// The verb as discovery spells it; [`RequestInfo::verb_name`] knows all methods.
     pub fn as_str(self) -> &'static str {
         match self {
             Verb::Get => "get",
@@ -124,6 +127,9 @@ impl RequestInfo {
         };
         if !is_resource {
             info.path = path.into_owned();
+            if info.verb == Verb::Other("") {
+                info.other_method = method.as_str().to_ascii_lowercase();
+            }
             return Ok(info);
         }
         info.is_resource = true;
@@ -165,6 +171,11 @@ impl RequestInfo {
         info.classify_collection(query);
         info.path = path.into_owned();
         Ok(info)
+    }
+
+    /// The verb as authorization rules and audit events spell it.
+    pub fn verb_name(&self) -> &str {
+        if self.other_method.is_empty() { self.verb.as_str() } else { &self.other_method }
     }
 
     /// Steps 5 and 6: a get or delete without a name concerns the collection.
@@ -269,12 +280,18 @@ mod tests {
                 "/apis/apps/v1/namespaces/a/deployments/d/scale",
                 "patch apps/v1 ns=a res=deployments name=d sub=scale",
             ),
+            (Method::OPTIONS, "/api/v1/namespaces/a/pods/x", " /v1 ns=a res=pods name=x sub="),
+            (
+                Method::from_bytes(b"PROPFIND").unwrap(),
+                "/api/v1/namespaces/a/pods/x",
+                " /v1 ns=a res=pods name=x sub=",
+            ),
         ] {
             let info = parse(method, url);
             assert!(info.is_resource, "{url}");
             let got = format!(
                 "{} {}/{} ns={} res={} name={} sub={}",
-                info.verb.as_str(),
+                info.verb_name(),
                 info.group,
                 info.version,
                 info.namespace,
@@ -295,11 +312,12 @@ mod tests {
             (Method::GET, "/apis/apps/v1", "get"),
             (Method::POST, "/version", "post"),
             (Method::TRACE, "/version", "trace"),
+            (Method::from_bytes(b"PropFind").unwrap(), "/version", "propfind"),
             (Method::GET, "/foo/bar/baz/qux", "get"),
         ] {
             let info = parse(method, url);
             assert!(!info.is_resource, "{url}");
-            assert_eq!((info.verb.as_str(), info.path.as_str()), (verb, url));
+            assert_eq!((info.verb_name(), info.path.as_str()), (verb, url));
         }
         for path in ["/api/v1/watch", "/api/v1/watch/"] {
             let query = Query::parse("");

@@ -49,7 +49,7 @@ impl Exchange<'_> {
             self.stages.iter().map(|(stage, took)| format!("{stage} {} ms", took.as_millis())).collect();
         let (_, resource) = self.subject();
         tracing::warn!(
-            verb = self.info.as_ref().map_or("", |info| info.verb.as_str()),
+            verb = self.info.as_ref().map_or("", |info| info.verb_name()),
             resource,
             path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
             user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
@@ -77,7 +77,7 @@ impl Exchange<'_> {
         let dot = if info.group.is_empty() { "" } else { "." };
         let slash = if info.subresource.is_empty() { "" } else { "/" };
         let resource = format!("{}{dot}{}{slash}{}", info.resource, info.group, info.subresource);
-        (info.verb.as_str(), resource)
+        (info.verb_name(), resource)
     }
 
     /// Ends the trace, and hands its spans on.
@@ -141,7 +141,7 @@ impl Exchange<'_> {
         }
         let agent = self.head.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
         tracing::debug!(
-            verb = self.info.as_ref().map_or("", |info| info.verb.as_str()),
+            verb = self.info.as_ref().map_or("", |info| info.verb_name()),
             path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
             user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
             impersonated = %self.impersonated.as_ref().map_or("", |user| user.name.as_str()),

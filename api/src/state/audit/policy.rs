@@ -261,7 +261,7 @@ impl Rule {
         if !self.user_groups.is_empty() && !user.is_some_and(is_member) {
             return false;
         }
-        if !self.verbs.is_empty() && !holds(&self.verbs, info.verb.as_str()) {
+        if !self.verbs.is_empty() && !holds(&self.verbs, info.verb_name()) {
             return false;
         }
         if !self.namespaces.is_empty() || !self.resources.is_empty() {

@@ -92,7 +92,7 @@ impl Trail {
         }
         let mut members = Object::with_capacity(5);
         members.push("requestURI", uri.as_str().into());
-        members.push("verb", info.verb.as_str().into());
+        members.push("verb", info.verb_name().into());
         members.push("user", user.map(user::info).unwrap_or_default().into());
         let sources = source_addresses(headers, *peer);
         members.push("sourceIPs", Value::Array(sources.iter().map(|ip| ip.to_string().into()).collect()));
