@@ -15,6 +15,10 @@ pub const ANONYMOUS: &str = "system:anonymous";
 pub const SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
 /// First part of a service account's user name, before `<namespace>:<name>`.
 pub const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+/// Group of the agents of nodes.
+pub const NODES: &str = "system:nodes";
+/// First part of the user name of a node's agent, before the name of the node.
+pub const NODE_PREFIX: &str = "system:node:";
 
 /// A user. Any value is legal; the authorizers give the names their meaning.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -46,6 +50,11 @@ impl User {
         self.groups.iter().any(|member_of| member_of == group)
     }
 
+    /// The node whose agent the user is: empty for an agent that does not say which, `None` for other users.
+    pub fn node(&self) -> Option<&str> {
+        self.name.strip_prefix(NODE_PREFIX).filter(|_| self.in_group(NODES))
+    }
+
     /// Adds `system:authenticated`, unless the user is anonymous or already has one of the two groups
     /// (docs/api/authentication.md#authenticators).
     pub fn mark_authenticated(&mut self) {
@@ -68,6 +77,18 @@ pub fn service_account_groups(namespace: &str) -> [String; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn agents_of_nodes_are_known_by_group_and_name() {
+        for (name, group, want) in [
+            ("system:node:a", NODES, Some("a")),
+            ("system:node:", NODES, Some("")),
+            ("a", NODES, None),
+            ("system:node:a", "others", None),
+        ] {
+            assert_eq!(User::new(name, [group]).node(), want, "{name} {group}");
+        }
+    }
 
     #[test]
     fn only_authenticated_users_join_system_authenticated() {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use super::abac::Policies;
-use super::impersonation::{LastModes, is_agent};
+use super::impersonation::LastModes;
 use super::permitted::Permitted;
 use super::policy::{PolicySource, Rule};
 use super::rbac::Rbac;
@@ -220,7 +220,7 @@ impl Authorizer {
                     held.rules.extend(found.rules.iter().cloned());
                     held.errors.extend(self.rbac.texts(&found.errors));
                 }
-                Module::Node(_) if is_agent(user) => held.cannot("node"),
+                Module::Node(_) if user.node().is_some() => held.cannot("node"),
                 Module::Node(_) => {}
                 Module::Webhook(_) => held.cannot("webhook"),
             }

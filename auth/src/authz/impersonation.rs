@@ -18,15 +18,12 @@ use crate::attributes::Attributes;
 use crate::decision::{Denied, Reason};
 use crate::forms;
 use crate::identity::{
-    ANONYMOUS, AUTHENTICATED, MASTERS, SERVICE_ACCOUNT_PREFIX, UNAUTHENTICATED, User, service_account_groups,
+    ANONYMOUS, AUTHENTICATED, MASTERS, NODE_PREFIX, NODES, SERVICE_ACCOUNT_PREFIX, UNAUTHENTICATED, User,
+    service_account_groups,
 };
 
 /// API group of the resources that constrained modes ask about.
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// First part of a node's user name.
-const NODE_PREFIX: &str = "system:node:";
-/// Group of nodes.
-const NODES: &str = "system:nodes";
 /// From how many groups or extra values on a constrained mode first asks about all at once.
 const MANY: usize = 4;
 /// Callers whose last mode is remembered; at this number the memory starts again. It only orders the modes.
@@ -304,11 +301,6 @@ fn completed(mode: Mode, wanted: &User) -> User {
 /// The node whose agent has this user name; nodes are named like domains.
 fn node(user: &str) -> Option<&str> {
     user.strip_prefix(NODE_PREFIX).filter(|name| names::subdomain(name).is_empty())
-}
-
-/// Whether a user is the agent of a node, of whatever name.
-pub(super) fn is_agent(user: &User) -> bool {
-    user.name.starts_with(NODE_PREFIX) && user.in_group(NODES)
 }
 
 /// The node that a service account runs on, as its token says.

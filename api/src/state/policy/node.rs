@@ -12,9 +12,9 @@
 
 use std::sync::Arc;
 
+use auth::Attributes;
 use auth::authz::{NodePolicy, Rule};
 use auth::decision::{Decision, Reason};
-use auth::{Attributes, User};
 use engine::{Engine, LastChange, Revision, Snapshot};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
@@ -29,10 +29,6 @@ use crate::values::object::at;
 
 /// The role whose rules hold for every agent.
 const ROLE: &str = "system:node";
-
-/// Group of agents, and the beginning of their names.
-const GROUP: &str = "system:nodes";
-const PREFIX: &str = "system:node:";
 
 /// The authorizer of agents.
 pub struct Nodes {
@@ -361,7 +357,7 @@ fn own(node: &str, asked: &Attributes<'_>, kind: &str) -> Result<(), String> {
 impl NodePolicy for Nodes {
     fn decide(&self, asked: &Attributes<'_>) -> Decision {
         let no_opinion = |reason: String| Decision::NoOpinion { reason: reason.into() };
-        let Some(node) = agent(asked.user) else { return no_opinion(String::new()) };
+        let Some(node) = asked.user.node() else { return no_opinion(String::new()) };
         if node.is_empty() {
             return no_opinion(format!(
                 "unknown node for user {}",
@@ -374,12 +370,6 @@ impl NodePolicy for Nodes {
             Err(why) => no_opinion(why),
         }
     }
-}
-
-/// The node of an agent, empty for one that does not say which; `None` for other users.
-fn agent(user: &User) -> Option<&str> {
-    let name = user.name.strip_prefix(PREFIX)?;
-    user.in_group(GROUP).then_some(name)
 }
 
 /// The claims of a pod: those that it names, and those that are made for its volumes.

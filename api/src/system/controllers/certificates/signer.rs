@@ -1,6 +1,7 @@
 //! The signers of this server, by the names that requests call them, and what each asks of a request.
 
 use auth::authn::certificate_request::{Names, Subject};
+use auth::identity::{NODE_PREFIX, NODES};
 
 use crate::values::naming::Naming;
 
@@ -14,10 +15,6 @@ pub(super) enum Signer {
     /// Those that nodes show to their clients.
     NodeServing,
 }
-
-/// Group and first part of the name of every node.
-const NODES: &str = "system:nodes";
-const NODE_PREFIX: &str = "system:node:";
 
 impl Signer {
     /// The signer of that name; `None` if it is another server's.

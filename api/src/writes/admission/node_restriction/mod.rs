@@ -12,8 +12,8 @@ use std::fmt::Display;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use auth::User;
 use auth::authn::certificate_request;
+use auth::identity::NODE_PREFIX;
 
 use super::{Lookup, Operation, Plugin, Record, Review, Step, Target};
 use crate::objects::validation::View;
@@ -22,9 +22,6 @@ use crate::types::schema::scalars::bytes;
 use crate::values::json::Object;
 use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
-
-const NODES: &str = "system:nodes";
-const NODE_PREFIX: &str = "system:node:";
 
 /// What an agent may change in the status of a claim: the steps of an expansion.
 const EXPANSION: &[&str] = &["capacity", "conditions", "allocatedResourceStatuses", "allocatedResources"];
@@ -60,7 +57,7 @@ impl NodeRestriction {
     }
 
     fn check<N: Deref<Target = Object>>(&self, record: &Record<'_, N>) -> Result<(), Status> {
-        let Some(node) = node_of(record.user) else { return Ok(()) };
+        let Some(node) = record.user.node() else { return Ok(()) };
         if node.is_empty() {
             let why = format!("could not determine node from user {:?}", record.user.name);
             return Err(record.forbidden(&why));
@@ -341,16 +338,14 @@ fn is_token_of_agent<N>(record: &Record<'_, N>) -> bool {
     record.subresource == "token"
         && record.operation == Operation::Create
         && record.resource.is_of("", "serviceaccounts")
-        && node_of(record.user).is_some()
-}
-
-/// The node whose agent a user is: none for other users, empty for an agent that does not say which.
-fn node_of(user: &User) -> Option<&str> {
-    user.name.strip_prefix(NODE_PREFIX).filter(|_| user.in_group(NODES))
+        && record.user.node().is_some()
 }
 
 #[cfg(test)]
 mod tests {
+    use auth::User;
+    use auth::identity::NODES;
+
     use super::*;
     use crate::writes::admission::{Make, Settings};
     use crate::writes::write::server_fixture::Server;
@@ -468,18 +463,6 @@ mod tests {
             let message = answer.str_at(&["message"]);
             let got = message.strip_prefix("pods \"p\" is forbidden: ").unwrap_or(message);
             assert_eq!((got, code == 403), (want, !want.is_empty()), "{request} {body}");
-        }
-    }
-
-    #[test]
-    fn agents_of_nodes_are_known_by_group_and_name() {
-        for (name, group, want) in [
-            ("system:node:a", NODES, Some("a")),
-            ("system:node:", NODES, Some("")),
-            ("a", NODES, None),
-            ("system:node:a", "others", None),
-        ] {
-            assert_eq!(node_of(&User::new(name, [group])), want, "{name} {group}");
         }
     }
 }
