@@ -12,7 +12,7 @@ use crate::values::field::go_quote;
 use crate::values::json::Value;
 use crate::values::naming::Naming;
 use crate::wire::body::type_of;
-use crate::wire::typed;
+use crate::wire::typed::Typed;
 
 /// The type of a configuration file.
 pub struct ConfigType {
@@ -32,10 +32,12 @@ impl ConfigType {
     /// # Errors
     /// It is none, or of another type.
     pub fn read(&self, text: &[u8], naming: &'static Naming) -> Result<Value, String> {
-        let document = if self.is_implied { typed::parse(text)? } else { typed::parse_named(text)? };
-        let version = self.version(&document, naming)?;
-        typed::check(text, self.form, version)?;
-        Ok(document)
+        let typed = Typed::read(text)?;
+        if !self.is_implied {
+            typed.check_named()?;
+        }
+        typed.check(self.form, self.version(typed.document(), naming)?)?;
+        Ok(typed.into_document())
     }
 
     /// The version, such as `v1`, of the document.

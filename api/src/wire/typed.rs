@@ -18,54 +18,72 @@ use crate::values::json::{self, Object, Value};
 use crate::wire::body;
 use crate::wire::codec::yaml;
 
+/// A text that was read: its document, and what the members are checked by.
+pub struct Typed<'t> {
+    text: &'t [u8],
+    document: Value,
+    /// The error about keys that YAML sets twice.
+    duplicates: Option<String>,
+}
+
+impl<'t> Typed<'t> {
+    /// Reads a text. An empty one is an object without members.
+    ///
+    /// # Errors
+    /// It is no object, or what it says of its type is no text.
+    pub fn read(text: &'t [u8]) -> Result<Typed<'t>, String> {
+        let (value, duplicates) = value_and_duplicates(text)?;
+        if let Some(why) = body::untyped(&value) {
+            return Err(why);
+        }
+        let document = if value.is_null() { Value::Object(Object::new()) } else { value };
+        Ok(Typed { text, document, duplicates })
+    }
+
+    /// What the text says.
+    pub fn document(&self) -> &Value {
+        &self.document
+    }
+
+    /// The same, for a caller that has checked it.
+    pub fn into_document(self) -> Value {
+        self.document
+    }
+
+    /// Checks that the document says of which type it is.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn check_named(&self) -> Result<(), String> {
+        let (kind, api_version) = body::type_of(&self.document);
+        for (said, shown) in [(kind, "Kind"), (api_version, "apiVersion")] {
+            if said.is_empty() {
+                return Err(format!(
+                    "Object '{shown}' is missing in '{}'",
+                    String::from_utf8_lossy(self.text)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the members strictly: `form` has all of them, `version` is that of its types, and none occurs twice.
+    ///
+    /// # Errors
+    /// The text of Go's error.
+    pub fn check(&self, form: &Form, version: &str) -> Result<(), String> {
+        let json = json_of(self.text, &self.document);
+        let document = Document::new(self.text, &json, self.duplicates.clone());
+        document.map_err(|error| undecided(&error))?.check_strictly(form, version)
+    }
+}
+
 /// The document that a text is. An empty text is an object without members.
 ///
 /// # Errors
 /// It is no object, or what it says of its type is no text.
 pub fn parse(text: &[u8]) -> Result<Value, String> {
-    let value = if is_json(text) {
-        json::parse(text).map_err(|error| undecided(&error))?
-    } else {
-        yaml::parse(text).map_err(|error| error.to_string())?.value
-    };
-    match body::untyped(&value) {
-        Some(why) => Err(why),
-        None if value.is_null() => Ok(Value::Object(Object::new())),
-        None => Ok(value),
-    }
-}
-
-/// The same of a document that must say of which type it is.
-///
-/// # Errors
-/// It cannot be read, or does not say its type.
-pub fn parse_named(text: &[u8]) -> Result<Value, String> {
-    let value = parse(text)?;
-    check_named(&value, text)?;
-    Ok(value)
-}
-
-/// Checks that the document that `text` is says of which type it is.
-///
-/// # Errors
-/// It does not.
-pub fn check_named(document: &Value, text: &[u8]) -> Result<(), String> {
-    let (kind, api_version) = body::type_of(document);
-    for (said, shown) in [(kind, "Kind"), (api_version, "apiVersion")] {
-        if said.is_empty() {
-            return Err(format!("Object '{shown}' is missing in '{}'", String::from_utf8_lossy(text)));
-        }
-    }
-    Ok(())
-}
-
-/// Checks the members of the document that a text is strictly: `form` has all of them, `version` is that of its types, and
-/// none occurs twice.
-///
-/// # Errors
-/// The text of Go's error.
-pub fn check(text: &[u8], form: &Form, version: &str) -> Result<(), String> {
-    document(text)?.check_strictly(form, version)
+    Typed::read(text).map(Typed::into_document)
 }
 
 /// The document that a text is, with its members in order, as often as they occur.
@@ -73,7 +91,8 @@ pub fn check(text: &[u8], form: &Form, version: &str) -> Result<(), String> {
 /// # Errors
 /// It cannot be read.
 pub fn document(text: &[u8]) -> Result<Document, String> {
-    let (json, duplicates) = json_and_duplicates(text)?;
+    let (value, duplicates) = value_and_duplicates(text)?;
+    let json = json_of(text, &value);
     Document::new(text, &json, duplicates).map_err(|error| undecided(&error))
 }
 
@@ -92,19 +111,28 @@ pub fn document_of(value: &Value) -> Result<Document, String> {
 /// # Errors
 /// It cannot be read.
 pub fn to_json(text: &[u8]) -> Result<Vec<u8>, String> {
-    json_and_duplicates(text).map(|(json, _)| json.into_owned())
+    let (value, _) = value_and_duplicates(text)?;
+    Ok(json_of(text, &value).into_owned())
 }
 
-/// The JSON that a text says, and the error about keys that YAML sets twice.
-fn json_and_duplicates(text: &[u8]) -> Result<(Cow<'_, [u8]>, Option<String>), String> {
+/// The value of a text, and the error about keys that YAML sets twice.
+fn value_and_duplicates(text: &[u8]) -> Result<(Value, Option<String>), String> {
     if is_json(text) {
-        json::parse(text).map_err(|error| undecided(&error))?;
-        return Ok((text.into(), None));
+        return Ok((json::parse(text).map_err(|error| undecided(&error))?, None));
     }
     let document = yaml::parse(text).map_err(|error| error.to_string())?;
+    let duplicates = document.strict_error();
+    Ok((document.value, duplicates))
+}
+
+/// The JSON of a text with this value.
+fn json_of<'t>(text: &'t [u8], value: &Value) -> Cow<'t, [u8]> {
+    if is_json(text) {
+        return text.into();
+    }
     let mut json = Vec::new();
-    json::write_sorted(&document.value, &mut json);
-    Ok((json.into(), document.strict_error()))
+    json::write_sorted(value, &mut json);
+    json.into()
 }
 
 fn is_json(text: &[u8]) -> bool {
@@ -114,6 +142,10 @@ fn is_json(text: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse_named(text: &[u8]) -> Result<(), String> {
+        Typed::read(text)?.check_named()
+    }
 
     #[test]
     fn documents_say_their_type() {
@@ -151,7 +183,7 @@ mod tests {
             ("a: [", false, "yaml: line 1: did not find expected node content"),
         ] {
             let want = if is_undecided { format!("{UNDECIDED}{want}") } else { want.to_owned() };
-            for found in [parse(text.as_bytes()), parse_named(text.as_bytes())] {
+            for found in [parse(text.as_bytes()).map(drop), parse_named(text.as_bytes())] {
                 let found = found.unwrap_err();
                 assert!(found.starts_with(&want), "{text}: {found}");
             }
@@ -191,7 +223,8 @@ mod tests {
             ),
             ("", ""),
         ] {
-            assert_eq!(check(text.as_bytes(), &FORM, "v1").err().unwrap_or_default(), want, "{text}");
+            let checked = Typed::read(text.as_bytes()).and_then(|typed| typed.check(&FORM, "v1"));
+            assert_eq!(checked.err().unwrap_or_default(), want, "{text}");
         }
     }
 

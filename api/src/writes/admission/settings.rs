@@ -19,7 +19,7 @@ use crate::values::naming::{self, Naming};
 use crate::wire::codec::yaml;
 use crate::wire::config_type::ConfigType;
 use crate::wire::outgoing::{Identities, Networks};
-use crate::wire::typed;
+use crate::wire::typed::Typed;
 
 /// Makes a plugin at the start of the server, once its configuration was read.
 pub type Make = Arc<dyn Fn(&Lookup) -> Arc<dyn Plugin> + Send + Sync>;
@@ -291,8 +291,9 @@ const PLUGIN: Object = Object {
 
 /// Where an AdmissionConfiguration has the configuration of each plugin: in itself, or else in a file that a `path` names.
 fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, Source)>, String> {
-    let config = typed::parse(text)?;
-    let version = match typed::check_named(&config, text).and_then(|()| FILE.version(&config, naming)) {
+    let typed = Typed::read(text)?;
+    let config = typed.document();
+    let version = match typed.check_named().and_then(|()| FILE.version(config, naming)) {
         Ok(version) => version,
         Err(_) if UNVERSIONED.iter().any(|(member, _)| config.get(member).is_some()) => {
             return Ok(UNVERSIONED
@@ -302,7 +303,7 @@ fn configurations(text: &[u8], naming: &'static Naming) -> Result<Vec<(String, S
         }
         Err(why) => return Err(why),
     };
-    typed::check(text, FILE.form, version)?;
+    typed.check(FILE.form, version)?;
     let plugins = config.get("plugins").and_then(Value::as_array).unwrap_or_default();
     let mut found = Vec::with_capacity(plugins.len());
     for plugin in plugins {
