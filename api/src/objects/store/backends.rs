@@ -192,6 +192,8 @@ impl Changes {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use engine::{Change, Durability, Expected, Options, Payload, Write};
 
     use super::*;
@@ -199,10 +201,25 @@ mod tests {
     use crate::types::schema::registry::Registry;
     use crate::values::naming::KUBERNETES;
 
-    fn opened(name: &str) -> Engine {
-        let directory = std::env::temp_dir().join(format!("api-backends-{}-{name}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&directory);
-        Engine::open(Options { durability: Durability::Relaxed, ..Options::new(directory) }).unwrap()
+    /// A directory that goes with this value.
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new() -> Directory {
+            Directory(std::env::temp_dir().join(format!("api-backends-{}", crate::values::names::uid())))
+        }
+
+        /// An engine in a directory of its own below it.
+        fn opened(&self, name: &str) -> Engine {
+            let options = Options { durability: Durability::Relaxed, ..Options::new(self.0.join(name)) };
+            Engine::open(options).unwrap()
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
     }
 
     async fn put(engine: &Engine, key: &[u8]) {
@@ -217,7 +234,8 @@ mod tests {
         let resource = |plural: &str| registry.resource("", "v1", plural).unwrap().clone();
         let (events, maps) = (resource("events"), resource("configmaps"));
         let (event, map) = (key(&events, "n", "e"), key(&maps, "n", "m"));
-        let (main, other) = (opened("main"), opened("other"));
+        let directory = Directory::new();
+        let (main, other) = (directory.opened("main"), directory.opened("other"));
         let prefix = events.stored().key_prefix.clone();
         let apart = vec![(vec![prefix], Backend::new(other.clone(), None))];
         let backends = Backends::new(Backend::new(main.clone(), None), apart);
