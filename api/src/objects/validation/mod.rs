@@ -286,13 +286,13 @@ pub fn update_in(
         return Judgement { errors: validator.errors, ..judgement };
     }
     metadata::validate_finalizer_names(naming, metadata_of(new), &mut validator.errors);
+    let before = validator.errors.len();
     if subresource == "status" {
         validator.is_status = true;
         walk::status(&mut validator, &resource.message, new);
-        return Judgement { errors: validator.errors, ..Judgement::default() };
+    } else {
+        walk::object(&mut validator, &resource.message, new);
     }
-    let before = validator.errors.len();
-    walk::object(&mut validator, &resource.message, new);
     if subresource.is_empty() {
         if resource.behavior.checked_twice && !validator.has_enough() {
             validator.errors.extend_from_within(before..);

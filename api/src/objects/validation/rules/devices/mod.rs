@@ -23,7 +23,7 @@ mod taint_rule;
 
 use hashbrown::HashSet;
 
-pub(super) use pool_request::{pool_request, pool_status};
+pub(super) use pool_request::{answer_update, pool_request, pool_status};
 pub(super) use slice::slice;
 pub(super) use status::claim_status;
 pub(super) use taint_rule::{taint_rule, taint_status};

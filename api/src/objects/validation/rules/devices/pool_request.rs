@@ -1,7 +1,7 @@
 //! A question about pools of devices, and its answer.
 
 use super::super::super::path::Path;
-use super::super::super::{Validator, is_same, names};
+use super::super::super::{Validator, is_same_struct, names};
 use super::super::View;
 use super::super::status::conditions;
 use super::names::{driver, pool};
@@ -32,14 +32,17 @@ pub(in super::super) fn pool_request(validator: &mut Validator, path: &Path, req
     }
 }
 
-/// The answer, which never changes.
+/// A given answer never changes, and does not go.
+pub(in super::super) fn answer_update(validator: &mut Validator, new: View, old: View) {
+    let (new, old) = (new.child("status"), old.child("status"));
+    if old.is_there() && !(new.is_there() && is_same_struct(new, old)) {
+        validator.invalid("status", new.to_value(), "field is immutable");
+    }
+}
+
+/// The answer when it is given.
 pub(in super::super) fn pool_status(validator: &mut Validator, path: &Path, status: View) {
-    let before = validator.old.map_or(View::from(None), |old| old.child("status"));
-    if before.is_there() {
-        let (new, old) = (status.to_value(), before.to_value());
-        if !is_same(Some(&new), Some(&old)) {
-            validator.invalid(path, new, "field is immutable");
-        }
+    if validator.old.is_some_and(|old| old.has("status")) {
         return;
     }
     if !status.has("poolCount") {
@@ -60,6 +63,9 @@ pub(in super::super) fn pool_status(validator: &mut Validator, path: &Path, stat
 fn counted(validator: &mut Validator, path: &Path, counted: View) {
     driver(validator, &path.child("driver"), counted.text("driver"));
     pool(validator, &path.child("poolName"), counted.text("poolName"));
+    if counted.int("generation").unwrap_or(0) == 0 {
+        validator.required(path.child("generation"), "");
+    }
     for number in [
         ("generation", 0),
         ("resourceSliceCount", 1),
