@@ -60,7 +60,8 @@ fn structure(validator: &mut Validator, message: &Message, object: &Object, path
     }
 }
 
-/// The members of a union beside the first that is given: they are refused, whatever is in them.
+/// The members of a union beside the first that is given: they are refused, whatever is in them, but for those that the
+/// reference server forgets to refuse.
 fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
     let Some(union) = &message.union else { return Vec::new() };
     let is_member = |(name, value): &(&str, &Value)| {
@@ -70,8 +71,10 @@ fn surplus<'m>(message: &'m Message, object: &Object) -> Vec<&'m str> {
     if object.iter().filter(is_member).nth(1).is_none() {
         return Vec::new();
     }
-    let names = union.members.iter().map(|&at| &*message.fields[usize::from(at)].name);
-    names.filter(|name| object.get(name).is_some_and(|value| !value.is_null())).skip(1).collect()
+    let is_refused = |&&at: &&u16| !union.shown.iter().any(|&(other, shown)| other == at && shown.is_empty());
+    let name = |at: &u16| &*message.fields[usize::from(*at)].name;
+    let given = union.members.iter().filter(|at| object.get(name(at)).is_some_and(|value| !value.is_null()));
+    given.skip(1).filter(is_refused).map(name).collect()
 }
 
 fn is_needed(field: &Field, is_status: bool) -> bool {
@@ -274,8 +277,6 @@ fn one_of(
     for name in surplus.iter().filter(|_| !union.several.is_empty()) {
         let renamed = union.shown.iter().find(|(at, _)| message.fields[usize::from(*at)].name == **name);
         let shown = renamed.map_or(*name, |(_, shown)| shown);
-        if !shown.is_empty() {
-            validator.errors.push(FieldError::forbidden(path.child(shown), union.several));
-        }
+        validator.errors.push(FieldError::forbidden(path.child(shown), union.several));
     }
 }

@@ -16,44 +16,37 @@ const TOKEN_SECONDS_MAX: i64 = 1 << 32;
 /// Bounds of a pod certificate's life.
 const CERTIFICATE_SECONDS: std::ops::RangeInclusive<i64> = 3600..=7_862_400;
 
-/// A volume: checks that depend on its name or on the pod.
+/// A volume whose name counts where it is reached.
 pub(super) fn volume(validator: &mut Validator, path: &Path, volume: View) {
     let name = volume.text("name");
     let iscsi = volume.child("iscsi");
     if iscsi.has("initiatorName") && name.len() + 1 + iscsi.text("targetPortal").len() > PORTAL_MAX {
         validator.invalid(path.child("name"), name, PORTAL);
     }
-    let image = volume.child("image");
-    let is_unnamed = image.is_there() && image.text("reference").is_empty();
-    if is_unnamed && validator.kind == "Pod" && is_first(volume, "image") {
-        let place = path.child("image");
-        validator.required(place.child("reference"), "");
-    }
-    let csi = volume.child("csi");
-    if csi.has("nodePublishSecretRef") && is_first(volume, "csi") {
-        let secret = csi.child("nodePublishSecretRef").text("name");
-        let place = path.child("csi");
-        if secret.is_empty() {
-            let reference = place.child("nodePublishSecretRef");
-            validator.required(reference.child("name"), "");
-        } else {
-            validator.refuse(&place.child("name"), secret, names::subdomain(secret));
-        }
-    }
-    if is_first(volume, "projected") {
-        projections(validator, &path.child("projected"), volume.child("projected"));
-    }
-}
-
-/// Whether no other kind comes before this one, which is one of the last; beside the first none is looked at.
-fn is_first(volume: View, kind: &str) -> bool {
-    const LAST: [&str; 5] = ["projected", "scaleIO", "csi", "ephemeral", "image"];
-    let place = |name: &str| LAST.iter().position(|last| *last == name);
-    volume.members().all(|(name, _)| name == "name" || place(name) >= place(kind))
 }
 
 const PORTAL: &str = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
                       iscsi.initiatorName is specified.";
+
+/// Templates may leave it to others which image it is.
+pub(super) fn image(validator: &mut Validator, path: &Path, image: View) {
+    if image.text("reference").is_empty() && validator.kind == "Pod" {
+        validator.required(path.child("reference"), "");
+    }
+}
+
+/// A driver's secret has a name.
+pub(super) fn csi(validator: &mut Validator, path: &Path, csi: View) {
+    if !csi.has("nodePublishSecretRef") {
+        return;
+    }
+    let secret = csi.child("nodePublishSecretRef").text("name");
+    if secret.is_empty() {
+        validator.required(path.child("nodePublishSecretRef").child("name"), "");
+    } else {
+        validator.refuse(&path.child("name"), secret, names::subdomain(secret));
+    }
+}
 
 /// What is expected at a path of the node, where there is a path.
 pub(super) fn host_path(validator: &mut Validator, path: &Path, source: View) {
@@ -73,7 +66,7 @@ pub(super) fn empty_directory(validator: &mut Validator, path: &Path, directory:
 }
 
 /// Files of all sources of a projected volume have different names.
-fn projections(validator: &mut Validator, path: &Path, projected: View) {
+pub(super) fn projections(validator: &mut Validator, path: &Path, projected: View) {
     let mut taken = HashSet::new();
     for source in projected.structs("sources") {
         for kind in ["secret", "configMap", "downwardAPI"] {
