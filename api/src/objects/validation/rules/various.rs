@@ -32,25 +32,23 @@ pub(super) fn node(validator: &mut Validator, path: &Path, node: View) {
     // The reference server names the taints of the specification like this.
     taints(validator, &metadata.child("taints"), node.child("spec").items("taints"));
     // A node may register with what it can take; later the status has a way of its own.
+    let status = node.child("status");
     if validator.old.is_none() {
-        registered(validator, path, node.child("status"));
+        status::node_amounts(validator, &path.child("status"), status);
+    }
+    swap(validator, &metadata.child("nodeSwapStatus"), status.child("nodeInfo").child("swap"));
+    if validator.old.is_none() {
+        status::declared_features(validator, &path.child("status").child("declaredFeatures"), status);
     }
     let (spec, root) = (node.child("spec"), path.child("spec"));
     pod_networks(validator, &root.child("podCIDRs"), spec);
 }
 
-/// What a node says of itself where it is created. Only here is its swap space judged.
-fn registered(validator: &mut Validator, path: &Path, status: View) {
-    let place = path.child("status");
-    status::node_amounts(validator, &place, status);
-    // The reference server names the swap space like this.
-    let swap = status.child("nodeInfo").child("swap");
+/// The swap space of a node, which the reference server judges in writes of the whole object alone.
+fn swap(validator: &mut Validator, path: &Path, swap: View) {
     if let Some(capacity) = swap.int("capacity").filter(|capacity| *capacity <= 0) {
-        let place = path.child("metadata");
-        let place = place.child("nodeSwapStatus");
-        validator.invalid(place.child("capacity"), capacity, "must be greater than zero");
+        validator.invalid(path.child("capacity"), capacity, "must be greater than zero");
     }
-    status::declared_features(validator, &place.child("declaredFeatures"), status);
 }
 
 /// A taint has a key and a known effect, and no other taint has both.
