@@ -74,6 +74,11 @@ impl Validator<'_> {
         self.old.is_none()
     }
 
+    /// The struct that the stored object has at a path.
+    fn before(&self, path: &Path) -> View<'_> {
+        View::from(self.old.and_then(|old| path.value(old)))
+    }
+
     fn required(&mut self, path: impl Into<String>, detail: &str) {
         self.errors.push(FieldError::required(path, detail));
     }

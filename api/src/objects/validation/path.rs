@@ -2,6 +2,9 @@
 
 use std::fmt::{self, Display, Write};
 
+use super::rules::view::View;
+use crate::values::json::Value;
+
 /// `spec.containers[0].env`, `metadata.labels[app]`.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'p> {
@@ -23,6 +26,16 @@ impl<'p> Path<'p> {
     /// The path of the containing value.
     pub(crate) fn parent(&self) -> &Path<'p> {
         self.parent.unwrap_or(&Path::ROOT)
+    }
+
+    /// What an object has at this path.
+    pub(super) fn value<'v>(&self, object: View<'v>) -> Option<&'v Value> {
+        let parent = self.parent?;
+        match self.step {
+            Step::Index(at) => parent.value(object)?.as_array()?.get(at),
+            Step::Name(name) | Step::Key(name) if parent.parent.is_none() => object.get(name),
+            Step::Name(name) | Step::Key(name) => parent.value(object)?.get(name),
+        }
     }
 
     /// A member of an object.

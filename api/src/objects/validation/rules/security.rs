@@ -198,7 +198,8 @@ pub(super) fn stop_signal(validator: &mut Validator, path: &Path, lifecycle: Vie
     }
 }
 
-/// What a pod may not share with its node when its users are its own.
+/// What a pod may not share with its node when its users are its own. Block devices of a stored pod are tolerated: earlier
+/// releases took them.
 fn own_users(validator: &mut Validator, path: &Path, spec: View) {
     const DETAIL: &str = "when `hostUsers` is false";
     for (name, place) in [("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")] {
@@ -206,8 +207,14 @@ fn own_users(validator: &mut Validator, path: &Path, spec: View) {
             validator.forbidden(path.child(place), DETAIL);
         }
     }
+    let has_devices = |container: View| !container.items("volumeDevices").is_empty();
+    let before = validator.before(path);
+    let mut is_kept = false;
+    if before.flag("hostUsers") == Some(false) {
+        each_container(before, path, |_, container| is_kept |= has_devices(container));
+    }
     each_container(spec, path, |place, container| {
-        if !container.items("volumeDevices").is_empty() {
+        if !is_kept && has_devices(container) {
             validator.forbidden(place.child("volumeDevices"), DETAIL);
         }
     });
