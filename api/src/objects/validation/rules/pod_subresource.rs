@@ -61,21 +61,26 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
     if old.child("spec").child("os").text("name") == "windows" {
         return only(validator, "windows pods cannot be resized");
     }
-    let class = old.child("status").text("qosClass");
-    if new.object().is_some_and(|new| qos_class(new) != class) {
+    let status = old.child("status");
+    let class = status.text("qosClass");
+    let former = if class.is_empty() { old.object().map(qos_class) } else { Some(class) };
+    if new.object().map(qos_class) != former {
         validator.invalid("spec", class, "Pod QOS Class may not change as a result of resizing");
     }
-    let statuses = || old.child("status").structs("containerStatuses");
-    let running = statuses().find(|status| status.child("state").has("running"));
-    if running.is_some_and(|status| !status.has("resources")) {
+    let running =
+        status.structs("containerStatuses").find(|container| container.child("state").has("running"));
+    if running.is_some_and(|container| !container.has("resources")) {
         validator.forbidden("spec", "Pod running on node without support for resize");
-    }
-    if !old.child("status").items("nodeAllocatableResourceClaimStatuses").is_empty() {
-        validator.forbidden("spec", "pods with node allocatable resource claims cannot be resized");
     }
     let (new, old) = (new.child("spec"), old.child("spec"));
     let spec = Path::ROOT.child("spec");
-    resize_whole(validator, &spec, new, old);
+    let has_whole = [new, old].into_iter().any(has_amounts);
+    if has_whole {
+        resize_whole(validator, &spec, new, old);
+    }
+    if !status.items("nodeAllocatableResourceClaimStatuses").is_empty() {
+        validator.forbidden("spec", "pods with node allocatable resource claims cannot be resized");
+    }
     let found = validator.errors.len();
     for list in ["containers", "initContainers"] {
         same_containers(validator, list, new, old);
@@ -111,6 +116,15 @@ pub(super) fn resize(validator: &mut Validator, new: View, old: View) {
             validator.forbidden(place, detail);
         }
     }
+    if validator.errors.is_empty() && !has_whole && new.has("resources") != old.has("resources") {
+        validator.forbidden("spec", ONLY);
+    }
+}
+
+/// Whether a pod as a whole has any resources.
+fn has_amounts(spec: View) -> bool {
+    let resources = spec.child("resources");
+    ["requests", "limits"].iter().any(|list| resources.child(list).members().next().is_some())
 }
 
 /// Resources of the pod as a whole stay, and only the amounts that can be resized differ.
