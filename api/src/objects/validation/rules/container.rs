@@ -176,7 +176,10 @@ fn in_pod(validator: &mut Validator, path: &Path, container: View, list: &str, a
         validator.invalid(context.child("procMount"), "Unmasked", detail);
     }
     match list {
-        "initContainers" => starting(validator, path, container),
+        "initContainers" if container.text("restartPolicy") != "Always" => {
+            starting(validator, path, container);
+            return restarting(validator, path, container);
+        }
         "ephemeralContainers" => return ephemeral(validator, path, container),
         _ => {}
     }
@@ -240,16 +243,12 @@ fn files(validator: &mut Validator, path: &Path, container: View, around: &Surro
     }
 }
 
-/// A container that runs before the others, unless it goes on beside them.
+/// A container that runs before the others, and ends. What it may not have is not looked into.
 fn starting(validator: &mut Validator, path: &Path, container: View) {
-    if container.text("restartPolicy") == "Always" {
-        return;
-    }
-    for name in FOR_RUNNING {
-        if container.has(name) {
-            let detail = "may not be set for init containers without restartPolicy=Always";
-            validator.forbidden(path.child(name), detail);
-        }
+    for name in FOR_RUNNING.into_iter().filter(|name| container.has(name)) {
+        let detail = "may not be set for init containers without restartPolicy=Always";
+        validator.forget(&path.child(name));
+        validator.forbidden(path.child(name), detail);
     }
     let policies = path.child("resizePolicy");
     for (at, policy) in container.structs("resizePolicy").enumerate() {
@@ -264,6 +263,9 @@ fn starting(validator: &mut Validator, path: &Path, container: View) {
 
 fn ephemeral(validator: &mut Validator, path: &Path, container: View) {
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
+    for name in FOR_RUNNING {
+        validator.forget(&path.child(name));
+    }
     for name in NOT_FOR_EPHEMERAL {
         if container.has(name) {
             validator.forbidden(path.child(name), DETAIL);
