@@ -217,10 +217,11 @@ fn extra_volumes<'v>(validator: &Validator<'v>) -> Option<View<'v>> {
 }
 
 fn resource_claims<'v>(validator: &mut Validator, path: &Path, spec: View<'v>) -> Seen<'v> {
+    let is_static = is_static(validator);
     let mut seen = Seen::new();
     for (at, claim) in spec.structs("resourceClaims").enumerate() {
         let name = claim.text("name");
-        if !name.is_empty() && !seen.insert(name) && !validator.has_enough() {
+        if !name.is_empty() && !seen.insert(name) && !is_static && !validator.has_enough() {
             let place = path.index(at);
             validator.duplicate(place.child("name"), name);
         }
@@ -228,9 +229,15 @@ fn resource_claims<'v>(validator: &mut Validator, path: &Path, spec: View<'v>) -
     seen
 }
 
-/// One claim of a pod. A pod that a node runs by itself has none.
+/// Whether the object is a pod that a node runs by itself.
+fn is_static(validator: &Validator) -> bool {
+    validator.kind == "Pod" && pod_subresource::is_static(validator, validator.object)
+}
+
+/// One claim of a pod. A pod that a node runs by itself has none; more is not said of one.
 pub(super) fn resource_claim(validator: &mut Validator, path: &Path, claim: View) {
-    if validator.kind == "Pod" && pod_subresource::is_static(validator, validator.object) {
+    if is_static(validator) {
+        validator.forget(path);
         return validator.forbidden("[]", "static pods do not support resource claims");
     }
     let detail = match (claim.has("resourceClaimName"), claim.has("resourceClaimTemplateName")) {
