@@ -337,9 +337,9 @@ fn traffic(validator: &mut Validator, path: &Path, spec: View) {
     let place = path.child("externalTrafficPolicy");
     match (is_external(spec), policy) {
         (true, "") => validator.required(place, ""),
-        (false, "") | (true, "Cluster" | "Local") => {}
-        (true, other) => validator.not_supported(place, other, &["Cluster", "Local"]),
+        (false, "") | (true, _) => {}
         (false, policy) => {
+            validator.forget(&place);
             validator.invalid(place, policy, "may only be set for externally-accessible services");
         }
     }
