@@ -1,7 +1,6 @@
 //! Decodes request bodies to objects and checks that their kind is the endpoint's (docs/api/writes.md#request-body).
 
 use go::json::{no_version_kind, odd_version_kind, sets_field, undecided};
-use serde::Deserialize;
 
 use crate::types::schema::conform::conform;
 use crate::types::schema::decode::{DecodeError, Decoded, decode, decode_known};
@@ -35,15 +34,6 @@ pub struct Expected<'e> {
     pub is_strict: bool,
 }
 
-/// `kind` and `apiVersion` of a request body.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct TypeMeta {
-    kind: String,
-    #[serde(rename = "apiVersion")]
-    api_version: String,
-}
-
 impl Expected<'_> {
     /// Decodes a request body by its `Content-Type`; kind and apiVersion must be the endpoint's when given, and default to
     /// it but for custom types.
@@ -62,7 +52,18 @@ impl Expected<'_> {
             Some(known) => decode_known(self.message, body, known),
             None => decode(self.message, body),
         };
-        self.check(decoded, body, |error| self.explain(registry, body, error))
+        // The reference server looks for the type without regard to case, and reads the object with regard to it.
+        let is_apart = |decoded: &Decoded| decoded.strict.iter().any(|found| is_of_type(found));
+        let document = match &decoded {
+            Ok(decoded) if !self.message.custom && is_apart(decoded) => json::parse(body).ok(),
+            _ => None,
+        };
+        if let Some(why) = document.as_ref().and_then(untyped) {
+            return Err(self.unrecognized(body, &why));
+        }
+        self.check((decoded, document.as_ref().map(type_of)), body, |error| {
+            self.explain(registry, body, error)
+        })
     }
 
     /// YAML is converted to JSON, which sorts members by name; failures of strict decoding in the text come first.
@@ -73,35 +74,47 @@ impl Expected<'_> {
             document.value.sort_names();
         }
         let duplicates = document.strict_error();
-        let decoded = self.decode_tree(registry, document.value, body)?;
+        let (kind, api_version) = match self.message.custom {
+            true => (document.value.str_at(&["kind"]), document.value.str_at(&["apiVersion"])),
+            false => type_of(&document.value),
+        };
+        let named = (kind.to_owned(), api_version.to_owned());
+        let decoded = self.decode_tree(registry, (document.value, named), body)?;
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
     }
 
     /// CBOR refuses duplicates when it reads them, so only unknown fields are left to find.
     fn decode_cbor(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let value = cbor::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
-        self.decode_tree(registry, value, body)
-    }
-
-    /// A body that was read to a tree without its schema.
-    fn decode_tree(&self, registry: &Registry, value: Value, body: &[u8]) -> Result<Decoded, Status> {
-        Memory::check_structures(value.structures()).map_err(Status::no_memory)?;
         let text = |name: &str| value.str_at(&[name]).to_owned();
-        let (kind, api_version) = (text("kind"), text("apiVersion"));
-        let decoded = conform(self.message, value);
-        self.check(decoded, body, |error| self.mismatch(registry, &kind, &api_version, error))
+        let named = (text("kind"), text("apiVersion"));
+        self.decode_tree(registry, (value, named), body)
     }
 
-    /// Checks that a body has the kind of the endpoint, and sets it.
+    /// A body that was read to a tree without its schema, with the kind and the version that it says it is of.
+    fn decode_tree(
+        &self,
+        registry: &Registry,
+        (value, (kind, api_version)): (Value, (String, String)),
+        body: &[u8],
+    ) -> Result<Decoded, Status> {
+        Memory::check_structures(value.structures()).map_err(Status::no_memory)?;
+        let decoded = conform(self.message, value);
+        let named = (!self.message.custom).then_some((&*kind, &*api_version));
+        self.check((decoded, named), body, |error| self.mismatch(registry, &kind, &api_version, error))
+    }
+
+    /// Checks that a body has the kind of the endpoint, and sets it. `named` is what it says it is, where that is not to be
+    /// read in the object.
     fn check(
         &self,
-        decoded: Result<Decoded, DecodeError>,
+        (decoded, named): (Result<Decoded, DecodeError>, Option<(&str, &str)>),
         body: &[u8],
         refuse: impl Fn(&str) -> Status,
     ) -> Result<Decoded, Status> {
         let mut decoded = decoded.map_err(|error| refuse(&error.to_string()))?;
         let text = |name: &str| decoded.object.get(name).and_then(Value::as_str).unwrap_or_default();
-        let (kind, api_version) = (text("kind"), text("apiVersion"));
+        let (kind, api_version) = named.unwrap_or_else(|| (text("kind"), text("apiVersion")));
         if self.message.custom {
             if kind.is_empty() {
                 return Err(self.without_kind(body));
@@ -178,8 +191,9 @@ impl Expected<'_> {
         if let Some(why) = untyped_text(body) {
             return self.unrecognized(body, &why);
         }
-        let given: TypeMeta = serde_json::from_slice(body).unwrap_or_default();
-        self.mismatch(registry, &given.kind, &given.api_version, error)
+        let document = json::parse(body).unwrap_or_default();
+        let (kind, api_version) = type_of(&document);
+        self.mismatch(registry, kind, api_version, error)
     }
 
     fn other_version(&self, api_version: &str) -> Status {
@@ -223,6 +237,12 @@ impl Expected<'_> {
             self.kind
         ))
     }
+}
+
+/// Whether a finding of strict decoding is a member of the document that says its type in another case.
+fn is_of_type(found: &str) -> bool {
+    let name = found.strip_prefix("unknown field \"").and_then(|rest| rest.strip_suffix('"'));
+    name.is_some_and(|name| ["kind", "apiVersion"].iter().any(|field| sets_field(name, field)))
 }
 
 /// [`untyped`] for JSON text, which may be something else.
@@ -286,6 +306,48 @@ fn summary(body: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::types::schema::builtin;
+    use crate::values::naming::KUBERNETES;
+
+    #[test]
+    fn the_type_of_a_body_may_be_in_any_case() {
+        let message = builtin::message(&KUBERNETES, "api.core.v1.Pod").unwrap();
+        let (kind, api_version) = ("Pod", "v1");
+        let expected = Expected { kind, api_version, message, older: &[], known: None, is_strict: true };
+        let registry = Registry::new(&KUBERNETES);
+        let cannot = |why: &str| format!(" cannot be handled as a Pod: {why}");
+        let service = "converting (v1.Service) to (core.Pod): unknown conversion";
+        for (body, want) in [
+            (
+                r#"{"Kind":"Pod","APIVersion":"v1"}"#,
+                Ok(r#"unknown field "Kind", unknown field "APIVersion""#.to_owned()),
+            ),
+            (r#"{"kind":"Service","Kind":"Pod"}"#, Ok(r#"unknown field "Kind""#.to_owned())),
+            (r#"{"Kind":"Service"}"#, Err(format!(r#"Service in version "v1"{}"#, cannot(service)))),
+            (
+                r#"{"kind":"Pod","KIND":"Service","spec":{}}"#,
+                Err(format!(r#"Service in version "v1"{}"#, cannot(service))),
+            ),
+            (
+                r#"{"apiversion":"v2","kind":"Pod"}"#,
+                Err(format!(r#"Pod in version "v2"{}"#, cannot(&not_registered(("Pod", "v2"), "v1")))),
+            ),
+            (
+                r#"{"Kind":5}"#,
+                Err(format!(
+                    r#"the object provided is unrecognized (must be of type Pod): {} ({{"Kind":5}})"#,
+                    odd_version_kind("number", "kind")
+                )),
+            ),
+        ] {
+            let decoded = expected.decode(Input::Json, &registry, body.as_bytes());
+            let got = decoded.map(|decoded| decoded.strict.join(", ")).map_err(|status| status.message);
+            assert_eq!(got, want, "{body}");
+        }
+        let yaml = expected.decode(Input::Yaml, &registry, b"Kind: Service");
+        let status = yaml.unwrap_err();
+        assert_eq!(status.message, format!(r#"Service in version "v1"{}"#, cannot(service)));
+    }
 
     #[test]
     fn a_body_says_of_which_type_it_is_or_nothing() {
