@@ -84,8 +84,13 @@ impl Makers {
     /// The resources of the served versions in the order of the definition; none for one without a storage version.
     /// What they have in common with others in the `pool` is shared.
     pub fn served(self, naming: &Naming, pool: &mut Pool) -> Vec<Arc<Resource>> {
-        let made = self.made(naming, pool).into_iter();
-        made.filter(|(served, ..)| *served).map(|(.., resource)| Arc::new(resource)).collect()
+        let (served, unserved): (Vec<_>, Vec<_>) =
+            self.made(naming, pool).into_iter().partition(|(served, ..)| *served);
+        // Nothing is published of a version that is not served.
+        let unserved = unserved.into_iter().map(|(.., resource)| Resource { published: None, ..resource });
+        let unserved: Vec<_> = unserved.map(Arc::new).collect();
+        let served = served.into_iter();
+        served.map(|(.., resource)| Arc::new(Resource { unserved: unserved.clone(), ..resource })).collect()
     }
 
     /// The resource of the version that objects are stored in, whether it is served or not; `None` without one.

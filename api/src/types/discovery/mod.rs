@@ -343,6 +343,7 @@ mod tests {
             published: None,
             fault: None,
             versions: None,
+            unserved: Vec::new(),
             ending: false.into(),
         })
     }

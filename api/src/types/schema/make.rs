@@ -562,6 +562,7 @@ impl ResourceMaker {
             published,
             fault,
             versions: None,
+            unserved: Vec::new(),
             ending: AtomicBool::new(false),
         }
     }

@@ -95,6 +95,8 @@ pub struct Resource {
     pub fault: Option<Ref<Option<MakeError>>>,
     /// The versions of a custom type, each of which the server works with in its own form; `None` for other types.
     pub versions: Option<Arc<Versions>>,
+    /// The same in versions of a custom type that are not served. Webhooks and policies may be about them all the same.
+    pub unserved: Vec<Arc<Resource>>,
     /// Whether the type goes as soon as its objects are gone.
     pub ending: AtomicBool,
 }
@@ -439,6 +441,7 @@ fn group(
                     published: None,
                     fault: None,
                     versions: None,
+                    unserved: Vec::new(),
                     ending: AtomicBool::new(false),
                 })
             });

@@ -66,8 +66,8 @@ impl Rules {
             resource.storage.as_ref().is_some_and(|other| other.key_prefix == storage.key_prefix)
                 && (write.subresource.is_empty() || resource.subresource(write.subresource).is_some())
         };
-        let mut same: Vec<&Resource> =
-            registry.resources().map(|resource| &**resource).filter(is_same).collect();
+        let all = registry.resources().chain(&own.unserved).map(|resource| &**resource);
+        let mut same: Vec<&Resource> = all.filter(is_same).collect();
         // Versions of a custom type are in the order of its definition.
         same.sort_by_key(|resource| own.versions.as_ref().map(|all| all.place(&resource.api_version)));
         self.0.iter().find_map(|rule| same.iter().copied().find(|resource| rule.matches(write, resource)))
@@ -164,12 +164,15 @@ mod tests {
         let names = r#"{"plural":"things","kind":"Thing","listKind":"ThingList"}"#;
         let version = |name: &str, more: &str| {
             format!(
-                r#"{{"name":"{name}","served":true,"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}{more}}}"#,
+                r#"{{"name":"{name}","served":{},"storage":{},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}{more}}}"#,
+                name != "v2",
                 name == "v1"
             )
         };
         let status = r#","subresources":{"status":{}}"#;
-        let versions = [version("v2beta1", status), version("v3", ""), version("v1", status)].join(",");
+        let versions =
+            [version("v2beta1", status), version("v3", ""), version("v2", ""), version("v1", status)]
+                .join(",");
         let definition = object(&format!(
             r#"{{"spec":{{"group":"g.example","scope":"Cluster","names":{names},"versions":[{versions}]}},"status":{{"acceptedNames":{names}}}}}"#
         ));
@@ -185,6 +188,9 @@ mod tests {
             (r#"["v3"],["v1"]"#, "", "v1"),
             // One rule takes the version that comes first in the definition.
             (r#"["v3","v2beta1"]"#, "", "v2beta1"),
+            // A version that is not served is one of them.
+            (r#"["v2"]"#, "", "v2"),
+            (r#"["v1beta1","v2"],["v3"]"#, "", "v2"),
             // A version without the subresource has no form of it.
             (r#"["v3"],["v2beta1"]"#, "status", "v2beta1"),
             (r#"["v3"]"#, "status", "none"),
