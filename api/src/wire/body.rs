@@ -74,31 +74,28 @@ impl Expected<'_> {
             document.value.sort_names();
         }
         let duplicates = document.strict_error();
-        let (kind, api_version) = match self.message.custom {
-            true => (document.value.str_at(&["kind"]), document.value.str_at(&["apiVersion"])),
-            false => type_of(&document.value),
-        };
-        let named = (kind.to_owned(), api_version.to_owned());
-        let decoded = self.decode_tree(registry, (document.value, named), body)?;
+        let type_of = if self.message.custom { exact_type_of } else { type_of };
+        let decoded = self.decode_tree(registry, document.value, type_of, body)?;
         Ok(Decoded { strict: duplicates.into_iter().chain(decoded.strict).collect(), ..decoded })
     }
 
     /// CBOR refuses duplicates when it reads them, so only unknown fields are left to find.
     fn decode_cbor(&self, registry: &Registry, body: &[u8]) -> Result<Decoded, Status> {
         let value = cbor::parse(body).map_err(|error| self.unrecognized(body, &error.to_string()))?;
-        let text = |name: &str| value.str_at(&[name]).to_owned();
-        let named = (text("kind"), text("apiVersion"));
-        self.decode_tree(registry, (value, named), body)
+        self.decode_tree(registry, value, exact_type_of, body)
     }
 
-    /// A body that was read to a tree without its schema, with the kind and the version that it says it is of.
+    /// A body that was read to a tree without its schema; `type_of` finds the kind and the version that it says it is of.
     fn decode_tree(
         &self,
         registry: &Registry,
-        (value, (kind, api_version)): (Value, (String, String)),
+        value: Value,
+        type_of: impl Fn(&Value) -> (&str, &str),
         body: &[u8],
     ) -> Result<Decoded, Status> {
         Memory::check_structures(value.structures()).map_err(Status::no_memory)?;
+        let (kind, api_version) = type_of(&value);
+        let (kind, api_version) = (kind.to_owned(), api_version.to_owned());
         let decoded = conform(self.message, value);
         let named = (!self.message.custom).then_some((&*kind, &*api_version));
         self.check((decoded, named), body, |error| self.mismatch(registry, &kind, &api_version, error))
@@ -285,6 +282,11 @@ pub fn type_of(document: &Value) -> (&str, &str) {
         texts.next_back().unwrap_or_default()
     };
     (last("kind"), last("apiVersion"))
+}
+
+/// The same where the names of the members are as they should be.
+fn exact_type_of(document: &Value) -> (&str, &str) {
+    (document.str_at(&["kind"]), document.str_at(&["apiVersion"]))
 }
 
 /// The first bytes of a body, as the error shows them.
