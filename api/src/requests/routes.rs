@@ -251,6 +251,8 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
     }
+    // The reference server looks at media types before it hands a request to the handler of a built-in type, which notes this;
+    // the handler of custom types looks at them itself.
     if !resource.table.message.custom {
         note_deprecated(context, resource, info, trail);
     }
