@@ -99,6 +99,9 @@ impl<T> Known<T> {
     }
 }
 
+/// Up to so many objects are kept without a look at whether they are still there.
+const FEW: usize = 64;
+
 /// What is made of the objects of one collection. An object is parsed anew when it has another revision than before.
 pub struct Parsed<T> {
     resource: Arc<Resource>,
@@ -141,7 +144,21 @@ impl<T> Parsed<T> {
             self.known.lock().forget(&key, snapshot.revision());
             return Ok(None);
         };
-        self.parsed(entry).map(Some)
+        let known = self.known.lock().get(entry.key(), entry.revision());
+        if known.is_some() {
+            return Ok(known);
+        }
+        let parsed = self.parsed(entry)?;
+        self.sweep(&snapshot);
+        Ok(Some(parsed))
+    }
+
+    /// Forgets objects that are gone, once they outnumber those that are there.
+    fn sweep(&self, snapshot: &Snapshot) {
+        let mut known = self.known.lock();
+        if known.0.len() > FEW && known.0.len() as u64 > 2 * snapshot.count(&self.collection.keys) {
+            known.sweep(snapshot.revision(), |key| snapshot.get(key).is_some());
+        }
     }
 
     /// The objects of a namespace, or of the cluster for an empty one.
@@ -163,11 +180,7 @@ impl<T> Parsed<T> {
         }
         let snapshot = lookup.snapshot();
         let listed = self.read(&snapshot, self.collection.keys.clone())?;
-        // Objects that are gone are forgotten once they outnumber those that are there.
-        let mut known = self.known.lock();
-        if known.0.len() > 2 * listed.len() {
-            known.sweep(snapshot.revision(), |key| snapshot.get(key).is_some());
-        }
+        self.sweep(&snapshot);
         if self.all.load().as_ref().is_none_or(|all| all.0 < snapshot.revision()) {
             self.all.store(Some(Arc::new((snapshot.revision(), listed.clone()))));
         }
@@ -193,6 +206,32 @@ impl<T> Parsed<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::writes::write::server_fixture::Server;
+
+    #[tokio::test]
+    async fn objects_that_are_gone_are_forgotten_though_each_was_asked_for_alone() {
+        let server = Server::start();
+        let lookup = server.api.lookup();
+        let parsed = Parsed::new(lookup, lookup.resource("", "v1", "namespaces"), |_| ());
+        let get = |name: &str| parsed.get(lookup, "", name).unwrap().is_some();
+        for n in 0..3 * FEW {
+            let (name, body) = (format!("n{n}"), format!(r#"{{"metadata":{{"name":"n{n}"}}}}"#));
+            assert_eq!(server.ask("POST /api/v1/namespaces", &body).await.0, 201, "{name}");
+            assert!(get(&name), "{name}");
+            if n > 0 {
+                let finalized = format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"finalizers":[]}}}}"#);
+                assert_eq!(
+                    server.ask(&format!("DELETE /api/v1/namespaces/{name}"), "").await.0,
+                    200,
+                    "{name}"
+                );
+                let path = format!("PUT /api/v1/namespaces/{name}/finalize");
+                assert_eq!(server.ask(&path, &finalized).await.0, 200, "{name}");
+            }
+            assert!(parsed.known.lock().0.len() <= FEW + 1, "{name}");
+        }
+        assert!(get("n0") && !get("n1"));
+    }
 
     fn revision(at: u64) -> Revision {
         Revision::new(at)

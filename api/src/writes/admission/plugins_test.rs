@@ -69,17 +69,21 @@ async fn what_plugins_keep_follows_every_write() {
             containers[0].str_at(&["resources", "limits", "memory"]).to_owned()
         };
         let priority = made(&server, PODS, &pod("", "", ""), &["spec", "priority"]).await;
-        [priority, memory(PODS).await, memory(other).await]
+        let secrets = made(&server, PODS, &pod("", "", ""), &["spec", "imagePullSecrets"]).await;
+        [priority, memory(PODS).await, memory(other).await, secrets]
     };
-    assert_eq!(seen().await, ["0", "", ""]);
+    let secret = r#"[{"name":"s"}]"#;
+    let account = format!(r#"{{"metadata":{{"name":"default"}},"imagePullSecrets":{secret}}}"#);
+    assert_eq!(seen().await, ["0", "", "", "-"]);
     given(&server, classes, r#"{"metadata":{"name":"usual"},"value":3,"globalDefault":true}"#).await;
-    assert_eq!(seen().await, ["3", "", ""]);
+    assert_eq!(seen().await, ["3", "", "", "-"]);
     given(&server, ranges, &limits("1Mi")).await;
-    assert_eq!(seen().await, ["3", "1Mi", ""]);
+    assert_eq!(seen().await, ["3", "1Mi", "", "-"]);
     for (request, body, wanted) in [
-        (format!("PUT {ranges}/r"), limits("2Mi"), ["3", "2Mi", ""]),
-        (format!("DELETE {classes}/usual"), String::new(), ["0", "2Mi", ""]),
-        (format!("DELETE {ranges}/r"), String::new(), ["0", "", ""]),
+        (format!("PUT {ranges}/r"), limits("2Mi"), ["3", "2Mi", "", "-"]),
+        ("PUT /api/v1/namespaces/n/serviceaccounts/default".to_owned(), account, ["3", "2Mi", "", secret]),
+        (format!("DELETE {classes}/usual"), String::new(), ["0", "2Mi", "", secret]),
+        (format!("DELETE {ranges}/r"), String::new(), ["0", "", "", secret]),
     ] {
         assert_eq!(server.ask(&request, &body).await.0, 200, "{request}");
         assert_eq!(seen().await, wanted, "{request}");

@@ -6,8 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{Lookup, Operation, Plugin, Record, Review, Step, Target, pod};
-use crate::types::schema::registry::Resource;
+use super::{Lookup, Operation, Parsed, Plugin, Record, Review, Step, Target, pod};
 use crate::values::json::{Object, Value};
 use crate::values::names;
 use crate::values::status::Status;
@@ -24,27 +23,57 @@ const MODE: i64 = 0o644;
 /// The plugin.
 pub struct ServiceAccount {
     lookup: Lookup,
-    accounts: Arc<Resource>,
+    accounts: Parsed<Account>,
     /// Start of the names of token volumes.
     volume_prefix: String,
     mount_path: String,
     /// Annotation of pods that a node's agent made from a file.
     mirror: String,
-    /// Annotation of accounts whose pods may use their secrets only.
-    enforce_secrets: String,
+}
+
+/// What the plugin asks of an account.
+struct Account {
+    name: String,
+    /// Whether its pods get a token, where it says so.
+    wants_token: Option<bool>,
+    /// Names of the secrets by which its pods pull images.
+    pull_secrets: Vec<String>,
+    /// Names of the secrets that its pods may use; none where they may use any.
+    secrets: Option<Vec<String>>,
+}
+
+impl Account {
+    /// `enforce_secrets` is the annotation of accounts whose pods may use their secrets only.
+    fn read(account: &Object, enforce_secrets: &str) -> Account {
+        let names = |list: &str| {
+            let list = account.get(list).and_then(Value::as_array).unwrap_or_default();
+            list.iter().map(|reference| reference.str_at(&["name"]).to_owned()).collect()
+        };
+        let is_limited = matches!(
+            pod::annotation(account, enforce_secrets),
+            Some("1" | "t" | "T" | "true" | "TRUE" | "True")
+        );
+        Account {
+            name: crate::values::object::meta(account, "name").to_owned(),
+            wants_token: account.get(TOKEN_WANTED).and_then(Value::as_bool),
+            pull_secrets: names("imagePullSecrets"),
+            secrets: is_limited.then(|| names("secrets")),
+        }
+    }
 }
 
 impl ServiceAccount {
     /// The plugin over this store.
     pub fn new(lookup: &Lookup) -> ServiceAccount {
         let naming = lookup.naming;
+        let enforce_secrets = naming.label("enforce-mountable-secrets");
+        let accounts = lookup.resource("", "v1", "serviceaccounts");
         ServiceAccount {
             lookup: lookup.clone(),
-            accounts: lookup.resource("", "v1", "serviceaccounts"),
+            accounts: Parsed::new(lookup, accounts, move |account| Account::read(account, &enforce_secrets)),
             volume_prefix: format!("{}-", naming.system("api-access")),
             mount_path: format!("/var/run/secrets/{}/serviceaccount", naming.domain),
             mirror: naming.label("config.mirror"),
-            enforce_secrets: naming.label("enforce-mountable-secrets"),
         }
     }
 
@@ -52,9 +81,9 @@ impl ServiceAccount {
         pod::annotation(pod, &self.mirror).is_some()
     }
 
-    fn account<N>(&self, record: &Record<'_, N>, name: &str) -> Result<Object, String> {
+    fn account<N>(&self, record: &Record<'_, N>, name: &str) -> Result<Arc<Account>, String> {
         let namespace = record.namespace;
-        let why = match self.lookup.get(&self.accounts, namespace, name) {
+        let why = match self.accounts.get(&self.lookup, namespace, name) {
             Ok(Some(account)) => return Ok(account),
             Ok(None) => format!("serviceaccount {name:?} not found"),
             Err(status) => status.message,
@@ -79,18 +108,13 @@ impl ServiceAccount {
         if wants_token(new, &account) {
             self.mount_token(new);
         }
-        if pod::list(new, "imagePullSecrets").is_empty()
-            && let Some(secrets) = account.get("imagePullSecrets").and_then(Value::as_array)
-            && !secrets.is_empty()
-        {
-            let references = secrets
-                .iter()
-                .map(|secret| Object::from_iter([("name".into(), secret.str_at(&["name"]).into())]).into());
-            let references = Value::Array(references.collect());
-            new.object_entry("spec").insert("imagePullSecrets", references);
+        if pod::list(new, "imagePullSecrets").is_empty() && !account.pull_secrets.is_empty() {
+            let reference = |name: &String| Object::from_iter([("name".into(), name.as_str().into())]).into();
+            let references = account.pull_secrets.iter().map(reference);
+            new.object_entry("spec").insert("imagePullSecrets", Value::Array(references.collect()));
         }
         // What an account forbids is refused before other plugins, and validation, look at the pod.
-        match record.new.as_deref().filter(|_| self.limits_secrets(&account)) {
+        match record.new.as_deref() {
             Some(new) => check_secrets(new, &account).map_err(|why| record.forbidden(&why)),
             None => Ok(()),
         }
@@ -148,9 +172,6 @@ impl ServiceAccount {
         if record.subresource == "ephemeralcontainers" {
             let account = self.account(record, pod::text(new, "serviceAccountName"));
             let account = account.map_err(|why| record.forbidden(&why))?;
-            if !self.limits_secrets(&account) {
-                return Ok(());
-            }
             return check_environments(new, &account, pod::EPHEMERAL, "ephemeral container")
                 .map_err(|why| record.forbidden(&why));
         }
@@ -163,10 +184,7 @@ impl ServiceAccount {
             return Err(record.forbidden(&why));
         }
         let account = self.account(record, name).map_err(|why| record.forbidden(&why))?;
-        if self.limits_secrets(&account) {
-            check_secrets(new, &account).map_err(|why| record.forbidden(&why))?;
-        }
-        Ok(())
+        check_secrets(new, &account).map_err(|why| record.forbidden(&why))
     }
 
     fn check_mirror(&self, pod: &Object) -> Result<(), &'static str> {
@@ -186,24 +204,19 @@ impl ServiceAccount {
         }
         Ok(())
     }
-
-    fn limits_secrets(&self, account: &Object) -> bool {
-        matches!(
-            pod::annotation(account, &self.enforce_secrets),
-            Some("1" | "t" | "T" | "true" | "TRUE" | "True")
-        )
-    }
 }
 
 fn has(value: &Value, name: &str) -> bool {
     value.get(name).is_some_and(|member| !member.is_null())
 }
 
+/// The member of accounts, and of the specification of pods, that says whether a token is mounted.
+const TOKEN_WANTED: &str = "automountServiceAccountToken";
+
 /// What the pod says, else what its account says, else yes.
-fn wants_token(pod: &Object, account: &Object) -> bool {
-    const FIELD: &str = "automountServiceAccountToken";
-    let own = pod.get("spec").and_then(|spec| spec.get(FIELD)).and_then(Value::as_bool);
-    own.or_else(|| account.get(FIELD).and_then(Value::as_bool)).unwrap_or(true)
+fn wants_token(pod: &Object, account: &Account) -> bool {
+    let own = pod.get("spec").and_then(|spec| spec.get(TOKEN_WANTED)).and_then(Value::as_bool);
+    own.or(account.wants_token).unwrap_or(true)
 }
 
 /// Members of volumes that refer to a secret by a name in them.
@@ -232,18 +245,12 @@ fn references_secrets(pod: &Object) -> bool {
             .any(|list| pod::list(pod, list).iter().any(in_container))
 }
 
-/// The names in a list of references of an account.
-fn names_in<'a>(account: &'a Object, list: &str) -> Vec<&'a str> {
-    let list = account.get(list).and_then(Value::as_array).unwrap_or_default();
-    list.iter().map(|reference| reference.str_at(&["name"])).collect()
-}
-
-fn check_secrets(pod: &Object, account: &Object) -> Result<(), String> {
-    let owner = crate::values::object::meta(account, "name");
-    let mountable = names_in(account, "secrets");
+/// Refuses a pod that uses a secret which its account, if it limits them, does not name.
+fn check_secrets(pod: &Object, account: &Account) -> Result<(), String> {
+    let Account { name: owner, secrets: Some(mountable), .. } = account else { return Ok(()) };
     for volume in pod::list(pod, "volumes").iter().filter(|volume| has(volume, "secret")) {
         let secret = volume.str_at(&["secret", "secretName"]);
-        if !mountable.contains(&secret) {
+        if !mountable.iter().any(|known| known == secret) {
             return Err(format!(
                 "volume with secret.secretName=\"{secret}\" is not allowed because service account {owner} does not \
                  reference that secret"
@@ -252,10 +259,9 @@ fn check_secrets(pod: &Object, account: &Object) -> Result<(), String> {
     }
     check_environments(pod, account, pod::INIT, "init container")?;
     check_environments(pod, account, pod::MAIN, "container")?;
-    let pulled = names_in(account, "imagePullSecrets");
     for (at, reference) in pod::list(pod, "imagePullSecrets").iter().enumerate() {
         let name = reference.str_at(&["name"]);
-        if !pulled.contains(&name) {
+        if !account.pull_secrets.iter().any(|known| known == name) {
             return Err(format!(
                 "imagePullSecrets[{at}].name=\"{name}\" is not allowed because service account {owner} does not \
                  reference that imagePullSecret"
@@ -265,19 +271,18 @@ fn check_secrets(pod: &Object, account: &Object) -> Result<(), String> {
     Ok(())
 }
 
-fn check_environments(pod: &Object, account: &Object, list: &str, what: &str) -> Result<(), String> {
-    let mountable = names_in(account, "secrets");
+fn check_environments(pod: &Object, account: &Account, list: &str, what: &str) -> Result<(), String> {
+    let Account { name: owner, secrets: Some(mountable), .. } = account else { return Ok(()) };
     for container in pod::list(pod, list) {
         for variable in container.get("env").and_then(Value::as_array).unwrap_or_default() {
             let Some(reference) = variable.at(&["valueFrom", "secretKeyRef"]) else { continue };
             let secret = reference.str_at(&["name"]);
-            if !mountable.contains(&secret) {
+            if !mountable.iter().any(|known| known == secret) {
                 return Err(format!(
                     "{what} {} with envVar {} referencing secret.secretName=\"{secret}\" is not allowed because \
-                     service account {} does not reference that secret",
+                     service account {owner} does not reference that secret",
                     container.str_at(&["name"]),
                     variable.str_at(&["name"]),
-                    crate::values::object::meta(account, "name")
                 ));
             }
         }
