@@ -27,8 +27,7 @@ pub fn ago(time: Duration) -> String {
 
 /// Seconds since the epoch as RFC 3339 in UTC.
 pub fn format_seconds(seconds: i64) -> String {
-    let time = Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+    Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH).to_string()
 }
 
 /// Seconds since the epoch of an RFC 3339 text.

@@ -95,16 +95,28 @@ pub(super) fn storage_capacity(texts: &mut Texts, written: Written) {
     }
 }
 
-/// A file of a volume, and where its content comes from.
-struct File {
-    path: String,
-    source: String,
+/// A file of a volume, and where its content comes from; nothing is said of that where the volume has one source only.
+struct File<'v> {
+    path: &'v str,
+    source: Option<Source<'v>>,
 }
 
-impl Display for File {
+impl Display for File<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&go_quote(&self.path))?;
-        if self.source.is_empty() { Ok(()) } else { write!(f, " ({})", self.source) }
+        f.write_str(&go_quote(self.path))?;
+        self.source.map_or(Ok(()), |source| write!(f, " ({source})"))
+    }
+}
+
+/// The kind of what a volume is made of, and its name, if it has one.
+#[derive(Clone, Copy)]
+struct Source<'v>(&'static str, Option<&'v str>);
+
+impl Display for Source<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Source(kind, name) = self;
+        f.write_str(kind)?;
+        name.map_or(Ok(()), |name| write!(f, " {}", go_quote(name)))
     }
 }
 
@@ -113,60 +125,62 @@ const FILES_MAX: usize = 256;
 
 /// Files of one volume at, above or below the same path.
 pub(super) fn overlaps(texts: &mut Texts, volume: View) {
-    let name = volume.text("name");
-    let files = |source: View, said: String| -> Vec<File> {
-        let items = source.structs("items");
-        items.map(|item| File { path: item.text("path").to_owned(), source: said.clone() }).collect()
-    };
-    let (what, all) = if volume.has("configMap") {
+    let mut all = Vec::new();
+    let what = if volume.has("configMap") {
         let source = volume.child("configMap");
-        (format!("ConfigMap {}", go_quote(source.text("name"))), files(source, String::new()))
+        files(source, None, &mut all);
+        Source("ConfigMap", Some(source.text("name")))
     } else if volume.has("secret") {
         let source = volume.child("secret");
-        (format!("Secret {}", go_quote(source.text("secretName"))), files(source, String::new()))
+        files(source, None, &mut all);
+        Source("Secret", Some(source.text("secretName")))
     } else if volume.has("downwardAPI") {
-        ("DownwardAPI".to_owned(), files(volume.child("downwardAPI"), String::new()))
+        files(volume.child("downwardAPI"), None, &mut all);
+        Source("DownwardAPI", None)
     } else {
-        let mut all = Vec::new();
         for source in volume.child("projected").structs("sources") {
-            let named = |kind: &str, member: &str| {
-                let source = source.child(member);
-                (source, format!("{kind} {}", go_quote(source.text("name"))))
-            };
-            let path = |member: &str| source.child(member).text("path").to_owned();
-            if source.has("configMap") {
-                let (source, said) = named("ConfigMap", "configMap");
-                all.append(&mut files(source, said));
-            } else if source.has("secret") {
-                let (source, said) = named("Secret", "secret");
-                all.append(&mut files(source, said));
-            } else if source.has("downwardAPI") {
-                all.append(&mut files(source.child("downwardAPI"), "DownwardAPI".to_owned()));
-            } else if source.has("serviceAccountToken") {
-                let path = path("serviceAccountToken");
-                all.push(File { path, source: "ServiceAccountToken".to_owned() });
-            } else if source.has("clusterTrustBundle") {
-                let bundle = source.child("clusterTrustBundle");
-                let name = if bundle.has("name") { bundle.text("name") } else { bundle.text("signerName") };
-                let said = format!("ClusterTrustBundle {}", go_quote(name));
-                all.push(File { path: path("clusterTrustBundle"), source: said });
-            }
+            projected(source, &mut all);
         }
-        ("Projected".to_owned(), all)
+        Source("Projected", None)
     };
     let mut seen: Vec<File> = Vec::new();
-    for mut file in all {
-        file.path.truncate(file.path.trim_end_matches('/').len());
+    for file in all {
+        let file = File { path: file.path.trim_end_matches('/'), ..file };
         if file.path.is_empty() {
             continue;
         }
-        for other in seen.iter().filter(|other| is_within(&file.path, &other.path)) {
-            let volume = go_quote(name);
+        for other in seen.iter().filter(|other| is_within(file.path, other.path)) {
+            let volume = go_quote(volume.text("name"));
             texts.add(format!("volume {volume} ({what}): overlapping paths: {file} with {other}"));
         }
         if seen.len() < FILES_MAX {
             seen.push(file);
         }
+    }
+}
+
+/// The files that the items of a source name.
+fn files<'v>(of: View<'v>, source: Option<Source<'v>>, all: &mut Vec<File<'v>>) {
+    all.extend(of.structs("items").map(|item| File { path: item.text("path"), source }));
+}
+
+/// The files of one source of a projected volume.
+fn projected<'v>(source: View<'v>, all: &mut Vec<File<'v>>) {
+    for (member, kind) in [("configMap", "ConfigMap"), ("secret", "Secret")] {
+        if source.has(member) {
+            let of = source.child(member);
+            return files(of, Some(Source(kind, Some(of.text("name")))), all);
+        }
+    }
+    if source.has("downwardAPI") {
+        files(source.child("downwardAPI"), Some(Source("DownwardAPI", None)), all);
+    } else if source.has("serviceAccountToken") {
+        let path = source.child("serviceAccountToken").text("path");
+        all.push(File { path, source: Some(Source("ServiceAccountToken", None)) });
+    } else if source.has("clusterTrustBundle") {
+        let bundle = source.child("clusterTrustBundle");
+        let name = if bundle.has("name") { bundle.text("name") } else { bundle.text("signerName") };
+        all.push(File { path: bundle.text("path"), source: Some(Source("ClusterTrustBundle", Some(name))) });
     }
 }
 
