@@ -5,6 +5,7 @@
 //! `compare(…).brought()`, which stays the definition; where the walk cannot tell, the caller uses that.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 
 use smallvec::SmallVec;
 
@@ -137,8 +138,8 @@ type Named<'m> = SmallVec<[(Name<'m>, &'m Value); MEMBERS_TYPICAL]>;
 /// The name of a member.
 #[derive(Clone, Copy)]
 enum Name<'m> {
-    /// Of a field.
-    Field(&'m Field),
+    /// Of a field, and where it stands among those of the type.
+    Field(&'m Field, u16),
     /// Any.
     Given(&'m str),
 }
@@ -146,15 +147,22 @@ enum Name<'m> {
 impl<'m> Name<'m> {
     fn text(self) -> &'m str {
         match self {
-            Name::Field(field) => &field.name,
+            Name::Field(field, _) => &field.name,
             Name::Given(name) => name,
+        }
+    }
+
+    fn order(&self, other: &Name<'_>) -> Ordering {
+        match (self, other) {
+            (Name::Field(_, rank), Name::Field(_, other)) => rank.cmp(other),
+            _ => self.text().cmp(other.text()),
         }
     }
 
     fn write(self, out: &mut Vec<u8>) {
         match self {
             // Names of built-in fields need no escapes.
-            Name::Field(Field { name: Cow::Borrowed(name), .. }) => write_plain_field(name, out),
+            Name::Field(Field { name: Cow::Borrowed(name), .. }, _) => write_plain_field(name, out),
             _ => write_field(self.text(), out),
         }
     }
@@ -167,16 +175,17 @@ fn structure(
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unclear> {
+    let ranks = message.ranks();
     let mut all = Named::new();
     for (name, value) in new.iter() {
         match message.position(name.as_bytes()) {
-            Some(at) => all.push((Name::Field(&message.fields[at]), value)),
+            Some(at) => all.push((Name::Field(&message.fields[at], ranks[at]), value)),
             None if message.unknown == Unknown::Preserve => all.push((Name::Given(name), value)),
             None => {}
         }
     }
     let of = |name| match name {
-        Name::Field(field) => Type::of_field(field),
+        Name::Field(field, _) => Type::of_field(field),
         Name::Given(_) => Type::Deduced,
     };
     members(&mut all, of, old, skip, out)
@@ -190,9 +199,7 @@ fn members<'m>(
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unclear> {
-    if !all.is_sorted_by(|(a, _), (b, _)| a.text() <= b.text()) {
-        all.sort_unstable_by_key(|(name, _)| name.text());
-    }
+    all.sort_unstable_by(|(name, _), (other, _)| name.order(other));
     for (name, value) in all.iter().copied() {
         let Some(skip) = left(skip, || Element::field(name.text())) else { continue };
         let old = old.and_then(|old| old.get(name.text()));

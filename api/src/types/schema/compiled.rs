@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Message ─ Compiled ─┬─ names       where a field stands, by its name in JSON
+//!                     ├─ ranks       the order of the names                (apply)
 //!                     ├─ always      fields that are always written        (decode)
 //!                     ├─ defaults    what there is to fill in              (defaults)
 //!                     └─ wire        the order of protobuf                 (codec::protobuf::transcode)
@@ -20,6 +21,7 @@ use crate::values::json::names::Names;
 #[derive(Debug)]
 pub struct Compiled {
     pub(super) names: OnceLock<Option<Names>>,
+    pub(super) ranks: OnceLock<Vec<u16>>,
     pub(super) always: OnceLock<Vec<usize>>,
     pub(super) demanded: OnceLock<Vec<usize>>,
     pub(super) defaults: OnceLock<Option<Box<Defaults>>>,
@@ -35,6 +37,7 @@ impl Compiled {
     pub const fn new() -> Self {
         Compiled {
             names: OnceLock::new(),
+            ranks: OnceLock::new(),
             always: OnceLock::new(),
             demanded: OnceLock::new(),
             defaults: OnceLock::new(),

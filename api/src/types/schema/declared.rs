@@ -90,6 +90,17 @@ impl Message {
         self.compiled.demanded.get_or_init(|| self.positions(Field::is_demanded))
     }
 
+    /// By the position of a field, where it stands among all fields in the order of their names.
+    pub(crate) fn ranks(&self) -> &[u16] {
+        self.compiled.ranks.get_or_init(|| {
+            let mut by_name: Vec<usize> = (0..self.fields.len()).collect();
+            by_name.sort_unstable_by_key(|at| &self.fields[*at].name);
+            let mut ranks = vec![0; by_name.len()];
+            by_name.iter().zip(0..).for_each(|(at, rank)| ranks[*at] = rank);
+            ranks
+        })
+    }
+
     fn positions(&self, is_one: impl Fn(&Field) -> bool) -> Vec<usize> {
         self.fields.iter().enumerate().filter(|(_, field)| is_one(field)).map(|(at, _)| at).collect()
     }
@@ -102,6 +113,15 @@ mod tests {
     use crate::types::schema::builtin;
     use crate::values::json;
     use crate::values::naming::KUBERNETES;
+
+    #[test]
+    fn ranks_are_the_order_of_the_names() {
+        for message in builtin::messages(&KUBERNETES) {
+            let mut by_rank: Vec<_> = message.ranks().iter().zip(&*message.fields).collect();
+            by_rank.sort_by_key(|(rank, _)| **rank);
+            assert!(by_rank.is_sorted_by(|(_, a), (_, b)| a.name < b.name), "{}", message.name);
+        }
+    }
 
     #[test]
     fn members_come_in_the_order_of_the_fields_with_what_is_due_between() {

@@ -82,14 +82,6 @@ pub(crate) fn reset(message: &Message, object: &mut Object, path: &str) {
     };
 }
 
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Array(items) => items.is_empty(),
-        Value::Object(members) => members.is_empty(),
-        _ => false,
-    }
-}
-
 /// Whether this value is the same as none: the field is left out, or written as [`zero_field`] says.
 pub(crate) fn is_left_out(field: &Field, value: &Value) -> bool {
     match field.empty {
@@ -98,14 +90,16 @@ pub(crate) fn is_left_out(field: &Field, value: &Value) -> bool {
         Empty::Nullable => return false,
     }
     let is_container = || matches!(field.kind, Kind::List(_) | Kind::Map(_));
+    // Most values are not zero, and settle the question before the field is looked at.
     match value {
         Value::Null => true,
-        _ if is_always_written(field) => is_container() && is_empty(value),
-        Value::Array(_) | Value::Object(_) => is_container() && is_empty(value),
-        Value::String(text) => text.is_empty() && (!field.pointer || matches!(field.kind, Kind::Bytes)),
-        Value::Bool(value) => !field.pointer && !value,
-        Value::Int(n) => !field.pointer && *n == 0,
-        Value::Float(n) => !field.pointer && *n == 0.0,
+        Value::Array(items) => items.is_empty() && is_container(),
+        Value::Object(members) => is_container() && members.is_empty(),
+        Value::String(text) if text.is_empty() => {
+            (!field.pointer || matches!(field.kind, Kind::Bytes)) && !is_always_written(field)
+        }
+        Value::Bool(false) | Value::Int(0) | Value::Float(0.0) => !field.pointer && !is_always_written(field),
+        Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Float(_) => false,
     }
 }
 

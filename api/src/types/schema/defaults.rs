@@ -230,9 +230,9 @@ fn assign(message: &Message, plan: &Defaults, object: &mut Object, filled: &mut 
         // Where the field's member is, or else where it belongs.
         let found = loop {
             let Some((name, _)) = members.get(at) else { break false };
-            match fields[field_at..].iter().position(|field| field.name == *name) {
-                Some(step) if field_at + step < target => field_at += step + 1,
-                Some(step) => break field_at + step == target,
+            match message.position(name.as_bytes()).filter(|position| field_at <= *position) {
+                Some(position) if position < target => field_at = position + 1,
+                Some(position) => break position == target,
                 None => {} // no field's member, or one out of order
             }
             at += 1;

@@ -160,14 +160,27 @@ fn complete_field(node: &mut Node, field: &str, from: &Object, wanted: impl Fn(&
     }
 }
 
+/// Most names in lists that are compared without a set of them.
+const FEW: usize = 16;
+
+/// Completes the list at a field by the one at another.
+fn complete_from(node: &mut Node, field: &str, from: &str) {
+    let Some(from) = node.map(from) else { return };
+    let is_complete = |list: &Object| {
+        from.len() <= FEW && list.len() <= FEW && from.iter().all(|(name, _)| list.contains(name))
+    };
+    if !node.map(field).is_some_and(is_complete) {
+        let from = from.clone();
+        complete_field(node, field, &from, |_| true);
+    }
+}
+
 fn limit_range_item(item: &mut Node, _: &'static Naming) {
     if item.text("type") != "Container" {
         return;
     }
     for (field, from) in [("default", "max"), ("defaultRequest", "default"), ("defaultRequest", "min")] {
-        if let Some(from) = item.map(from).cloned() {
-            complete_field(item, field, &from, |_| true);
-        }
+        complete_from(item, field, from);
     }
 }
 
@@ -205,10 +218,8 @@ fn pod(pod: &mut Node, naming: &'static Naming) {
     let host_network = spec.object.get("hostNetwork").and_then(Value::as_bool) == Some(true);
     for list in ["containers", "initContainers"] {
         spec.each(list, |mut container| {
-            if let Some(mut resources) = container.child("resources")
-                && let Some(limits) = resources.map("limits").cloned()
-            {
-                complete_field(&mut resources, "requests", &limits, |_| true);
+            if let Some(mut resources) = container.child("resources") {
+                complete_from(&mut resources, "requests", "limits");
             }
             if host_network {
                 container.each("ports", |mut port| {

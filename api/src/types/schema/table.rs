@@ -130,7 +130,9 @@ impl Message {
     pub fn position(&self, name: &[u8]) -> Option<usize> {
         let Some(Some(names)) = self.compiled.names.get() else { return self.position_otherwise(name) };
         let at = usize::from(names.candidate(name)?);
-        (self.fields[at].name.as_bytes() == name).then_some(at)
+        let found = self.fields[at].name.as_bytes();
+        // A name that decoding took from this table is the field's own text.
+        (std::ptr::eq(found, name) || found == name).then_some(at)
     }
 
     /// The same, where there is no table of names yet, or can be none.

@@ -119,6 +119,7 @@ impl Value {
     }
 
     /// Objects and arrays in this value, itself included; those that are settled do not count.
+    #[inline] // most values are neither, and are not worth a call
     pub fn structures(&self) -> usize {
         match self {
             Value::Array(items) => 1 + items.iter().map(Value::structures).sum::<usize>(),

@@ -129,7 +129,7 @@ impl Object {
         if let Some(text) = self.unread_text() {
             return text.iter().filter(|byte| matches!(byte, b'{' | b'[')).count();
         }
-        1 + self.iter().map(|(_, value)| value.structures()).sum::<usize>()
+        1 + self.members().iter().map(|(_, value)| value.structures()).sum::<usize>()
     }
 
     /// Whether the object is settled.
