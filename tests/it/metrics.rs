@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::json;
 use tests::{Client, Options, Server};
 
+use crate::definitions::{definition, establish};
+
 /// What the rules, alerts and dashboards for kube-apiserver of the public Kubernetes monitoring mixin query, except what
 /// docs/api/operations.md#metrics names as missing. Families that are written with their first number are not here but in
 /// the tests of what makes them: `apiserver_request_terminations_total` and `aggregator_unavailable_apiservice_total`.
@@ -133,6 +135,47 @@ async fn monitoring_finds_every_series_that_it_queries() {
     let page = client.get("/metrics").await.text();
     let posts = lines(&page).into_iter().filter(|(series, _)| series.contains("verb=\"POST\""));
     assert_eq!(posts.count(), 0, "{page}");
+}
+
+/// The handler of a built-in type is not asked about a media type that it does not have; that of custom types is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_handler_refuses_is_counted() {
+    let server = Server::start(Options::default()).await;
+    let client = server.client();
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    let version = json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
+    establish(&server, &definition("pieces", version)).await;
+    let (custom, built_in) =
+        ("/apis/g.example.com/v1/namespaces/default/pieces", "/api/v1/namespaces/default/podtemplates");
+    let (accept, content) = (("accept", "text/none"), ("content-type", "text/none"));
+    let apply = ("content-type", "application/apply-patch+yaml");
+    let large = vec![b' '; 4 << 20];
+    for (method, path, header, body, code, counted) in [
+        ("GET", custom, accept, &b""[..], 406, Some("LIST")),
+        ("GET", built_in, accept, b"", 406, None),
+        ("POST", custom, content, b"{}", 415, Some("POST")),
+        ("POST", built_in, content, b"{}", 415, None),
+        ("PATCH", &format!("{custom}/p"), content, b"{}", 415, Some("PATCH")),
+        ("PATCH", &format!("{built_in}/p"), content, b"{}", 415, None),
+        ("POST", custom, ("content-type", "application/json"), &large, 413, Some("POST")),
+        ("POST", built_in, ("content-type", "application/json"), &large, 413, Some("POST")),
+        ("PATCH", &format!("{built_in}/p"), apply, &large, 413, Some("APPLY")),
+    ] {
+        let reply = client.send(method, path, &[header], body).await;
+        assert_eq!(reply.status, code, "{method} {path}: {}", reply.text());
+        let page = client.get("/metrics").await.text();
+        let resource = if path.starts_with(custom) { "pieces" } else { "podtemplates" };
+        let of_it = lines(&page).into_iter().filter(|(series, _)| {
+            ["apiserver_request_total{", &format!("code=\"{code}\""), &format!("resource=\"{resource}\"")]
+                .iter()
+                .all(|part| series.contains(part))
+        });
+        let verbs: Vec<String> = of_it
+            .filter_map(|(series, _)| Some(series.split_once("verb=\"")?.1.split_once('"')?.0.to_owned()))
+            .collect();
+        let is_counted = counted.is_some_and(|verb| verbs.iter().any(|counted| counted == verb));
+        assert!(is_counted || counted.is_none() && verbs.is_empty(), "{method} {path} {code}: {verbs:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

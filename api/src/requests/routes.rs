@@ -177,11 +177,22 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         ..
     } = request;
     let account = request.account;
-    if resource.table.message.custom {
+    let is_custom = resource.table.message.custom;
+    let mut applies = false;
+    let refused = |status: Status, applies: bool| {
+        let labels = counted::labels(resource, info, query, applies);
+        // Counted here, where the measurement is dropped.
+        drop(context.metrics().requests.measure(labels, status.code, received));
+        status
+    };
+    // The reference server looks at media types before it hands a request to the handler of a built-in type, where requests are
+    // counted; the handler of custom types looks at them itself.
+    let refused_by_form = |status| if is_custom { refused(status, false) } else { status };
+    if is_custom {
         check_custom_method(resource, info)?;
         // What is refused from here on was asked of the version.
         note_deprecated(context, resource, info, trail);
-        check_custom_request(context, head, resource, info)?;
+        check_custom_request(context, head, resource, info).map_err(refused_by_form)?;
     }
     let offer = match info.verb {
         Verb::Watch => Offer::Watch,
@@ -189,8 +200,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         _ => Offer::Object,
     };
     let formats = context.formats().of(objects(resource, info));
-    let output = formats.output(&head.headers, query, offer)?;
-    let mut applies = false;
+    let output = formats.output(&head.headers, query, offer).map_err(refused_by_form)?;
     let connects =
         resource.table.subresources.iter().any(|table| table.connect && table.name == info.subresource);
     let mut wire = None;
@@ -204,17 +214,20 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         }
         Verb::Create | Verb::Update | Verb::Patch | Verb::Delete | Verb::DeleteCollection => {
             match info.verb {
-                Verb::Create | Verb::Update => drop(formats.input(&head.headers)?),
+                Verb::Create | Verb::Update => {
+                    formats.input(&head.headers).map_err(refused_by_form)?;
+                }
                 Verb::Patch => {
                     applies = verbs::patch::kind_of(resource, context.formats(), &head.headers)?.is_apply();
                 }
                 _ => {}
             }
-            let (body, received) = read(context, incoming, &account).await?;
+            let refused = |status| refused(status, applies);
+            let (body, held) = read(context, incoming, &account).await.map_err(refused)?;
             let stored_bytes = stored_bytes(context, resource, info);
             bytes = body.len() + stored_bytes;
             let work = context.memory().work(body.len(), stored_bytes).await;
-            charges = Some((received, work.map_err(Status::no_memory)?));
+            charges = Some((held, work.map_err(|error| refused(Status::no_memory(error)))?));
             let labels = [&*resource.group, &*resource.table.plural, counted::body_verb(info.verb)];
             context.metrics().requests.bodies.record(&labels, body.len() as u64);
             body
@@ -227,7 +240,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         _ => Bytes::new(),
     };
     if !body.is_empty() && matches!(info.verb, Verb::Delete | Verb::DeleteCollection) {
-        context.formats().input(&head.headers)?;
+        context.formats().input(&head.headers).map_err(refused_by_form)?;
     }
     let conversions = Conversions::default();
     let mut call = Call {
@@ -251,9 +264,8 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     if !resource.table.deprecated.is_empty() {
         call.warnings.push(deprecation(resource));
     }
-    // The reference server looks at media types before it hands a request to the handler of a built-in type, which notes this;
-    // the handler of custom types looks at them itself.
-    if !resource.table.message.custom {
+    // Noted where the handler of a built-in type begins.
+    if !is_custom {
         note_deprecated(context, resource, info, trail);
     }
     let inflight = (!info.is_long_running()).then(|| context.metrics().requests.enter(!is_read(info.verb)));
