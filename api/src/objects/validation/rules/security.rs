@@ -84,7 +84,8 @@ pub(super) fn seccomp(validator: &mut Validator, path: &Path, profile: View) {
         ("Localhost", None) => validator.required(place, "must be set when seccomp type is Localhost"),
         ("Localhost", Some(value)) => forms::value(Form::Descending, &place, value, &mut validator.errors),
         (_, Some(_)) => {
-            validator.invalid(place, profile.to_value(), "can only be set when seccomp type is Localhost");
+            let detail = "can only be set when seccomp type is Localhost";
+            validator.invalid_from(place, &path.to_string(), profile.to_value(), detail);
         }
         (_, None) => {}
     }
