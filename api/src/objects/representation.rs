@@ -36,7 +36,7 @@ use crate::types::schema::decode::decode;
 use crate::types::schema::encode::{encode, prefix_len};
 use crate::types::schema::registry::Resource;
 use crate::types::schema::table::Message;
-use crate::types::table::IncludeObject;
+use crate::types::table::{IncludeObject, TableFormat};
 use crate::values::json::{Object, parse};
 use crate::values::memory::Account;
 use crate::values::naming::Naming;
@@ -282,16 +282,21 @@ impl Renderer {
         Ok(respond(code, output.media_type, body))
     }
 
-    /// Responds with the table of one object of type `message` that is not of the request's resource. Only JSON and YAML
-    /// have tables.
+    /// Responds with the table of one object of type `message` that is not of the request's resource. A custom resource
+    /// shows it in its own columns, as the reference server does. Only JSON and YAML have tables.
     pub fn respond_foreign_table(
-        output: &Output,
-        query: &Query,
+        (resource, output, query): (&Resource, &Output, &Query),
         message: &Message,
         object: &Object,
     ) -> Result<Response, Status> {
         let include = IncludeObject::parse(query.first("includeObject").unwrap_or_default())?;
-        let table = json::foreign_table(output, include, message, object)?;
+        let format = if resource.table.message.custom {
+            TableFormat::for_resource(&resource.table, output.words)
+        } else {
+            TableFormat::for_columns(builtin::columns(message), output.words).map(Arc::new)
+        };
+        let format = format.map_err(Status::internal)?;
+        let table = json::foreign_table(output, (&format, include), message, object)?;
         let body = match output.encoding {
             negotiate::Encoding::Yaml => yaml::of_json(&table)?,
             _ => table,

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::{Encoding, EventType, ListMeta, ListSize, Shown, Wanted};
-use crate::types::schema::builtin;
 use crate::types::schema::encode::{encode, prefix_len};
 use crate::types::schema::registry::Resource;
 use crate::types::schema::table::Message;
@@ -200,12 +199,10 @@ pub(super) fn foreign(message: &Message, object: &Object, pretty: bool) -> Bytes
 /// Encodes the table of an object that is not of the request's resource.
 pub(super) fn foreign_table(
     output: &Output,
-    include: IncludeObject,
+    (format, include): (&Arc<TableFormat>, IncludeObject),
     message: &Message,
     object: &Object,
 ) -> Result<Bytes, Status> {
-    let columns = builtin::columns(message);
-    let format = Arc::new(TableFormat::for_columns(columns, output.words).map_err(Status::internal)?);
     let mut writer = format.writer(output.meta_version, output.words, include, Timestamp::now());
     let (mut served, mut out) = (Vec::new(), Vec::new());
     encode(message, object, &mut served);

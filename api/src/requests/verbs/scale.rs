@@ -136,7 +136,8 @@ impl<'t> View<'t> {
 
     fn respond(&self, call: &Call<'_>, scale: &Object) -> Result<Response, Status> {
         if call.output.transform == Transform::Table {
-            return Renderer::respond_foreign_table(&call.output, call.query, self.message, scale);
+            let asked = (&**call.resource, &call.output, call.query);
+            return Renderer::respond_foreign_table(asked, self.message, scale);
         }
         Renderer::respond_foreign(&call.output, StatusCode::OK, self.message, scale)
     }

@@ -1,5 +1,9 @@
-//! Writes of scales that are refused.
+//! Writes of scales that are refused, and tables of scales.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::system::controllers;
 use crate::writes::write::server_fixture::Server;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/n/deployments";
@@ -45,4 +49,30 @@ async fn a_scale_is_valid_and_that_of_the_object() {
         let (code, _, answer) = server.ask(&format!("MERGE {DEPLOYMENTS}/d/scale"), &body).await;
         assert_eq!((code, answer.str_at(&["message"]).to_owned()), want, "{body}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_scale_of_a_custom_object_has_the_columns_of_its_type() {
+    const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let server = Arc::new(Server::start());
+    let controllers = controllers::start(server.api.clone(), &controllers::Selection::default());
+    let definition = r#"{"metadata":{"name":"things.g.example"},"spec":{"group":"g.example","scope":"Cluster",
+        "names":{"plural":"things","kind":"Thing"},"versions":[{"name":"v1","served":true,"storage":true,
+            "subresources":{"scale":{"specReplicasPath":".spec.size","statusReplicasPath":".status.size"}},
+            "additionalPrinterColumns":[{"name":"Wanted","type":"integer","jsonPath":".spec.replicas"},
+                {"name":"Size","type":"integer","jsonPath":".spec.size"}],
+            "schema":{"openAPIV3Schema":{"type":"object","properties":{"spec":{"type":"object",
+                "x-kubernetes-preserve-unknown-fields":true}}}}}]}}"#;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    assert_eq!(server.ask(&format!("POST {definitions}"), definition).await.0, 201);
+    let things = "/apis/g.example/v1/things";
+    let thing = r#"{"apiVersion":"g.example/v1","kind":"Thing","metadata":{"name":"a"},"spec":{"size":4}}"#;
+    while server.ask(&format!("POST {things}"), thing).await.0 == 404 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let table = server.get(&format!("{things}/a"), TABLE).await;
+    assert!(table.contains(r#""cells":["a",null,4]"#), "{table}");
+    let table = server.get(&format!("{things}/a/scale"), TABLE).await;
+    assert!(table.contains(r#""name":"Wanted""#) && table.contains(r#""cells":["a",4,null]"#), "{table}");
+    controllers.stop().await;
 }
