@@ -138,6 +138,7 @@ pub fn behavior(option: &DynamicMessage) -> Behavior {
         "marks_finished",
         "essential",
         "metadata_again",
+        "plain_finalizers",
         "checked_twice",
     ];
     let refusals = members(option, "refusals");

@@ -223,7 +223,7 @@ fn owner_references(path: &Path, references: Option<&Value>, errors: &mut Vec<Fi
     }
 }
 
-/// Checks that finalizers are those of the system or have a domain. Custom objects may have others.
+/// Checks that finalizers are those of the system or have a domain. Custom objects and those of some kinds may have others.
 pub fn validate_finalizer_names(naming: &Naming, metadata: &Object, errors: &mut Vec<FieldError>) {
     let root = Path::ROOT.child("metadata");
     let path = root.child("finalizers");

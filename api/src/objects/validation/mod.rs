@@ -217,7 +217,7 @@ pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object:
         metadata_of(object),
         &mut validator.errors,
     );
-    metadata::validate_finalizer_names(naming, metadata_of(object), &mut validator.errors);
+    finalizer_names(&mut validator, resource, object);
     validator.errors
 }
 
@@ -250,6 +250,13 @@ fn validator<'v>(
         old,
         is_status: false,
         errors: Vec::new(),
+    }
+}
+
+/// The finalizers of an object, where its kind wants them to have a domain.
+fn finalizer_names(validator: &mut Validator, resource: &ResourceTable, object: &Object) {
+    if !resource.behavior.plain_finalizers {
+        metadata::validate_finalizer_names(validator.naming, metadata_of(object), &mut validator.errors);
     }
 }
 
@@ -290,7 +297,7 @@ pub fn update_in(
         validator.errors.extend(judgement.errors);
         return Judgement { errors: validator.errors, ..judgement };
     }
-    metadata::validate_finalizer_names(naming, metadata_of(new), &mut validator.errors);
+    finalizer_names(&mut validator, resource, new);
     let before = validator.errors.len();
     if subresource == "status" {
         validator.is_status = true;

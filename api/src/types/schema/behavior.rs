@@ -42,6 +42,8 @@ pub struct Behavior {
     pub essential: bool,
     /// On update, the rules of the kind check the metadata once more as if the object were new.
     pub metadata_again: bool,
+    /// Finalizers may be names without a domain.
+    pub plain_finalizers: bool,
     /// On update, everything but the metadata and the status is checked twice, each failure said twice.
     pub checked_twice: bool,
     /// What a delete that leaves the propagation open warns of; empty without.
@@ -75,6 +77,7 @@ impl Behavior {
         marks_finished: false,
         essential: false,
         metadata_again: false,
+        plain_finalizers: false,
         checked_twice: false,
         delete_warning: "",
         replacement: "",
