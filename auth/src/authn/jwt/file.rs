@@ -10,7 +10,7 @@ use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
 /// The kind of the file's object.
 const KIND: &str = "AuthenticationConfiguration";
 
-/// Versions of the file. All have the same members.
+/// Versions of the file. All but the internal one have the same members.
 const VERSIONS: [&str; 4] = ["v1", "v1beta1", "v1alpha1", INTERNAL];
 
 /// What the file says about requests without credentials.
@@ -40,6 +40,9 @@ static ROOT: Object = Object {
         ("anonymous", Form::Object(&ANONYMOUS)),
     ],
 };
+/// In the internal version the members have other names: `JWT`, `Anonymous`. Nothing is configured in it.
+static INTERNAL_ROOT: Object =
+    Object { name: KIND, members: &[("apiVersion", Form::Text), ("kind", Form::Text)] };
 static ANONYMOUS: Object = Object {
     name: "AnonymousAuthConfig",
     members: &[("enabled", Form::Flag), ("conditions", Form::List(&Form::Object(&CONDITION)))],
@@ -99,7 +102,8 @@ static EXTRA: Object =
 /// # Errors
 /// The text of kube-apiserver's error.
 pub fn read(document: &Document, group: &str) -> Result<Contents, String> {
-    let file = File { kind: KIND, versions: &VERSIONS, group, form: |_| &ROOT };
+    let form = |version: &str| if version == INTERNAL { &INTERNAL_ROOT } else { &ROOT };
+    let file = File { kind: KIND, versions: &VERSIONS, group, form };
     let root = file.read(document)?;
     let jwt = items(root.get("jwt")).map(jwt).collect();
     let anonymous = root.get("anonymous").filter(|value| !value.is_null()).map(|value| AnonymousSettings {

@@ -543,6 +543,10 @@ fn a_file_is_decoded_strictly() {
              string",
         ),
         (
+            json!({"kind": "AuthenticationConfiguration", "apiVersion": "apiserver.example/__internal", "jwt": []}),
+            "strict decoding error: unknown field \"jwt\"",
+        ),
+        (
             json!({"kind": "AuthenticationConfiguration", "apiVersion": "/v1"}),
             "no kind \"AuthenticationConfiguration\" is registered for version \"v1\" in scheme \"apiserver\"",
         ),
