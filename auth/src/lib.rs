@@ -16,6 +16,7 @@ pub mod authn;
 pub mod authz;
 pub mod decision;
 pub mod document;
+pub mod expression_fault;
 mod forms;
 pub mod identity;
 mod json_error;

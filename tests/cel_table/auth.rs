@@ -7,6 +7,7 @@ use auth::authn::jwt::expression::Expression;
 use auth::authn::jwt::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
 use auth::authz::Conditions;
 use auth::authz::config::condition_errors;
+use auth::expression_fault::ExpressionFault;
 use serde_json::{Map, Value as Json, json};
 
 use crate::json::from_value;
@@ -40,9 +41,9 @@ impl Fixture {
     pub fn answer(&self, row: &Json) -> Option<Json> {
         let text = row["expr"].as_str().unwrap_or_default();
         Some(match (row["env"].as_str()?, row["op"].as_str()?) {
-            ("authn", "claimMapping") => self.evaluated(Expression::of_claims(text), false),
-            ("authn", "claimValidation") => self.evaluated(Expression::of_claims(text), true),
-            ("authn", "userValidation") => self.of_user(Expression::of_user(text)),
+            ("authn", "claimMapping") => self.evaluated(Expression::of_claims(text)),
+            ("authn", "claimValidation") => self.evaluated(Expression::condition_of_claims(text)),
+            ("authn", "userValidation") => self.of_user(Expression::condition_of_user(text)),
             ("authn", "config") => errors(self.settings(&row["config"]).faults(true)),
             ("authz", "matchCondition") => condition(text, &row["vars"]["spec"]),
             ("authz", "config") => {
@@ -53,10 +54,10 @@ impl Fixture {
         })
     }
 
-    fn evaluated(&self, compiled: Result<Expression, String>, is_condition: bool) -> Json {
-        let expression = match accepted(compiled, is_condition) {
+    fn evaluated(&self, compiled: Result<Expression, ExpressionFault>) -> Json {
+        let expression = match compiled {
             Ok(expression) => expression,
-            Err(error) => return json!({ "error": error }),
+            Err(fault) => return json!({ "error": fault.to_string() }),
         };
         let mut out = json!({ "type": expression.result_type().declared().to_string() });
         match expression.on_claims(&self.claims) {
@@ -66,10 +67,10 @@ impl Fixture {
         out
     }
 
-    fn of_user(&self, compiled: Result<Expression, String>) -> Json {
-        let expression = match accepted(compiled, true) {
+    fn of_user(&self, compiled: Result<Expression, ExpressionFault>) -> Json {
+        let expression = match compiled {
             Ok(expression) => expression,
-            Err(error) => return json!({ "error": error }),
+            Err(fault) => return json!({ "error": fault.to_string() }),
         };
         let mut out = json!({ "type": expression.result_type().declared().to_string() });
         match expression.on_user(&self.user) {
@@ -105,16 +106,6 @@ impl Fixture {
                 user_rules: user_rules.map(|(expression, message)| Rule { expression, message }).collect(),
             }],
         }
-    }
-}
-
-/// An expression that compiles, and has the type that its place asks for.
-fn accepted(compiled: Result<Expression, String>, is_condition: bool) -> Result<Expression, String> {
-    match compiled {
-        Ok(expression) if is_condition && !expression.is_condition() => {
-            Err("must evaluate to bool".to_owned())
-        }
-        other => other,
     }
 }
 

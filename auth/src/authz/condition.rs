@@ -11,6 +11,8 @@ use cel::value::map::OwnedMap;
 use cel::value::{Text, Value};
 use serde_json::{Map, Value as Json};
 
+use crate::expression_fault::ExpressionFault;
+
 /// The compatibility version: expressions may use what it has.
 const VERSION: Version = Version::new(1, 35);
 
@@ -66,29 +68,19 @@ impl TypeProvider for Types {
 #[derive(Default)]
 pub struct Conditions(Vec<(String, Program)>);
 
-/// Why a text is no condition, in the words of kube-apiserver.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub(super) enum Fault {
-    /// It does not compile, or not to a condition.
-    #[error("{0}")]
-    Text(String),
-    /// It compiles, but a constant part of it fails.
-    #[error("program instantiation failed: {0}")]
-    Program(String),
-}
-
 /// Compiles one condition.
 ///
 /// # Errors
 /// It is none.
-pub(super) fn compile(text: &str) -> Result<Program, Fault> {
-    let failed = |error: &dyn std::fmt::Display| Fault::Text(format!("compilation failed: {error}"));
+pub(super) fn compile(text: &str) -> Result<Program, ExpressionFault> {
+    let failed =
+        |error: &dyn std::fmt::Display| ExpressionFault::Text(format!("compilation failed: {error}"));
     let checked = ENVIRONMENT.compile(text).map_err(|error| failed(&error))?;
     let found = checked.result_type();
     if !matches!(found, Type::Bool) {
-        return Err(Fault::Text(format!("must evaluate to bool but got {}", found.declared())));
+        return Err(ExpressionFault::Text(format!("must evaluate to bool but got {}", found.declared())));
     }
-    Program::new(&checked, &ENVIRONMENT).map_err(|error| Fault::Program(error.to_string()))
+    Program::new(&checked, &ENVIRONMENT).map_err(|error| ExpressionFault::Program(error.to_string()))
 }
 
 impl Conditions {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use go::{duration, quote};
 use serde_json::{Value, json};
 
-use super::condition::{self, Fault};
+use super::condition;
 use super::webhook::FailurePolicy;
 use crate::document::Document;
 use crate::strict::{File, Form, INTERNAL, Object, items, text_of};
@@ -343,11 +343,7 @@ pub fn condition_errors(path: &str, conditions: &[String]) -> Vec<String> {
         } else if conditions[..at].contains(text) {
             errors.0.push(format!("{place}: Duplicate value: {}", quote(text)));
         } else {
-            match condition::compile(text) {
-                Ok(_) => {}
-                Err(Fault::Text(why)) => errors.invalid(&place, text, &why),
-                Err(fault @ Fault::Program(_)) => errors.0.push(format!("{place}: Internal error: {fault}")),
-            }
+            errors.0.extend(condition::compile(text).err().map(|fault| fault.at(&place, text)));
         }
     }
     errors.0

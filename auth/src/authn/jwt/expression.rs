@@ -13,6 +13,7 @@ use cel::value::{Text, Value};
 use serde_json::Value as Json;
 
 use super::claims::Claims;
+use crate::expression_fault::ExpressionFault;
 use crate::identity::User;
 
 /// The compatibility version: expressions may use what it has.
@@ -61,7 +62,6 @@ pub struct Expression {
     /// As it was written.
     pub text: String,
     program: Program,
-    is_bool: bool,
     checked: CheckedAst,
 }
 
@@ -70,34 +70,49 @@ impl Expression {
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn of_claims(text: &str) -> Result<Expression, String> {
-        Expression::compile(text, &CLAIMS)
+    pub fn of_claims(text: &str) -> Result<Expression, ExpressionFault> {
+        Expression::compile(text, &CLAIMS, None)
     }
 
-    /// Compiles an expression over `user`.
+    /// Compiles a condition over `claims`.
     ///
     /// # Errors
     /// Why it is refused.
-    pub fn of_user(text: &str) -> Result<Expression, String> {
-        Expression::compile(text, &USERS)
+    pub fn condition_of_claims(text: &str) -> Result<Expression, ExpressionFault> {
+        Expression::compile(text, &CLAIMS, Some(&Type::Bool))
     }
 
-    fn compile(text: &str, environment: &Environment) -> Result<Expression, String> {
-        let checked = environment.compile(text).map_err(|error| format!("compilation failed: {error}"))?;
+    /// Compiles a condition over `user`.
+    ///
+    /// # Errors
+    /// Why it is refused.
+    pub fn condition_of_user(text: &str) -> Result<Expression, ExpressionFault> {
+        Expression::compile(text, &USERS, Some(&Type::Bool))
+    }
+
+    /// Compiles an expression, whose result must be of the type `wanted`. The type is checked before the constant parts are
+    /// evaluated, as by kube-apiserver: of an expression that fails both, only the type is told.
+    fn compile(
+        text: &str,
+        environment: &Environment,
+        wanted: Option<&Type>,
+    ) -> Result<Expression, ExpressionFault> {
+        let checked = environment
+            .compile(text)
+            .map_err(|error| ExpressionFault::Text(format!("compilation failed: {error}")))?;
+        if let Some(wanted) = wanted
+            && checked.result_type() != wanted
+        {
+            return Err(ExpressionFault::Text(format!("must evaluate to {}", wanted.declared())));
+        }
         let program = Program::new(&checked, environment)
-            .map_err(|error| format!("program instantiation failed: {error}"))?;
-        let is_bool = matches!(checked.result_type(), Type::Bool);
-        Ok(Expression { text: text.to_owned(), program, is_bool, checked })
+            .map_err(|error| ExpressionFault::Program(error.to_string()))?;
+        Ok(Expression { text: text.to_owned(), program, checked })
     }
 
     /// The type of the result.
     pub fn result_type(&self) -> &Type {
         self.checked.result_type()
-    }
-
-    /// Whether the result can be a condition.
-    pub fn is_condition(&self) -> bool {
-        self.is_bool
     }
 
     /// Whether the expression selects the member `name` of `claims`.
@@ -281,7 +296,8 @@ mod tests {
             ("user.username", "jane"),
             ("has(user.uid)", "true"),
         ] {
-            let expression = Expression::of_user(text).unwrap_or_else(|why| panic!("{text}: {why}"));
+            let expression =
+                Expression::compile(text, &USERS, None).unwrap_or_else(|why| panic!("{text}: {why}"));
             assert_eq!(shown(expression.on_user(&user)), want, "{text}");
         }
     }

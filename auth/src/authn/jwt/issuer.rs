@@ -84,12 +84,12 @@ impl Issuer {
             if rule.expression.is_empty() {
                 required.push((rule.claim.clone(), rule.required_value.clone()));
             } else {
-                let expression = Expression::of_claims(&rule.expression)?;
+                let expression = Expression::condition_of_claims(&rule.expression)?;
                 claim_rules.push(Condition { expression, message: rule.message.clone() });
             }
         }
         let user_rules = settings.user_rules.iter().map(|rule| {
-            let expression = Expression::of_user(&rule.expression)?;
+            let expression = Expression::condition_of_user(&rule.expression)?;
             Ok(Condition { expression, message: rule.message.clone() })
         });
         let extra = settings.mappings.extra.iter();

@@ -6,6 +6,7 @@ use go::url::Url;
 use super::expression::Expression;
 use super::file::AnonymousSettings;
 use super::settings::{ClaimRule, IssuerSettings, JwtSettings, Mapping, Mappings, Rule, Settings};
+use crate::expression_fault::ExpressionFault;
 use crate::forms;
 
 /// Most issuers.
@@ -37,18 +38,9 @@ impl Errors {
         &mut self,
         path: &str,
         text: &str,
-        compile: fn(&str) -> Result<Expression, String>,
+        compile: fn(&str) -> Result<Expression, ExpressionFault>,
     ) -> Option<Expression> {
-        compile(text).map_err(|why| self.invalid(path, text, why)).ok()
-    }
-
-    /// Compiles an expression that must be a condition.
-    fn condition(&mut self, path: &str, text: &str, compile: fn(&str) -> Result<Expression, String>) {
-        if let Some(expression) = self.compiled(path, text, compile)
-            && !expression.is_condition()
-        {
-            self.invalid(path, text, "must evaluate to bool");
-        }
+        compile(text).map_err(|fault| self.0.push(fault.at(path, text))).ok()
     }
 }
 
@@ -240,13 +232,10 @@ fn validate_claim_rules(errors: &mut Errors, path: &str, rules: &[ClaimRule]) ->
                     errors.duplicate(&path, &rule.expression);
                     continue;
                 }
-                let Some(expression) = errors.compiled(&path, &rule.expression, Expression::of_claims) else {
-                    continue;
-                };
-                if expression.is_condition() {
+                if let Some(expression) =
+                    errors.compiled(&path, &rule.expression, Expression::condition_of_claims)
+                {
                     selects_verified |= expression.selects_claim("email_verified");
-                } else {
-                    errors.invalid(&path, &rule.expression, "must evaluate to bool");
                 }
             }
         }
@@ -354,7 +343,7 @@ fn validate_user_rules(errors: &mut Errors, path: &str, rules: &[Rule]) {
         } else if rules[..at].iter().any(|other| other.expression == rule.expression) {
             errors.duplicate(&path, &rule.expression);
         } else {
-            errors.condition(&path, &rule.expression, Expression::of_user);
+            errors.compiled(&path, &rule.expression, Expression::condition_of_user);
         }
     }
 }
@@ -403,6 +392,8 @@ mod tests {
         let mut prefixed = jwt("https://a", &["m"], "");
         prefixed.mappings.username =
             Mapping { prefix: Some("p".into()), expression: "claims.email".into(), ..Mapping::default() };
+        let mut constant = jwt("https://a", &["m"], "");
+        constant.claim_rules = vec![rule("", "int('x') == 1"), rule("", "int('x')")];
         let anonymous = AnonymousSettings { enabled: false, paths: vec!["/x".into()] };
         for (settings, anonymous, want) in [
             (vec![jwt("https://a", &["m"], "")], None, ""),
@@ -435,6 +426,13 @@ mod tests {
                 None,
                 "[jwt[0].claimValidationRules[0]: Invalid value: \"a\": claim and expression can't both be set, \
                  jwt[0].claimValidationRules[2].claim: Duplicate value: \"a\"]",
+            ),
+            (
+                vec![constant],
+                None,
+                "[jwt[0].claimValidationRules[0].expression: Internal error: program instantiation failed: type conversion \
+                 error from 'string' to 'int', jwt[0].claimValidationRules[1].expression: Invalid value: \"int('x')\": must \
+                 evaluate to bool]",
             ),
             (
                 vec![prefixed],
