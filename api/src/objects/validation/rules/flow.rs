@@ -81,31 +81,42 @@ pub(super) fn rule(validator: &mut Validator, path: &Path, rule: View) {
     }
 }
 
-/// A subject whose requests match, named by its kind.
+/// A subject whose requests match, named by its kind. A member of another kind is forbidden, and not looked into.
 pub(super) fn subject(validator: &mut Validator, path: &Path, subject: View) {
     let members = [("User", "user"), ("Group", "group"), ("ServiceAccount", "serviceAccount")];
     let kind = subject.text("kind");
     let Some((_, own)) = members.into_iter().find(|(name, _)| *name == kind) else {
         return validator.not_supported(path.child("kind"), kind, &["Group", "ServiceAccount", "User"]);
     };
-    if !subject.has(own) {
+    let place = path.child(own);
+    if subject.has(own) {
+        named(validator, &place, subject.child(own), own == "serviceAccount");
+    } else {
         let detail = format!("{own} is required when subject kind is '{kind}'");
-        validator.required(path.child(own), &detail);
+        validator.required(place, &detail);
     }
     for (name, other) in members.into_iter().filter(|(_, member)| *member != own && subject.has(member)) {
         let detail = format!("{other} is forbidden when subject kind is not '{name}'");
         validator.forbidden(path.child(other), detail);
     }
-    let account = subject.child("serviceAccount");
-    let place = path.child("serviceAccount");
-    if own == "serviceAccount" && account.is_there() {
-        let (name, namespace) = (account.text("name"), account.text("namespace"));
-        if !matches!(name, "" | "*") {
-            validator.refuse(&place.child("name"), name, names::subdomain(name));
-        }
-        if !namespace.is_empty() {
-            validator.refuse(&place.child("namespace"), namespace, names::label(namespace));
-        }
+}
+
+/// The member that names a subject.
+fn named(validator: &mut Validator, path: &Path, member: View, is_account: bool) {
+    let (name, namespace) = (member.text("name"), member.text("namespace"));
+    if name.is_empty() {
+        validator.required(path.child("name"), "");
+    }
+    if !is_account {
+        return;
+    }
+    if !matches!(name, "" | "*") {
+        validator.refuse(&path.child("name"), name, names::subdomain(name));
+    }
+    if namespace.is_empty() {
+        validator.required(path.child("namespace"), "must specify namespace for service account");
+    } else {
+        validator.refuse(&path.child("namespace"), namespace, names::label(namespace));
     }
 }
 
