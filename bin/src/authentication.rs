@@ -272,7 +272,7 @@ impl TokenConfig {
                      cannot be set at the same time"
                 );
             }
-            if flags.service_account_key_file.iter().any(|path| is_given(Some(path))) {
+            if !flags.service_account_key_file.is_empty() {
                 problems.add(
                     "can't set `--service-account-signing-key-file` and/or `--service-account-key-file` with \
                      `--service-account-signing-endpoint` (They are mutually exclusive)",
@@ -349,7 +349,7 @@ impl TokenConfig {
         }
         let mut keys = Vec::new();
         for path in std::mem::take(&mut flags.service_account_key_file) {
-            if let Some(NamedFile { bytes, path }) = named(Some(path))? {
+            if let Some(NamedFile { bytes, path }) = named(Some(PathBuf::from(path)))? {
                 VerificationKey::from_pem(&bytes).map_err(|error| public_key_problem(&path, &error))?;
                 keys.push(NamedFile { bytes, path });
             }

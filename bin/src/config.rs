@@ -594,6 +594,7 @@ mod tests {
                      contain a valid RSA or ECDSA private key"
                     .to_owned()),
             ),
+            ("--service-account-key-file=", Err("open : no such file or directory".to_owned())),
             (
                 "--service-account-key-file=DIR/text",
                 Err("error reading public key file DIR/text: data does not contain any valid RSA or ECDSA public keys"

@@ -30,7 +30,8 @@ pub struct AuthenticationFlags {
 
     /// Further keys (PEM, private or public) that verify service account tokens. Repeatable.
     #[arg(long, value_name = "FILE")]
-    pub service_account_key_file: Vec<PathBuf>,
+    // No paths, which would be dropped where they are empty: an empty name is one of a file that is not there.
+    pub service_account_key_file: Vec<OsString>,
 
     /// Issuer of service account tokens, a URL. Repeatable: the first issues, all are accepted. Default: the address
     /// of the server's own service.
