@@ -6,6 +6,7 @@ use anyhow::{anyhow, bail};
 use api::state::connect::{Nodes, Settings};
 use api::wire::metrics::Metrics;
 use api::wire::outgoing::Networks;
+use auth::authn::key_pair;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 
@@ -46,6 +47,11 @@ impl NodeConfig {
         let is_empty = |bundle: &Vec<u8>| CertificateDer::pem_slice_iter(bundle).all(|one| one.is_err());
         if bundle.as_ref().is_some_and(is_empty) {
             bail!("{UNUSABLE}unable to load root certificates: unable to parse bytes as PEM block");
+        }
+        if let Some((chain, key)) = &pair
+            && let Some(why) = key_pair::problem(chain, key)
+        {
+            bail!("{UNUSABLE}{why}");
         }
         let settings = Settings {
             address_types: flags.kubelet_preferred_address_types,
@@ -113,13 +119,16 @@ mod tests {
         let none = "problem initializing API group \"\": open /missing/a: no such file or directory";
         let unusable = "problem initializing API group \"\": unable to load root certificates: unable to parse bytes as PEM \
                         block";
+        let no_pair =
+            "problem initializing API group \"\": tls: failed to find any PEM data in certificate input";
         for (authorities, chain, key, want) in [
             (None, None, None, ""),
             (None, Some(text.clone()), None, ""),
             (None, missing.clone(), None, none),
             (None, None, missing.clone(), none),
             (missing, None, None, none),
-            (Some(text), None, None, unusable),
+            (Some(text.clone()), None, None, unusable),
+            (None, Some(text.clone()), Some(text), no_pair),
         ] {
             let flags = NodeFlags {
                 kubelet_certificate_authority: authorities,

@@ -9,6 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use api::values::json::Value;
 use api::wire::codec::yaml;
 use api::wire::outgoing::{Credentials, Endpoint, Identity};
+use auth::authn::key_pair;
 use http::Uri;
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
@@ -112,6 +113,11 @@ impl Settings {
         if material.authorities.as_ref().is_some_and(|pem| !has_certificate(pem)) {
             bail!("unable to load root certificates: unable to parse bytes as PEM block");
         }
+        if let Some((chain, key)) = &material.identity.certificate
+            && let Some(why) = key_pair::problem(chain, key)
+        {
+            bail!(why);
+        }
         let mut identity = material.identity.clone();
         if let Some(given) = given {
             identity.certificate = given.identity.certificate.clone().or(identity.certificate);
@@ -187,8 +193,9 @@ impl Reading<'_> {
         );
         let certificate = match pair {
             (Some(certificate), Some(key)) => Some((certificate, key)),
-            (None, None) => None,
-            _ => bail!("user {user_name:?} has only one of client-certificate and client-key"),
+            // As kube-apiserver: a key alone is not used.
+            (None, _) => None,
+            (Some(_), None) => bail!("user {user_name:?} has a client-certificate without a client-key"),
         };
         let token = self.token(user);
         let password =

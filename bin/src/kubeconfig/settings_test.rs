@@ -78,8 +78,8 @@ fn unusable_settings_are_named_in_one_line() {
         ),
         (
             "tokenFile: sub/token",
-            "client-key-data: Q0E=".to_owned(),
-            "user \"u\" has only one of client-certificate and client-key",
+            "client-certificate-data: Q0E=".to_owned(),
+            "user \"u\" has a client-certificate without a client-key",
         ),
         ("tokenFile", "username: a, tokenFile".to_owned(), "user \"u\" has both a token and a password"),
         (

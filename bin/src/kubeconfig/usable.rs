@@ -8,6 +8,7 @@ use anyhow::{anyhow, bail};
 use api::values::json::Value;
 use api::wire::{body, typed};
 use go::quote;
+use go::url::Url;
 
 use super::form;
 use crate::issuers::opening;
@@ -89,10 +90,29 @@ pub fn confirm(path: &Path, config: &Value) -> anyhow::Result<()> {
     let dir = faults.dir;
     faults.end()?;
     let server = cluster.map_or("", |cluster| cluster.str_at(&["server"]));
-    match user {
-        // Who asks is not told to a server without encryption.
-        Some(user) if !server.starts_with("http://") => check_token_file(user, dir),
-        _ => Ok(()),
+    // Without encryption the server is not told who asks, and is not known by a certificate.
+    if server.starts_with("http://") {
+        return Ok(());
+    }
+    if let Some(user) = user {
+        check_token_file(user, dir)?;
+    }
+    let has = |member: &str| cluster.is_some_and(|cluster| !cluster.str_at(&[member]).is_empty());
+    let is_unverified = cluster.and_then(|cluster| cluster.get("insecure-skip-tls-verify")?.as_bool());
+    if is_unverified == Some(true) && (has("certificate-authority") || has("certificate-authority-data")) {
+        bail!("specifying a root certificates file with the insecure flag is not allowed");
+    }
+    Ok(())
+}
+
+/// Why a URL is none of a proxy.
+fn proxy_fault(url: &str) -> Option<String> {
+    match Url::parse(url) {
+        Err(_) => Some(format!("could not parse: {url}")),
+        Ok(parsed) if matches!(parsed.scheme(), "http" | "https" | "socks5") => None,
+        Ok(parsed) => {
+            Some(format!("unsupported scheme {}, must be http, https, or socks5", quote(parsed.scheme())))
+        }
     }
 }
 
@@ -213,6 +233,11 @@ impl Faults<'_> {
                 "" => "default cluster has no server defined".to_owned(),
                 name => format!("no server found for cluster {}", quote(name)),
             });
+        }
+        let proxy = cluster.str_at(&["proxy-url"]);
+        if let Some(why) = Some(proxy).filter(|url| !url.is_empty()).and_then(proxy_fault) {
+            let (proxy, name) = (quote(proxy), quote(name));
+            self.add(format!("invalid 'proxy-url' {proxy} for cluster {name}: {why}"));
         }
         if has("certificate-authority") && has("certificate-authority-data") {
             self.add(format!(

@@ -86,6 +86,24 @@ fn what_cannot_be_used_is_said_as_the_client_library_says_it() {
         ),
         (
             "server: 'https://a.example'",
+            "server: 'https://a.example', proxy-url: ':::'",
+            invalid("invalid 'proxy-url' \":::\" for cluster \"c\": could not parse: :::"),
+        ),
+        (
+            "server: 'https://a.example'",
+            "server: 'https://a.example', proxy-url: 'ftp://x'",
+            invalid(
+                "invalid 'proxy-url' \"ftp://x\" for cluster \"c\": unsupported scheme \"ftp\", must be http, https, or \
+                 socks5",
+            ),
+        ),
+        (
+            "server: 'https://a.example'",
+            "server: 'https://a.example', certificate-authority-data: YQ==, insecure-skip-tls-verify: true",
+            "specifying a root certificates file with the insecure flag is not allowed".to_owned(),
+        ),
+        (
+            "server: 'https://a.example'",
             "server: 5",
             loading(
                 "json: cannot unmarshal number into Go struct field Cluster.clusters.cluster.server of type string",
