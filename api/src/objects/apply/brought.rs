@@ -139,7 +139,7 @@ type Named<'m> = SmallVec<[(Name<'m>, &'m Value); MEMBERS_TYPICAL]>;
 #[derive(Clone, Copy)]
 enum Name<'m> {
     /// Of a field, and where it stands among those of the type.
-    Field(&'m Field, u16),
+    Field(&'m Field, u32),
     /// Any.
     Given(&'m str),
 }

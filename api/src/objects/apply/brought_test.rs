@@ -3,6 +3,7 @@ use super::*;
 use crate::testing::Random;
 use crate::types::schema::builtin;
 use crate::types::schema::decode_form::zero_object;
+use crate::types::schema::make::{Node, Struct};
 use crate::types::schema::table::Kind;
 use crate::values::json::parse;
 use crate::values::naming::KUBERNETES;
@@ -79,4 +80,19 @@ fn the_text_is_that_of_the_compared_set() {
         }
     }
     assert!(lengths > 500_000 && unclear < 1_000, "{lengths} {unclear}");
+}
+
+/// A definition may have more fields than two bytes count.
+#[test]
+fn the_members_of_a_type_of_very_many_fields_are_in_order() {
+    const FIELDS: usize = 70_000;
+    let name = |at: usize| format!("f{at:05}");
+    let fields = (0..FIELDS).fold(Struct::new("Many"), |of, at| of.field(name(at), Node::new(Kind::Bool)));
+    let message = fields.object(("example.com", "v1")).unwrap();
+    let given = [FIELDS - 1, 0, 1 << 16, 1];
+    let new: Object = given.iter().map(|at| (name(*at).into(), true.into())).collect();
+    let mut wanted = given.map(|at| format!("\"f:{}\":{{}}", name(at)));
+    wanted.sort();
+    let text = text(&message, &Object::new(), &new, &FieldSet::default()).unwrap();
+    assert_eq!(text, format!("{{{}}}", wanted.join(",")));
 }

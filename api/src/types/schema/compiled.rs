@@ -21,7 +21,7 @@ use crate::values::json::names::Names;
 #[derive(Debug)]
 pub struct Compiled {
     pub(super) names: OnceLock<Option<Names>>,
-    pub(super) ranks: OnceLock<Vec<u16>>,
+    pub(super) ranks: OnceLock<Vec<u32>>,
     pub(super) always: OnceLock<Vec<usize>>,
     pub(super) demanded: OnceLock<Vec<usize>>,
     pub(super) defaults: OnceLock<Option<Box<Defaults>>>,

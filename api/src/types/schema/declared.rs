@@ -91,7 +91,7 @@ impl Message {
     }
 
     /// By the position of a field, where it stands among all fields in the order of their names.
-    pub(crate) fn ranks(&self) -> &[u16] {
+    pub(crate) fn ranks(&self) -> &[u32] {
         self.compiled.ranks.get_or_init(|| {
             let mut by_name: Vec<usize> = (0..self.fields.len()).collect();
             by_name.sort_unstable_by_key(|at| &self.fields[*at].name);
