@@ -99,7 +99,7 @@ impl<T> Known<T> {
     }
 }
 
-/// Up to so many objects are kept without a look at whether they are still there.
+/// Up to so many objects that were asked for one by one are kept without a look at whether they are still there.
 const FEW: usize = 64;
 
 /// What is made of the objects of one collection. An object is parsed anew when it has another revision than before.
@@ -149,14 +149,14 @@ impl<T> Parsed<T> {
             return Ok(known);
         }
         let parsed = self.parsed(entry)?;
-        self.sweep(&snapshot);
+        self.sweep(&snapshot, FEW);
         Ok(Some(parsed))
     }
 
-    /// Forgets objects that are gone, once they outnumber those that are there.
-    fn sweep(&self, snapshot: &Snapshot) {
+    /// Forgets objects that are gone, once more than `few` are kept and those that are gone outnumber the others.
+    fn sweep(&self, snapshot: &Snapshot, few: usize) {
         let mut known = self.known.lock();
-        if known.0.len() > FEW && known.0.len() as u64 > 2 * snapshot.count(&self.collection.keys) {
+        if known.0.len() > few && known.0.len() as u64 > 2 * snapshot.count(&self.collection.keys) {
             known.sweep(snapshot.revision(), |key| snapshot.get(key).is_some());
         }
     }
@@ -180,7 +180,7 @@ impl<T> Parsed<T> {
         }
         let snapshot = lookup.snapshot();
         let listed = self.read(&snapshot, self.collection.keys.clone())?;
-        self.sweep(&snapshot);
+        self.sweep(&snapshot, 0);
         if self.all.load().as_ref().is_none_or(|all| all.0 < snapshot.revision()) {
             self.all.store(Some(Arc::new((snapshot.revision(), listed.clone()))));
         }
@@ -231,6 +231,23 @@ mod tests {
             assert!(parsed.known.lock().0.len() <= FEW + 1, "{name}");
         }
         assert!(get("n0") && !get("n1"));
+    }
+
+    #[tokio::test]
+    async fn a_list_keeps_nothing_of_an_object_that_is_gone() {
+        let server = Server::start();
+        let lookup = server.api.lookup();
+        let classes = lookup.resource("scheduling", "v1", "priorityclasses");
+        let parsed = Parsed::new(lookup, classes, |_| ());
+        let path = "/apis/scheduling.k8s.io/v1/priorityclasses";
+        for (request, body, code, listed) in [
+            (format!("POST {path}"), r#"{"metadata":{"name":"a"},"value":1}"#, 201, 1),
+            (format!("DELETE {path}/a"), "", 200, 0),
+        ] {
+            assert_eq!(server.ask(&request, body).await.0, code, "{request}");
+            assert_eq!(parsed.list(lookup, "").unwrap().len(), listed, "{request}");
+            assert_eq!(parsed.known.lock().0.len(), listed, "{request}");
+        }
     }
 
     fn revision(at: u64) -> Revision {
