@@ -78,6 +78,24 @@ impl fmt::Display for Selection {
 mod tests {
     use super::*;
 
+    /// The table of the documentation lists every controller with both names and its default.
+    #[test]
+    fn the_documentation_lists_the_controllers() {
+        let page = include_str!("../../../../docs/api/controllers.md");
+        let (_, table) =
+            page.split_once("| controller | short name | default |").expect("the page has the table");
+        let documented: Vec<String> =
+            table.lines().skip(2).take_while(|line| line.starts_with('|')).map(str::to_owned).collect();
+        let known: Vec<String> = KNOWN
+            .iter()
+            .map(|(name, short)| {
+                let default = if BY_NAME.contains(name) { "off" } else { "on" };
+                format!("| `{name}` | `{short}` | {default} |")
+            })
+            .collect();
+        assert_eq!(documented, known);
+    }
+
     #[test]
     fn controllers_are_selected_as_upstream_selects_them() {
         for (text, running) in [

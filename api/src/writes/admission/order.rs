@@ -152,3 +152,25 @@ pub(super) static PLUGINS: &[Registration] = &[
     // Refuses everything.
     off("AlwaysDeny", Some(|_, _| plain(|_| always::Deny))),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The table of the documentation lists every plugin in order, with its default.
+    #[test]
+    fn the_documentation_lists_the_plugins_in_order() {
+        let page = include_str!("../../../../docs/api/admission.md");
+        let (_, table) = page.split_once("| plugin | default | effect |").expect("the page has the table");
+        let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
+        let documented: Vec<(&str, bool)> = rows
+            .map(|row| {
+                let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+                (cells[1], cells[2] == "on")
+            })
+            .collect();
+        let known: Vec<(&str, bool)> =
+            PLUGINS.iter().map(|plugin| (plugin.name, plugin.by_default)).collect();
+        assert_eq!(documented, known);
+    }
+}
