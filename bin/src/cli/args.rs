@@ -47,7 +47,7 @@ pub enum Command {
     Migrate(Migrate),
 }
 
-/// Flags of all commands.
+/// Flags of the commands that work on an existing store.
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// Data directory of the server, or a backup.
@@ -151,8 +151,13 @@ pub struct Compact {
 /// Flags of `restore`.
 #[derive(Clone, Debug, Args)]
 pub struct Restore {
-    #[command(flatten)]
-    pub common: Common,
+    /// Data directory to create. The directory must be empty or must not exist.
+    #[arg(long, value_name = "DIR", default_value = "./cluster-data")]
+    pub data_dir: PathBuf,
+
+    /// Output format. One of: text, json.
+    #[arg(long, short, value_name = "FORMAT", default_value = "text", value_parser = format)]
+    pub output: Format,
 
     /// The backup, or any data directory.
     #[arg(long, value_name = "DIR")]

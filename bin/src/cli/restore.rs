@@ -34,14 +34,14 @@ struct Report {
 
 /// Runs the command.
 pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
-    let (from, to) = (&flags.from, &flags.common.data_dir);
+    let (from, to) = (&flags.from, &flags.data_dir);
     let point = match (flags.revision, flags.time) {
         (Some(revision), _) => Point::Revision(Revision::new(revision)),
         (None, Some(time)) => Point::Time(u64::try_from(time.as_millisecond()).unwrap_or(0)),
         (None, None) => Point::Newest,
     };
     must_be_empty(to)?;
-    let json = flags.common.output == Format::Json;
+    let json = flags.output == Format::Json;
     let target = Target::begin(to)?;
     // Before the store, so that a server cannot create another store in it.
     if let Some(profile) = files::read_if_there(&from.join(PROFILE_FILE))? {
