@@ -19,6 +19,8 @@ mod line;
 mod metrics;
 mod nodes;
 mod own_service;
+#[cfg(test)]
+mod page_test;
 mod peers;
 mod secrecy;
 mod suggestion;

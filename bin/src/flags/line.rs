@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use api::values::naming::{self, Naming};
 use clap::builder::ValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use super::words::{Shown, Words, named};
 use super::{Flags, forms, suggestion, upstream};
@@ -27,7 +27,8 @@ use crate::cli::args::Command;
     version,
     args_override_self = true,
     max_term_width = 110,
-    after_help = upstream::help(),
+    after_help = "Run `cluster-apiserver --help` for all flags, and `cluster-apiserver help COMMAND` for those of a command.",
+    after_long_help = upstream::help(),
     args_conflicts_with_subcommands = true
 )]
 pub(super) struct CommandLine {
@@ -100,9 +101,36 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation
     Ok(Invocation::Serve(Box::new(flags), shown(&arguments)))
 }
 
-/// What clap makes of the arguments.
+/// The flags that `-h` lists: those that a first installation sets. `--help` lists all.
+const COMMON: [&str; 14] = [
+    "data-dir",
+    "naming",
+    "bind-address",
+    "secure-port",
+    "tls-cert-file",
+    "tls-private-key-file",
+    "client-ca-file",
+    "token-auth-file",
+    "authorization-mode",
+    "etcd-servers",
+    "controllers",
+    "history-retention",
+    "log-format",
+    "v",
+];
+
+/// The command line, with only the [`COMMON`] flags in the short help.
+fn command() -> clap::Command {
+    CommandLine::command().mut_args(|flag| {
+        let is_common = flag.get_long().is_some_and(|name| COMMON.contains(&name));
+        flag.hide_short_help(!is_common)
+    })
+}
+
+/// Parses the arguments with clap.
 fn parsed(arguments: &[OsString]) -> Result<CommandLine, Stop> {
-    CommandLine::try_parse_from(arguments).map_err(|error| match error.kind() {
+    let matches = command().try_get_matches_from(arguments);
+    matches.and_then(|matches| CommandLine::from_arg_matches(&matches)).map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Print(error.to_string()),
         _ => Stop::Refuse(one_line(&error, arguments)),
     })
@@ -208,7 +236,10 @@ fn unknown(flag: &str, arguments: &[OsString]) -> String {
                 written(&|text| text.starts_with("---") || text.starts_with("--="))
             )
         }
-        Some(_) => format!("unknown flag: {flag}"),
+        Some(name) => match similar_flag(name) {
+            Some(meant) => format!("unknown flag: {flag} (did you mean --{meant}?)"),
+            None => format!("unknown flag: {flag}"),
+        },
         None => {
             let letter = flag.trim_start_matches('-');
             let has_letter =
@@ -216,6 +247,14 @@ fn unknown(flag: &str, arguments: &[OsString]) -> String {
             format!("unknown shorthand flag: '{letter}' in {}", written(&has_letter))
         }
     }
+}
+
+/// The flag of the server or of one of its commands that is spelled most like `name`.
+fn similar_flag(name: &str) -> Option<String> {
+    let server = CommandLine::command();
+    let commands = std::iter::once(&server).chain(server.get_subcommands());
+    let flags = commands.flat_map(|command| command.get_arguments().filter_map(clap::Arg::get_long));
+    suggestion::nearest(name, flags).map(str::to_owned)
 }
 
 /// What to say of words that are no flags.

@@ -101,6 +101,12 @@ fn a_wrong_command_line_is_one_line() {
     for (arguments, want) in [
         ("--no-such-flag", "unknown flag: --no-such-flag"),
         ("--no_such_flag=1", "unknown flag: --no-such-flag"),
+        ("--secure-prt=1", "unknown flag: --secure-prt (did you mean --secure-port?)"),
+        (
+            "--authorisation-mode=RBAC",
+            "unknown flag: --authorisation-mode (did you mean --authorization-mode?)",
+        ),
+        ("inspect --prefex=1", "unknown flag: --prefex (did you mean --prefix?)"),
         ("-x", "unknown shorthand flag: 'x' in -x"),
         ("-secure-port=1", "unknown shorthand flag: 's' in -secure-port=1"),
         ("--secure-port=1 -xyz", "unknown shorthand flag: 'x' in -xyz"),
@@ -202,5 +208,19 @@ fn questions_are_answered_on_stdout() {
     let Stop::Print(help) = line("--help").unwrap_err() else { panic!("help is no error") };
     for flag in ["--data-dir", "--secure-port", "--tls-cert-file", "--shutdown-delay-duration"] {
         assert!(help.contains(flag), "{flag} is missing from\n{help}");
+    }
+}
+
+#[test]
+fn the_short_help_fits_on_a_screen_and_points_to_the_rest() {
+    let Stop::Print(short) = line("-h").unwrap_err() else { panic!("help is no error") };
+    let Stop::Print(long) = line("--help").unwrap_err() else { panic!("help is no error") };
+    assert!(short.lines().count() <= 60, "{} lines:\n{short}", short.lines().count());
+    for text in ["--data-dir", "--naming", "--secure-port", "backup", "--help"] {
+        assert!(short.contains(text), "{text} is missing from\n{short}");
+    }
+    for text in ["--audit-policy-file", "accepted without effect"] {
+        assert!(!short.contains(text), "{text} is in\n{short}");
+        assert!(long.contains(text), "{text} is missing from\n{long}");
     }
 }

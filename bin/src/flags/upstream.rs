@@ -141,6 +141,18 @@ impl Form {
     }
 }
 
+/// The flags of kube-apiserver that are accepted without effect, each with the reason.
+#[cfg(test)]
+pub fn all_without_effect() -> impl Iterator<Item = (&'static str, &'static str)> {
+    WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags.iter().map(|(flag, _)| (*flag, treatment.why)))
+}
+
+/// The flags of kube-apiserver that are refused, each with the reason.
+#[cfg(test)]
+pub fn all_refused() -> impl Iterator<Item = (&'static str, &'static str)> {
+    REFUSED.iter().flat_map(|refusal| refusal.flags.iter().map(|flag| (*flag, refusal.why)))
+}
+
 /// The form of a flag without effect.
 fn without_effect(name: &str) -> Option<Form> {
     let mut flags = WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags);
@@ -256,14 +268,7 @@ pub fn help() -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use clap::CommandFactory;
-
     use super::*;
-
-    /// Flags of kube-apiserver 1.36.
-    const UPSTREAM_COUNT: usize = 172;
 
     fn settled(line: &str) -> Result<String, String> {
         let arguments = settle(line.split_whitespace().map(OsString::from).collect())?;
@@ -363,42 +368,6 @@ mod tests {
         ] {
             let want = want.map(str::to_owned).map_err(str::to_owned);
             assert_eq!(settled(line), want, "{line}");
-        }
-    }
-
-    #[test]
-    fn the_page_of_flags_says_what_the_server_does() {
-        let page = include_str!("../../../docs/flags.md");
-        let command = super::super::line::CommandLine::command();
-        let read: BTreeSet<String> = command
-            .get_arguments()
-            .flat_map(|argument| {
-                let aliases = argument.get_all_aliases().unwrap_or_default();
-                argument.get_long().into_iter().chain(aliases).map(str::to_owned).collect::<Vec<_>>()
-            })
-            .chain(["help".to_owned(), "version".to_owned()])
-            .collect();
-        let mut names = BTreeSet::new();
-        for row in page.lines().filter(|line| line.starts_with("| `")) {
-            let [name, here, ..] = row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>()[..]
-            else {
-                panic!("{row}");
-            };
-            let name = name.trim_matches('`');
-            let does = match (read.contains(name), without_effect(name), refusal(name)) {
-                (true, None, None) => "supported",
-                (false, Some(_), None) => "no effect",
-                (false, None, Some(_)) => "refused",
-                other => panic!("--{name} is in {other:?}: it must be in exactly one list"),
-            };
-            assert_eq!(here, does, "--{name} in docs/flags.md");
-            assert!(names.insert(name), "--{name} has two rows");
-        }
-        assert_eq!(names.len(), UPSTREAM_COUNT);
-        let listed =
-            WITHOUT_EFFECT.iter().flat_map(|treatment| treatment.flags.iter().map(|(name, _)| *name));
-        for name in listed.chain(REFUSED.iter().flat_map(|refusal| refusal.flags.iter().copied())) {
-            assert!(names.contains(name), "--{name} has no row in docs/flags.md");
         }
     }
 }
