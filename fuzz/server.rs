@@ -36,9 +36,9 @@ const TURNS_MAX: usize = 1000;
 
 /// The server.
 pub(crate) struct Server {
-    pub api: Api,
+    pub api: Arc<Api>,
     stepper: Stepper,
-    /// For the clock of time limits; no task runs on it.
+    /// For the clock of time limits, and for the tasks that decide about quotas.
     runtime: Runtime,
     connection: Arc<ConnectionInfo>,
 }
@@ -84,7 +84,7 @@ impl Server {
         server
     }
 
-    fn assemble(engine: Engine, address: SocketAddr) -> Result<Api, engine::TailError> {
+    fn assemble(engine: Engine, address: SocketAddr) -> Result<Arc<Api>, engine::TailError> {
         let domains = NameDomains::new(KUBERNETES.domain);
         let key = SigningKey::from_pem(KEY).expect("a key of our own");
         let issuer = TokenIssuer::new("issuer", key, domains);
@@ -144,6 +144,7 @@ impl Server {
             if let Some(answer) = fault::now(answer.as_mut()) {
                 return answer;
             }
+            self.runtime.block_on(tokio::task::yield_now());
             self.stepper.commit();
         }
         panic!("{method} {path} waits for something that does not come");

@@ -140,7 +140,6 @@ pub async fn run(
         (metrics, tracer),
         external,
     )?;
-    let handler = Arc::new(handler);
     copies.serve(&handler.shared_types(), handler.metrics());
 
     api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
@@ -427,7 +426,7 @@ fn api_of(
     lifecycle: Lifecycle,
     (metrics, tracer): (Arc<Metrics>, Option<Tracer>),
     external: Option<External>,
-) -> anyhow::Result<(Api, Bundles)> {
+) -> anyhow::Result<(Arc<Api>, Bundles)> {
     let engine = backends.main().engine();
     let domains = NameDomains::new(config.naming.domain);
     let accounts = Arc::new(EngineAccounts::new(engine.clone(), config.naming));

@@ -1,6 +1,7 @@
 //! Quotas of namespaces under many writers, deletes and crashes (docs/api/admission.md#quotas).
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -140,4 +141,90 @@ async fn a_crash_loses_nothing_of_a_quota_and_leaks_nothing_beyond_a_recount() {
     assert!(codes.iter().all(|code| matches!(code, 201 | 403)), "{codes:?}");
     let list = server.client().get(&format!("/api/v1/namespaces/{ns}/configmaps")).await.json();
     assert_eq!(list["items"].as_array().unwrap().len(), 200);
+}
+
+/// Seconds of the test below; ten minutes by hand: `QUOTA_WRITERS_SECONDS=600`.
+const SECONDS: &str = "QUOTA_WRITERS_SECONDS";
+
+/// Longest that one write may take. A namespace that waits for itself stops for ten seconds, the time after which a
+/// write without a decision is answered 500.
+const WRITE_MAX: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writers_that_delete_while_quotas_change_and_are_recounted_never_wait_for_each_other() {
+    let seconds = std::env::var(SECONDS).ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let server = Server::start_upstream().await;
+    let (client, ns) = (server.client(), "default");
+    quota(client, ns, json!({"count/configmaps": "1000000", "configmaps": "1000000"})).await;
+    let until = Instant::now() + Duration::from_secs(seconds);
+    let is_over = AtomicBool::new(false);
+    let maps = format!("/api/v1/namespaces/{ns}/configmaps");
+    let writers = (0..WRITERS).map(|writer| {
+        let (client, maps) = (client.another(), &maps);
+        async move {
+            let (mut took, mut others) = (Vec::new(), Vec::new());
+            for at in 0.. {
+                if Instant::now() >= until {
+                    break;
+                }
+                let name = format!("w-{writer}-{at}");
+                let began = Instant::now();
+                let made = client.post(maps, &map(&name)).await;
+                took.push(began.elapsed());
+                if made.status != 201 {
+                    others.push((made.status, made.text()));
+                }
+                if at % 2 == 0 {
+                    let began = Instant::now();
+                    let gone = client.delete(&format!("{maps}/{name}")).await;
+                    took.push(began.elapsed());
+                    if gone.status != 200 {
+                        others.push((gone.status, gone.text()));
+                    }
+                }
+            }
+            (took, others)
+        }
+    });
+    let writing = async {
+        let written = join_all(writers).await;
+        is_over.store(true, Ordering::Relaxed);
+        written
+    };
+    // Each edit makes a recount due, and so does each delete.
+    let editing = async {
+        let client = client.another();
+        let path = format!("/api/v1/namespaces/{ns}/resourcequotas/q");
+        for at in 0_u32.. {
+            if is_over.load(Ordering::Relaxed) {
+                return at;
+            }
+            let hard =
+                json!({"spec": {"hard": {"configmaps": (1_000_000 + at % 7).to_string()}}}).to_string();
+            let headers = [("content-type", "application/merge-patch+json")];
+            let edited = client.send("PATCH", &path, &headers, hard.as_bytes()).await;
+            assert_eq!(edited.status, 200, "{}", edited.text());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        0
+    };
+    let (written, edits) = tokio::join!(writing, editing);
+    let others: Vec<_> = written.iter().flat_map(|(_, others)| others).take(5).collect();
+    let mut took: Vec<Duration> = written.iter().flat_map(|(took, _)| took.iter().copied()).collect();
+    took.sort_unstable();
+    let at = |share: usize| took[(took.len() - 1) * share / 1000];
+    eprintln!(
+        "{} writes, {edits} edits in {seconds} s: half within {:?}, 99 % within {:?}, 99.9 % within {:?}, all within {:?}",
+        took.len(),
+        at(500),
+        at(990),
+        at(999),
+        at(1000)
+    );
+    assert!(others.is_empty(), "{others:?}");
+    assert!(at(1000) < WRITE_MAX, "a write took {:?}", at(1000));
+    assert!(edits > 10, "{edits}");
+    let list = client.get(&format!("{maps}?limit=1")).await.json();
+    let stored = 1 + list["metadata"]["remainingItemCount"].as_u64().unwrap();
+    until_used(client, ns, "count/configmaps", &stored.to_string()).await;
 }

@@ -5,7 +5,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use auth::authz::Module;
@@ -100,6 +100,7 @@ impl Default for OwnService {
 
 /// The server: everything a request may need, shared by all of them.
 pub struct Context {
+    itself: Weak<Context>,
     backends: Arc<Backends>,
     builtin: Registry,
     types: Arc<Types>,
@@ -200,7 +201,7 @@ impl Context {
     ///
     /// # Errors
     /// The engine was closed meanwhile.
-    pub fn assemble(parts: Parts, modules: Vec<Module>) -> Result<Self, engine::TailError> {
+    pub fn assemble(parts: Parts, modules: Vec<Module>) -> Result<Arc<Self>, engine::TailError> {
         outgoing::count_in(&parts.metrics);
         let Parts { naming, backends, authenticator, lifecycle, limits, address, root_ca, .. } = parts;
         let backends = Arc::new(backends);
@@ -239,7 +240,8 @@ impl Context {
         let namespaces = registry.resource("", "v1", "namespaces").cloned();
         let extensions = naming.group("apiextensions", true);
         let definitions = registry.resource(&extensions, "v1", "customresourcedefinitions").cloned();
-        Ok(Context {
+        Ok(Arc::new_cyclic(|itself| Context {
+            itself: itself.clone(),
             backups: Backups::default(),
             memory: Arc::default(),
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
@@ -281,7 +283,15 @@ impl Context {
             creations: Creations::default(),
             root_ca,
             started: Instant::now(),
-        })
+        }))
+    }
+
+    /// Returns the context for a task that outlives the request.
+    ///
+    /// # Panics
+    /// The context is being dropped.
+    pub fn itself(&self) -> Arc<Context> {
+        self.itself.upgrade().expect("whoever has a reference keeps the context")
     }
 
     /// Where objects are kept.

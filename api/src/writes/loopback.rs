@@ -37,6 +37,7 @@ use crate::writes::write::intent::{
 use crate::writes::write::{Caller, Current, Intent, Made, Outcome, Presence, Source, Wanted, write};
 
 pub use event::Warning;
+pub use plugins::ControllerWriter;
 
 /// The server's own writes have no options.
 static NO_OPTIONS: WriteOptions = WriteOptions {

@@ -78,7 +78,7 @@ pub async fn validate(call: &mut Call<'_>, options: Options<'_>, object: &Object
 fn keep(call: &mut Call<'_>, mut review: Review, outcome: Result<(), Status>) -> Result<(), Status> {
     let charges = std::mem::take(&mut review.charges);
     if outcome.is_ok() {
-        charges.into_iter().for_each(|charge| charge.keep());
+        charges.into_iter().for_each(|charge| charge.keep(None));
     }
     call.take_review(review);
     outcome

@@ -1,112 +1,183 @@
-//! The usage of quotas, counted from what is stored (docs/api/admission.md#quotas).
+//! Counts the usage of quotas from the stored objects (docs/api/admission.md#quotas).
 //!
 //! ```text
-//! tail on everything ─ something goes, a pod ends, a quota changes ─► its namespace ─► count ─► status of its quotas
+//! tail of everything ─ delete, end of a pod, change of a quota ─► namespace is due ─► count a snapshot ─► ledger
 //! ```
 //!
-//! Admission counts what is added before it is stored. What goes is found here, and so is what a crash left counted.
+//! Admission adds what is written before it is stored. This controller finds what is deleted, and corrects what a crash
+//! left counted. It counts beside the writes and holds nothing that they need (`writes/admission/quota/ledger.rs`). A
+//! namespace rests after each count, so that counting takes a bounded part of the processor however many objects a
+//! namespace has and however often they change.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use engine::{Event, EventKind};
+use futures_util::StreamExt;
+use futures_util::stream;
 use quantity::Quantity;
+use tokio::time::Instant;
 
 use super::{EVENTS_MAX, Ending, GATHERED};
 use crate::objects::store;
-use crate::types::schema::registry::Resource;
+use crate::objects::store::backends::Snapshots;
+use crate::types::schema::registry::{Registry, Resource};
 use crate::values::json::{Object, Value};
-use crate::values::object::{at, same_at};
+use crate::values::object::{at, meta, same_at};
 use crate::values::status::Status;
-use crate::writes::admission::quota::{Quota, Quotas, Usage, counted_by, to_value};
+use crate::writes::admission::quota::{
+    Quota, QuotaStore, StoredQuotas, Total, Usage, counted_by, counts_objects,
+};
 use crate::writes::context::Context;
-use crate::writes::loopback::Loopback;
+use crate::writes::loopback::ControllerWriter;
 
 /// Time between two counts of everything: pods that should have ended by now make no event.
 const RESYNC: Duration = Duration::from_secs(5 * 60);
 
-/// Pause before a namespace is counted again that was too busy.
+/// Pause before a namespace is counted again whose quotas changed during the count.
 const AGAIN: Duration = Duration::from_secs(1);
+
+/// Pause after a count that failed.
+const AFTER_FAILURE: Duration = Duration::from_secs(10);
+
+/// A namespace rests this many times as long as its count took: counting takes a fifth of a core at most.
+const REST_FACTOR: u32 = 4;
+
+/// Namespaces counted at once: one that a slow webhook keeps waiting does not delay the others.
+const NAMESPACES_MAX: usize = 8;
+
+/// Objects counted before other tasks have their turn; about a millisecond of work for pods.
+const OBJECTS_AT_ONCE: usize = 64;
 
 /// Keeps the status of all quotas right.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
-    let quotas = api.lookup().resource("", "v1", "resourcequotas");
-    let pods = api.lookup().resource("", "v1", "pods");
     let mut events = api.backends().changes(&api.backends().snapshots(), GATHERED)?;
-    let loopback = Loopback::controller(&api, "resourcequota-controller");
-    let counting = Counting { loopback: &loopback, api: &api, quotas: &quotas, pods: &pods };
+    let counting = Counting::new(&api);
     let mut due = counting.all();
+    let mut resting: HashMap<String, Instant> = HashMap::new();
     let mut resync = tokio::time::interval(RESYNC);
     resync.reset();
     loop {
-        let mut busy = BTreeSet::new();
-        for namespace in std::mem::take(&mut due) {
-            match counting.recount(&namespace).await {
-                Ok(true) => continue,
-                Ok(false) => {}
-                Err(error) => tracing::warn!(namespace, %error, "usage is counted again later"),
+        let now = Instant::now();
+        resting.retain(|_, until| *until > now);
+        let (rested, mut later): (BTreeSet<_>, BTreeSet<_>) =
+            std::mem::take(&mut due).into_iter().partition(|namespace| !resting.contains_key(namespace));
+        let mut counts = stream::iter(rested)
+            .map(|namespace| {
+                let counting = &counting;
+                async move {
+                    let rest = counting.recount_and_rest(&namespace).await;
+                    (namespace, rest)
+                }
+            })
+            .buffer_unordered(NAMESPACES_MAX);
+        while let Some((namespace, (rest, is_done))) = counts.next().await {
+            if !is_done {
+                later.insert(namespace.clone());
             }
-            busy.insert(namespace);
+            resting.insert(namespace, Instant::now() + rest);
         }
-        let again = async {
-            if busy.is_empty() {
-                std::future::pending::<()>().await;
+        drop(counts);
+        due.append(&mut later);
+        let wakes = due.iter().filter_map(|namespace| resting.get(namespace)).min().copied();
+        let rested = async {
+            match wakes {
+                Some(wakes) => tokio::time::sleep_until(wakes).await,
+                None => std::future::pending().await,
             }
-            tokio::time::sleep(AGAIN).await;
         };
         tokio::select! {
             events = events.next(EVENTS_MAX) => {
-                due.extend(events?.iter().filter_map(|event| counting.concerned(event)));
+                let mut prefixes = HashMap::new();
+                for event in events?.iter() {
+                    due.extend(counting.concerned(event, &mut prefixes));
+                }
             }
             _ = resync.tick() => due = counting.all(),
-            () = again => {}
+            () = rested => {}
         }
-        due.append(&mut busy);
     }
 }
 
-struct Counting<'c> {
-    loopback: &'c Loopback<'c>,
-    api: &'c Context,
-    quotas: &'c Resource,
-    pods: &'c Resource,
+struct Counting {
+    api: Arc<Context>,
+    store: Arc<StoredQuotas>,
+    quotas: Arc<Resource>,
+    /// Resources whose updates may lower their usage without a share.
+    changing: [Arc<Resource>; 2],
 }
 
-impl Counting<'_> {
-    /// The namespaces with quotas.
+impl Counting {
+    fn new(api: &Arc<Context>) -> Counting {
+        let resource = |plural: &str| api.lookup().resource("", "v1", plural);
+        let quotas = resource("resourcequotas");
+        let writer = Arc::new(ControllerWriter { api: api.clone(), name: "resourcequota-controller" });
+        let store = StoredQuotas { lookup: api.lookup().clone(), resource: quotas.clone(), writer };
+        Counting {
+            api: api.clone(),
+            store: Arc::new(store),
+            quotas,
+            changing: [resource("pods"), resource("persistentvolumeclaims")],
+        }
+    }
+
+    /// Returns the namespaces with quotas.
     fn all(&self) -> BTreeSet<String> {
-        let entries = self.api.engine().snapshot().prefix(&store::collection(self.quotas, ""));
-        entries.map(|entry| store::identity(self.quotas, entry.key()).0.to_owned()).collect()
+        let entries = self.api.engine().snapshot().prefix(&store::collection(&self.quotas, ""));
+        entries.map(|entry| store::identity(&self.quotas, entry.key()).0.to_owned()).collect()
     }
 
-    fn of<'q>(&'q self, namespace: &'q str) -> Quotas<'q> {
-        let lookup = self.api.lookup();
-        Quotas { lookup, resource: self.quotas, writer: self.loopback, namespace }
-    }
-
-    /// The namespace whose usage an event may lower, or whose quotas it changes.
-    fn concerned(&self, event: &Event) -> Option<String> {
+    /// Returns the namespace whose usage an event may lower, or whose quotas it changes. `prefixes` caches, for each
+    /// namespace, what the keys begin with that its quotas count.
+    fn concerned(&self, event: &Event, prefixes: &mut HashMap<String, Vec<String>>) -> Option<String> {
         let key = std::str::from_utf8(&event.key).ok()?;
         // `/<group>/<resource>/<namespace>/<name>`
         let mut parts = key.split('/').skip(3);
         let (namespace, _name) = (parts.next()?, parts.next()?);
         let is_of = |resource: &Resource| key.starts_with(&resource.stored().key_prefix);
-        let is_due = match event.kind {
-            EventKind::Delete => true,
-            EventKind::Put if is_of(self.quotas) => self.is_unknown(event),
-            EventKind::Put => is_of(self.pods) && event.previous.is_some(),
-        };
-        // After the last quota of a namespace the recount forgets its account.
-        let is_deleted_quota = event.kind == EventKind::Delete && is_of(self.quotas);
-        (is_due && (is_deleted_quota || self.of(namespace).are_there()))
-            .then(|| namespace.to_owned())
-            .filter(|_| event.kind == EventKind::Delete || !is_of(self.pods) || self.has_ended(event))
+        if is_of(&self.quotas) {
+            // The recount after the last quota of a namespace forgets its account.
+            let is_due = event.kind == EventKind::Delete || self.is_unknown(event);
+            if is_due {
+                return Some(namespace.to_owned());
+            }
+        }
+        let changing = self.changing.iter().find(|resource| is_of(resource));
+        if event.kind != EventKind::Delete && (changing.is_none() || event.previous.is_none()) {
+            return None;
+        }
+        let counted = prefixes.entry(namespace.to_owned()).or_insert_with(|| self.prefixes(namespace));
+        if !counted.iter().any(|prefix| key.starts_with(prefix)) {
+            return None;
+        }
+        let is_due = event.kind == EventKind::Delete
+            || changing.is_some_and(|resource| self.is_lower(resource, event).unwrap_or(true));
+        is_due.then(|| namespace.to_owned())
     }
 
-    /// Whether a quota counts other things than its status says.
+    /// Returns what the keys of the resources begin with that the quotas of a namespace count.
+    fn prefixes(&self, namespace: &str) -> Vec<String> {
+        let types = self.api.types();
+        let mut prefixes: Vec<String> = Vec::new();
+        // A quota that cannot be read is reported by the count.
+        for (_, quota) in self.store.read(namespace).unwrap_or_default() {
+            let hard = at(&quota, "spec.hard").and_then(Value::as_object).into_iter().flat_map(Object::iter);
+            for (name, _) in hard {
+                let counted = resource_of(types.registry(), counted_by(self.api.naming(), name));
+                if let Some(storage) = counted.and_then(|resource| resource.storage.as_ref())
+                    && !prefixes.contains(&storage.key_prefix)
+                {
+                    prefixes.push(storage.key_prefix.clone());
+                }
+            }
+        }
+        prefixes
+    }
+
+    /// Returns whether a quota counts other things than its status says.
     fn is_unknown(&self, event: &Event) -> bool {
-        let object = store::read(event.entry.clone()).and_then(|stored| stored.object(self.quotas));
+        let object = store::read(event.entry.clone()).and_then(|stored| stored.object(&self.quotas));
         object.is_ok_and(|object| {
             let hard = |part: &str| {
                 Object::from_iter([("hard".into(), at(&object, part).cloned().unwrap_or_default())])
@@ -115,56 +186,89 @@ impl Counting<'_> {
         })
     }
 
-    fn has_ended(&self, event: &Event) -> bool {
-        let object = store::read(event.entry.clone()).and_then(|stored| stored.object(self.pods));
-        object.is_ok_and(|pod| {
-            let phase = at(&pod, "status.phase").and_then(Value::as_str).unwrap_or_default();
-            matches!(phase, "Succeeded" | "Failed")
-        })
+    /// Returns whether the update of a pod or claim may lower what a quota counts of it: the pod has ended or should have
+    /// by now, or the object has left a scope.
+    fn is_lower(&self, resource: &Resource, event: &Event) -> Result<bool, Status> {
+        let Some(previous) = &event.previous else { return Ok(false) };
+        let usage = |entry: &engine::Entry| {
+            let object = store::read(entry.clone())?.object(resource)?;
+            Ok::<_, Status>(Usage::of(self.api.naming(), resource, &object))
+        };
+        Ok(usage(&event.entry)?.is_below(&usage(previous)?))
     }
 
-    /// Counts the usage of a namespace; says whether it was quiet enough.
+    /// Recounts a namespace. Returns how long it rests now, and whether it is done.
+    async fn recount_and_rest(&self, namespace: &str) -> (Duration, bool) {
+        let began = Instant::now();
+        match self.recount(namespace).await {
+            Ok(true) => (began.elapsed().saturating_mul(REST_FACTOR).min(RESYNC), true),
+            Ok(false) => (AGAIN, false),
+            Err(error) => {
+                tracing::warn!(namespace, %error, "cannot count the usage of quotas, trying again");
+                (AFTER_FAILURE, false)
+            }
+        }
+    }
+
+    /// Counts the usage of a namespace. Returns `false` if its quotas changed meanwhile.
     async fn recount(&self, namespace: &str) -> Result<bool, Status> {
         let ledger = &self.api.lookup().quotas;
-        ledger.recount(self.of(namespace), |quota| self.counted(namespace, quota)).await
+        if !self.store.has_any(namespace) {
+            return Ok(ledger.forget(namespace));
+        }
+        let recount = ledger.recount(self.store.clone(), namespace);
+        let snapshots = Arc::new(self.api.backends().snapshots());
+        let mut totals = Vec::new();
+        for (_, quota) in self.store.read(namespace)? {
+            totals.push(self.total(namespace, &quota, &snapshots).await?);
+        }
+        let at = move |prefix: &str| snapshots.holding(prefix.as_bytes()).revision();
+        recount.finish(totals, Box::new(at)).await
     }
 
-    /// A quota with the totals of its specification and what is used of them.
-    fn counted(&self, namespace: &str, quota: &Object) -> Result<Object, Status> {
+    /// Counts the usage of the resources in the specification of a quota.
+    async fn total(&self, namespace: &str, quota: &Object, snapshots: &Snapshots) -> Result<Total, Status> {
         let mut counted = quota.clone();
         let hard = at(quota, "spec.hard").cloned().unwrap_or_default();
-        counted.object_entry("status").insert("hard", hard);
+        counted.object_entry("status").insert("hard", hard.clone());
         let totals = Quota::parse(&counted);
         let mut used: BTreeMap<String, Quantity> =
             totals.hard.keys().map(|name| (name.clone(), Quantity::ZERO)).collect();
-        let naming = self.api.naming();
-        let counted_resources: BTreeSet<_> =
-            totals.hard.keys().map(|name| counted_by(naming, name)).collect();
-        let served = self.api.types();
-        for (group, plural) in counted_resources {
-            let registry = served.registry();
-            let versions = registry.group(group).into_iter().flat_map(|group| &group.versions);
-            let Some(resource) = versions.filter_map(|version| version.resource(plural)).next() else {
-                continue;
-            };
-            self.add(namespace, resource, &totals, &mut used)?;
+        let mut names: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+        for name in totals.hard.keys() {
+            names.entry(counted_by(self.api.naming(), name)).or_default().push(name);
         }
-        counted.object_entry("status").insert("used", to_value(&used));
-        Ok(counted)
+        let types = self.api.types();
+        for (counted, names) in names {
+            let Some(resource) = resource_of(types.registry(), counted) else { continue };
+            if !resource.namespaced() || resource.storage.is_none() {
+                continue;
+            }
+            if totals.has_no_scopes() && names.iter().all(|name| counts_objects(name)) {
+                let collection = store::collection(resource, namespace);
+                let count = snapshots.holding(&collection).count_prefix(&collection);
+                let count = Quantity::whole(i64::try_from(count).unwrap_or(i64::MAX));
+                used.extend(names.iter().map(|name| ((*name).to_owned(), count)));
+            } else {
+                self.add(namespace, resource, &totals, &mut used, snapshots).await?;
+            }
+        }
+        Ok(Total { uid: meta(quota, "uid").to_owned(), hard, used })
     }
 
     /// Adds what the objects of one resource use.
-    fn add(
+    async fn add(
         &self,
         namespace: &str,
         resource: &Resource,
         totals: &Quota,
         used: &mut BTreeMap<String, Quantity>,
+        snapshots: &Snapshots,
     ) -> Result<(), Status> {
-        if !resource.namespaced() || resource.storage.is_none() {
-            return Ok(());
-        }
-        for entry in self.api.engine_of(resource).snapshot().prefix(&store::collection(resource, namespace)) {
+        for (at, entry) in snapshots.prefix(&store::collection(resource, namespace)).enumerate() {
+            if at % OBJECTS_AT_ONCE == OBJECTS_AT_ONCE - 1 {
+                tokio::task::yield_now().await;
+            }
             let object = store::read(entry)?.object(resource)?;
             let usage = Usage::of(self.api.naming(), resource, &object);
             if !totals.covers(&usage) {
@@ -178,4 +282,10 @@ impl Counting<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns a resource by group and plural name, in one of its versions.
+fn resource_of<'r>(registry: &'r Registry, (group, plural): (&str, &str)) -> Option<&'r Resource> {
+    let versions = registry.group(group).into_iter().flat_map(|group| &group.versions);
+    versions.filter_map(|version| version.resource(plural)).next().map(|resource| &**resource)
 }

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use auth::User;
 use engine::Revision;
@@ -49,6 +50,9 @@ impl Operation {
 
 /// The few writes that plugins make themselves, under the server's own identity.
 pub trait Writer: Send + Sync {
+    /// Returns the same writer for a task that outlives the request.
+    fn shared(&self) -> Arc<dyn Writer>;
+
     /// Creates an object. Whether it is new: `false` when there is one of its name.
     fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool>;
 
@@ -143,8 +147,9 @@ impl<New: Deref<Target = Object>> Record<'_, New> {
 
 /// Something that a plugin took for a write that may still fail, such as a share of a quota. Dropped, it is given back.
 pub trait Charge: Send {
-    /// The write is stored: the share stays taken.
-    fn keep(self: Box<Self>);
+    /// The write succeeded, so the share stays taken. `stored` is the revision at which the object is stored; `None` if
+    /// nothing was to be stored.
+    fn keep(self: Box<Self>, stored: Option<Revision>);
 }
 
 /// What the plugins have to say beside their decision.

@@ -1,4 +1,6 @@
-//! The writes that admission plugins make are the server's own.
+//! The writes of admission plugins: the server makes them under its own identity, or under that of a controller.
+
+use std::sync::Arc;
 
 use engine::Revision;
 
@@ -7,52 +9,60 @@ use crate::objects::strategy::Endpoint;
 use crate::types::schema::registry::Resource;
 use crate::values::json::Object;
 use crate::values::object::meta;
-use crate::values::status::Reason;
+use crate::values::status::{Reason, Status};
 use crate::writes::admission::{Pending, Writer};
 use crate::writes::context::Context;
 use crate::writes::write::{Current, Made, Outcome, Wanted};
 
-impl Writer for Loopback<'_> {
-    fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool> {
-        Box::pin(async move {
-            let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
-            let mut object = Some(object);
-            let intent = self.creation(resource, (&namespace, &name));
-            let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
-                Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
-            });
-            match self.write(&intent, &mut source).await {
-                Ok(outcome) => Ok(matches!(outcome, Outcome::Created(_))),
-                Err(status) if status.reason == Reason::AlreadyExists => Ok(false),
-                Err(status) => Err(status),
-            }
-        })
+impl Loopback<'_> {
+    /// Creates an object. `false` if there is one of its name.
+    ///
+    /// # Errors
+    /// The object is refused, or the store failed.
+    async fn create_new(&self, resource: &Resource, object: Object) -> Result<bool, Status> {
+        let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
+        let mut object = Some(object);
+        let intent = self.creation(resource, (&namespace, &name));
+        let mut source = Made::served(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
+        });
+        match self.write(&intent, &mut source).await {
+            Ok(outcome) => Ok(matches!(outcome, Outcome::Created(_))),
+            Err(status) if status.reason == Reason::AlreadyExists => Ok(false),
+            Err(status) => Err(status),
+        }
     }
 
-    fn replace<'w>(
-        &'w self,
-        resource: &'w Resource,
+    /// Replaces what `endpoint` writes of an object that was read at revision `seen`. `false` if it has changed since.
+    ///
+    /// # Errors
+    /// The object is refused, or the store failed.
+    async fn replace_seen(
+        &self,
+        resource: &Resource,
         endpoint: Endpoint,
         seen: Revision,
         object: Object,
-    ) -> Pending<'w, bool> {
-        Box::pin(async move {
-            let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
-            let mut object = Some(object);
-            let mut intent = self.intent(resource, (&namespace, &name));
-            (intent.endpoint, intent.seen) = (endpoint, Some(seen));
-            let mut source = Made::stored(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
-                Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
-            });
-            let outcome = self.write(&intent, &mut source).await?;
-            Ok(matches!(outcome, Outcome::Updated(_) | Outcome::Unchanged(_)))
-        })
+    ) -> Result<bool, Status> {
+        let (namespace, name) = (meta(&object, "namespace").to_owned(), meta(&object, "name").to_owned());
+        let mut object = Some(object);
+        let mut intent = self.intent(resource, (&namespace, &name));
+        (intent.endpoint, intent.seen) = (endpoint, Some(seen));
+        let mut source = Made::stored(|_: &mut &Loopback<'_>, _: Option<&mut Current>| {
+            Ok(object.take().map_or(Wanted::AsItIs, Wanted::Object))
+        });
+        let outcome = self.write(&intent, &mut source).await?;
+        Ok(matches!(outcome, Outcome::Updated(_) | Outcome::Unchanged(_)))
     }
 }
 
 impl Writer for Context {
+    fn shared(&self) -> Arc<dyn Writer> {
+        self.itself()
+    }
+
     fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool> {
-        Box::pin(async move { Writer::create(&Loopback::new(self), resource, object).await })
+        Box::pin(async move { Loopback::new(self).create_new(resource, object).await })
     }
 
     fn replace<'w>(
@@ -62,6 +72,38 @@ impl Writer for Context {
         seen: Revision,
         object: Object,
     ) -> Pending<'w, bool> {
-        Box::pin(async move { Loopback::new(self).replace(resource, endpoint, seen, object).await })
+        Box::pin(async move { Loopback::new(self).replace_seen(resource, endpoint, seen, object).await })
+    }
+}
+
+/// Writes under the identity of a controller.
+#[derive(Clone)]
+pub struct ControllerWriter {
+    /// The server.
+    pub api: Arc<Context>,
+    /// Name of the controller.
+    pub name: &'static str,
+}
+
+impl Writer for ControllerWriter {
+    fn shared(&self) -> Arc<dyn Writer> {
+        Arc::new(self.clone())
+    }
+
+    fn create<'w>(&'w self, resource: &'w Resource, object: Object) -> Pending<'w, bool> {
+        Box::pin(async move { Loopback::controller(&self.api, self.name).create_new(resource, object).await })
+    }
+
+    fn replace<'w>(
+        &'w self,
+        resource: &'w Resource,
+        endpoint: Endpoint,
+        seen: Revision,
+        object: Object,
+    ) -> Pending<'w, bool> {
+        Box::pin(async move {
+            let loopback = Loopback::controller(&self.api, self.name);
+            loopback.replace_seen(resource, endpoint, seen, object).await
+        })
     }
 }

@@ -498,6 +498,16 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The revision at which the object is stored; `None` when nothing is stored.
+    pub fn revision(&self) -> Option<Revision> {
+        match self {
+            Outcome::Created(written) | Outcome::Updated(written) | Outcome::Unchanged(written) => {
+                Some(written.revision)
+            }
+            Outcome::Removed(_) | Outcome::Missing | Outcome::Changed => None,
+        }
+    }
+
     /// What is stored, for callers that need no difference; `None` when nothing is.
     pub fn written(self) -> Option<Written> {
         match self {

@@ -104,7 +104,8 @@ async fn rounds<C: Caller, S: Source<C>>(
         let name = if intent.presence == Presence::New { &name } else { intent.name };
         let taken = match store(intent, name, encoded, &new, current.as_ref()).await? {
             Ended::Stored(outcome) => {
-                held.charges.into_iter().for_each(|charge| charge.keep());
+                let revision = outcome.revision();
+                held.charges.into_iter().for_each(|charge| charge.keep(revision));
                 return Ok(outcome);
             }
             Ended::Conflict(taken) => taken,

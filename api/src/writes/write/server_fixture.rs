@@ -112,7 +112,7 @@ impl Server {
             nodes: crate::state::connect::Nodes::new(crate::state::connect::Settings::default()).unwrap(),
             secrecy: None,
         };
-        let api = Arc::new(Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap());
+        let api = Context::assemble(parts, vec![Module::AlwaysAllow]).unwrap();
         api.lifecycle().advance(Stage::Serving);
         let connection = Arc::new(ConnectionInfo::detached(address, Vec::new()));
         Server { api, connection, directory }

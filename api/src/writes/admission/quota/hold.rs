@@ -2,6 +2,7 @@
 
 use quantity::Quantity;
 
+use super::ledger::Ask;
 use super::usage::{Scope, Usage};
 use crate::values::json::{Object, Value};
 use crate::values::object::{at, meta};
@@ -39,6 +40,11 @@ impl Quota {
             && self.scopes.iter().all(|scope| usage.is_in(scope))
     }
 
+    /// Whether it covers objects whatever scope they are in.
+    pub fn has_no_scopes(&self) -> bool {
+        self.scopes.is_empty()
+    }
+
     /// Its scopes that the object is in.
     pub fn scopes_of<'q>(&'q self, usage: &Usage) -> impl Iterator<Item = &'q Scope> {
         self.scopes.iter().filter(|scope| usage.is_in(scope))
@@ -60,23 +66,41 @@ impl Quota {
         Ok(())
     }
 
-    /// Takes what it counts of `delta`; returns that.
+    /// Returns the amounts by which the usage of this quota changes when the write is stored. A quota that covers the
+    /// object as it is stored and not as it will be is left to the next recount: the write may still fail, and a usage
+    /// that is too low for a moment would let other writes exceed the quota.
+    pub fn change(&self, ask: &Ask) -> Amounts {
+        if !self.covers(&ask.usage) {
+            return Amounts::new();
+        }
+        let before = ask.before.as_ref().filter(|before| self.covers(before));
+        let mut change = ask.usage.amounts.clone();
+        if let Some(before) = before {
+            let less = before.amounts.iter().map(|(name, amount)| (name.clone(), amount.negated())).collect();
+            pod::add(&mut change, &less);
+        }
+        change.retain(|name, amount| !amount.is_zero() && self.hard.contains_key(name));
+        change
+    }
+
+    /// Removes from `used` the resources that this quota does not count, and raises negative amounts to 0.
+    pub fn bounded(&self, used: &mut Amounts) {
+        used.retain(|name, _| self.hard.contains_key(name));
+        used.values_mut().filter(|amount| amount.is_negative()).for_each(|amount| *amount = Quantity::ZERO);
+    }
+
+    /// Adds a [`change`](Quota::change) to the usage.
     ///
     /// # Errors
-    /// More would be used than it allows; nothing is taken.
-    pub fn take(&mut self, delta: &Amounts) -> Result<Amounts, String> {
-        let asked: Amounts = delta
-            .iter()
-            .filter(|(name, _)| self.hard.contains_key(*name))
-            .map(|(name, amount)| (name.clone(), *amount))
-            .collect();
+    /// The quota does not allow that much; the usage stays as it was.
+    pub fn take(&mut self, change: &Amounts) -> Result<(), String> {
         let mut next = self.used.clone();
-        pod::add(&mut next, &asked);
+        pod::add(&mut next, change);
         let is_over = |name: &&String| {
-            let is_more = asked.get(*name).is_some_and(|amount| !amount.is_negative());
+            let is_more = change.get(*name).is_some_and(|amount| !amount.is_negative());
             is_more && next[*name] > self.hard[*name]
         };
-        let over: Vec<&String> = asked.keys().filter(is_over).collect();
+        let over: Vec<&String> = change.keys().filter(is_over).collect();
         if !over.is_empty() {
             let shown = |amounts: &Amounts| {
                 let pairs = over.iter().filter_map(|name| Some((name, amounts.get(*name)?)));
@@ -88,16 +112,16 @@ impl Quota {
             return Err(format!(
                 "exceeded quota: {}, requested: {}, used: {}, limited: {}",
                 self.name,
-                shown(&asked),
+                shown(change),
                 shown(&self.used),
                 shown(&self.hard)
             ));
         }
         self.used = next;
-        Ok(asked)
+        Ok(())
     }
 
-    /// Gives back what was taken.
+    /// Subtracts amounts that were taken before.
     pub fn give_back(&mut self, taken: &Amounts) {
         for (name, amount) in taken {
             if let Some(used) = self.used.get_mut(name) {
@@ -127,7 +151,7 @@ mod tests {
         };
         for (used, delta, want) in [
             (r#"{"cpu":"1"}"#, r#"{"cpu":"1"}"#, Ok(r#"{"cpu":"2"}"#)),
-            (r#"{"cpu":"1"}"#, r#"{"cpu":"500m","pods":"1"}"#, Ok(r#"{"cpu":"1500m"}"#)),
+            (r#"{"cpu":"1"}"#, r#"{"cpu":"500m"}"#, Ok(r#"{"cpu":"1500m"}"#)),
             (
                 r#"{"cpu":"1"}"#,
                 r#"{"cpu":"1001m"}"#,

@@ -1,17 +1,39 @@
-//! Who may take how much of the quotas of a namespace, one decision after the other.
+//! The accounts of all namespaces that have quotas: writes take shares of the quotas, recounts correct the usage.
 //!
 //! ```text
-//! writes ─► waiting ─► the one whose turn it is decides for all that wait ─► one update of each quota ─► shares
-//! share ─ the write is stored ─► kept
-//!       └ dropped ─────────────► given back by the next decision
+//! write ───────► take ──► request ─┐
+//!                                  ▼
+//!                      Account::book (a short lock, never held across a wait)
+//!                                  ▲                     │
+//! recount ─► count ─► finish ──────┘                     ▼
+//!                                      decider: one task for each namespace, only while there is work
+//!                                        1. decides for all requests of the book with one update of each quota
+//!                                        2. applies a finished recount
+//!                                      and answers each request through a channel of its own
+//!
+//! share ─ kept at revision r ──► book: the write is stored at r
+//!       └ dropped ─────────────► book: the amounts are due back; wakes the decider
 //! ```
 //!
-//! Deciding for many at once makes one update of the quota out of those of sixty-four writers, and no two of them see the
-//! same usage. A recount has the turn too, and waits for the shares that are open: it sees every write that was counted,
-//! and none twice.
+//! The decider waits for the store and for nothing else. A write waits for its answer only, and holds no share
+//! meanwhile. A recount counts beside the writes and waits for none of them. So no task waits for another one that needs
+//! something it holds. (An earlier protocol let a recount hold the turn of the namespace until all shares were closed,
+//! while the owners of decided shares queued behind it for the same turn.)
 //!
-//! A crash between the update and the write leaves too much counted, and never too little; the recount at the next start
-//! corrects it.
+//! # How a recount counts each write once
+//!
+//! A recount begins in the book, then takes a snapshot S of the store, counts S, and hands the totals to the decider. The
+//! usage that the decider stores for a quota is the sum of
+//! - the total in S,
+//! - the shares that were kept since the recount began at a revision after S: they are not in S,
+//! - the shares that are open: they may be in S or not. A share that is kept later at a revision in S was counted twice,
+//!   and its surplus is given back then. A share that is dropped gives back what this sum added for it.
+//!
+//! A share that was kept before the recount began is in S, because a write is visible before its share is kept. So the
+//! usage is never too low, and it is exact as soon as the shares of that moment are closed.
+//!
+//! A crash between the update of a quota and the write leaves the usage too high; the recount at the next start corrects
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,24 +41,19 @@ use std::time::Duration;
 use engine::Revision;
 use hashbrown::HashMap;
 use parking_lot::Mutex;
-use tokio::sync::{MutexGuard, Notify};
 use tokio::time::timeout;
 
-use super::hold::{Quota, to_value};
+use super::account::{Account, Share, is_used};
 use super::usage::Usage;
-use crate::objects::store;
-use crate::objects::strategy::Endpoint;
-use crate::types::schema::registry::Resource;
-use crate::values::json::Object;
-use crate::values::retry::{Attempts, Exhausted};
+use crate::values::json::{Object, Value};
 use crate::values::status::Status;
+use crate::writes::admission::Pending;
 use crate::writes::admission::pod::Amounts;
-use crate::writes::admission::{Charge, Lookup, Writer};
 
-/// Longest wait of a write for its turn, and of a recount for open shares.
-const TURN_WAIT: Duration = Duration::from_secs(10);
+/// Longest wait of a write for its decision, as in kube-apiserver.
+const DECISION_WAIT: Duration = Duration::from_secs(10);
 
-/// As many accounts are kept without a look at which namespaces still have quotas.
+/// Number of accounts below which no account is checked for whether its namespace still has quotas.
 const UNSWEPT: usize = 64;
 
 /// The accounts of all namespaces that have quotas.
@@ -48,133 +65,82 @@ pub struct Ledger {
 #[derive(Default)]
 struct Accounts {
     by_namespace: HashMap<String, Arc<Account>>,
-    /// How many there were after those of namespaces without quotas were forgotten.
+    /// Number of accounts after the last removal of accounts whose namespace has no quotas.
     swept: usize,
 }
 
-/// The decisions of one namespace.
-#[derive(Default)]
-struct Account {
-    turn: tokio::sync::Mutex<()>,
-    waiting: Mutex<Vec<Arc<Request>>>,
-    /// What dropped shares give back: by identity of the quota.
-    returned: Mutex<Vec<(String, Amounts)>>,
-    /// Shares whose write has not ended.
-    open: Mutex<usize>,
-    closed: Notify,
+/// The quotas in a store, as the ledger reads and writes them.
+pub trait QuotaStore: Send + Sync {
+    /// Returns whether the namespace has a quota.
+    fn has_any(&self, namespace: &str) -> bool;
+
+    /// Returns the quotas of a namespace, each with the revision at which it was read.
+    ///
+    /// # Errors
+    /// A quota cannot be read.
+    fn read(&self, namespace: &str) -> Result<Vec<(Revision, Object)>, Status>;
+
+    /// Replaces the status of a quota that was read at revision `seen`. `false` if it has changed since.
+    fn replace(&self, seen: Revision, quota: Object) -> Pending<'_, bool>;
 }
 
-/// What a write asks for.
+/// A write that asks for a share of the quotas.
+#[derive(Clone, Debug)]
 pub struct Ask {
-    /// Of the object as it will be.
+    /// Usage of the object as it will be stored.
     pub usage: Usage,
-    /// How much more than before; negative for less.
-    pub delta: Amounts,
-    /// Whether nothing is taken, because nothing will be stored.
+    /// Usage of the object as it is stored; `None` for a new object.
+    pub before: Option<Usage>,
+    /// Beginning of the keys of its resource in the store.
+    pub key_prefix: String,
+    /// Whether nothing will be stored.
     pub dry_run: bool,
-}
-
-struct Request {
-    ask: Ask,
-    decision: Mutex<Option<Decision>>,
-}
-
-/// A share, or why there is none.
-type Decision = Result<Option<Share>, String>;
-
-/// What a write took of the quotas.
-pub struct Share {
-    account: Arc<Account>,
-    /// By identity of the quota.
-    taken: Vec<(String, Amounts)>,
-    is_kept: bool,
-}
-
-impl Share {
-    fn open(account: &Arc<Account>, taken: Vec<(String, Amounts)>) -> Share {
-        *account.open.lock() += 1;
-        Share { account: account.clone(), taken, is_kept: false }
-    }
-}
-
-impl Charge for Share {
-    fn keep(mut self: Box<Self>) {
-        self.is_kept = true;
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            self.account.returned.lock().append(&mut self.taken);
-        }
-        *self.account.open.lock() -= 1;
-        self.account.closed.notify_waiters();
-    }
 }
 
 /// Why a write gets no share.
 pub enum Refusal {
     /// A quota does not allow it.
     Exceeded(String),
-    /// It could not be decided.
+    /// No decision was made.
     Failed(Status),
 }
 
-impl From<Status> for Refusal {
-    fn from(status: Status) -> Refusal {
-        Refusal::Failed(status)
-    }
+/// The usage of one quota in a snapshot of the store.
+#[derive(Clone, Debug)]
+pub struct Total {
+    /// Identity of the quota.
+    pub uid: String,
+    /// `spec.hard` of the quota that was counted.
+    pub hard: Value,
+    /// The usage of each resource in `hard`.
+    pub used: Amounts,
 }
 
-/// The quotas of a namespace in a store.
-#[derive(Clone, Copy)]
-pub struct Quotas<'q> {
-    /// The store.
-    pub lookup: &'q Lookup,
-    /// The resource of quotas.
-    pub resource: &'q Resource,
-    /// Who writes their status.
-    pub writer: &'q dyn Writer,
-    /// The namespace.
-    pub namespace: &'q str,
-}
-
-impl Quotas<'_> {
-    /// Whether there is any.
-    pub fn are_there(&self) -> bool {
-        let prefix = store::collection(self.resource, self.namespace);
-        self.lookup.snapshot().prefix(&prefix).next().is_some()
-    }
-
-    fn read(&self) -> Result<Vec<(Revision, Object)>, Status> {
-        let entries = self.lookup.snapshot().prefix(&store::collection(self.resource, self.namespace));
-        let object = |entry: engine::Entry| {
-            let revision = entry.revision();
-            Ok((revision, store::read(entry)?.object(self.resource)?))
-        };
-        entries.map(object).collect()
-    }
+/// A recount under way. Dropping it ends the recount.
+pub struct Recount {
+    account: Arc<Account>,
+    id: u64,
+    store: Arc<dyn QuotaStore>,
 }
 
 impl Ledger {
-    /// The account of a namespace. Where others recount the quotas, the accounts of namespaces that have none any more are
-    /// forgotten here, once for each doubling of their number.
-    fn account(&self, quotas: Quotas<'_>) -> Arc<Account> {
+    /// Returns the account of a namespace, after removing those of namespaces without quotas if the number of accounts
+    /// has doubled since the last time. A server whose controller recounts calls [`Ledger::forget`]; this is for servers
+    /// that run no such controller.
+    fn account(&self, store: &dyn QuotaStore, namespace: &str) -> Arc<Account> {
         let mut accounts = self.accounts.lock();
         if accounts.by_namespace.len() >= UNSWEPT.max(2 * accounts.swept)
-            && !accounts.by_namespace.contains_key(quotas.namespace)
+            && !accounts.by_namespace.contains_key(namespace)
         {
-            accounts
-                .by_namespace
-                .retain(|namespace, account| is_used(account) || Quotas { namespace, ..quotas }.are_there());
+            accounts.by_namespace.retain(|namespace, account| is_used(account) || store.has_any(namespace));
             accounts.swept = accounts.by_namespace.len();
         }
-        accounts.by_namespace.entry_ref(quotas.namespace).or_default().clone()
+        let account = accounts.by_namespace.entry_ref(namespace);
+        account.or_insert_with(|| Arc::new(Account::new(namespace))).clone()
     }
 
-    /// Forgets the account of a namespace without quotas, unless a write still uses it; says whether it could.
-    fn forget(&self, namespace: &str) -> bool {
+    /// Removes the account of a namespace without quotas. Returns `false` if a write or a recount still uses it.
+    pub fn forget(&self, namespace: &str) -> bool {
         let accounts = &mut self.accounts.lock().by_namespace;
         let is_used = accounts.get(namespace).is_some_and(is_used);
         if !is_used {
@@ -183,70 +149,31 @@ impl Ledger {
         !is_used
     }
 
-    /// Asks for a share of the quotas of a namespace; none where no quota counts anything of it.
+    /// Takes a share of the quotas of a namespace. Returns `None` for a dry run that the quotas allow.
     ///
     /// # Errors
-    /// A quota does not allow it, or it could not be decided in time.
-    pub async fn take(&self, quotas: Quotas<'_>, ask: Ask) -> Result<Option<Share>, Refusal> {
-        let account = self.account(quotas);
-        let request = Arc::new(Request { ask, decision: Mutex::new(None) });
-        account.waiting.lock().push(request.clone());
-        let turn = account.my_turn().await.inspect_err(|_| {
-            account.waiting.lock().retain(|other| !Arc::ptr_eq(other, &request));
-        })?;
-        if request.decision.lock().is_none() {
-            let mut waiting = std::mem::take(&mut *account.waiting.lock());
-            // The one that took it out of the list may have been cut off.
-            if !waiting.iter().any(|other| Arc::ptr_eq(other, &request)) {
-                waiting.push(request.clone());
-            }
-            waiting.retain(|request| request.decision.lock().is_none());
-            account.decide(quotas, &waiting).await?;
-        }
-        drop(turn);
-        let decision = request.decision.lock().take();
-        match decision {
-            Some(decision) => decision.map_err(Refusal::Exceeded),
-            None => Err(Refusal::Failed(timed_out())),
+    /// A quota does not allow it, or no decision was made in time. Nothing is taken then.
+    pub async fn take(
+        &self,
+        store: Arc<dyn QuotaStore>,
+        namespace: &str,
+        ask: Ask,
+    ) -> Result<Option<Share>, Refusal> {
+        let account = self.account(&*store, namespace);
+        let decision = account.request(&store, ask);
+        match timeout(DECISION_WAIT, decision).await {
+            Ok(Ok(decision)) => decision,
+            // In time but without a decision: the decider was ended, as by the end of the process.
+            Ok(Err(_)) | Err(_) => Err(Refusal::Failed(timed_out())),
         }
     }
 
-    /// Sets totals and usage of the quotas of a namespace to what `count` finds; it is called while no write that was
-    /// counted is under way. A namespace without quotas loses its account. Says whether it could.
-    ///
-    /// # Errors
-    /// The store failed.
-    pub async fn recount(
-        &self,
-        quotas: Quotas<'_>,
-        count: impl Fn(&Object) -> Result<Object, Status>,
-    ) -> Result<bool, Status> {
-        if !quotas.are_there() {
-            return Ok(self.forget(quotas.namespace));
-        }
-        let account = self.account(quotas);
-        let _turn = account.my_turn().await?;
-        if timeout(TURN_WAIT, account.settled()).await.is_err() {
-            return Ok(false);
-        }
-        let mut attempts = Attempts::new();
-        loop {
-            let mut is_done = true;
-            for (seen, quota) in quotas.read()? {
-                let counted = count(&quota)?;
-                if !crate::values::object::same_at(&counted, &quota, "status") {
-                    is_done &=
-                        quotas.writer.replace(quotas.resource, Endpoint::Status, seen, counted).await?;
-                }
-            }
-            if is_done {
-                account.returned.lock().clear();
-                return Ok(true);
-            }
-            if let Err(Exhausted) = attempts.again().await {
-                return Ok(false);
-            }
-        }
+    /// Begins a recount of the quotas of a namespace. Take the snapshot to count after this call. A recount of the same
+    /// namespace that is still under way has no effect any more.
+    pub fn recount(&self, store: Arc<dyn QuotaStore>, namespace: &str) -> Recount {
+        let account = self.account(&*store, namespace);
+        let id = account.begin_recount();
+        Recount { account, id, store }
     }
 }
 
@@ -258,101 +185,32 @@ impl Ledger {
     }
 }
 
-/// Whether a write or a recount holds an account.
-fn is_used(account: &Arc<Account>) -> bool {
-    Arc::strong_count(account) > 1
-}
+/// The revision of the counted snapshot that has the keys which begin so.
+pub type SnapshotRevision = dyn Fn(&str) -> Revision + Send + Sync;
 
-impl Account {
-    async fn my_turn(&self) -> Result<MutexGuard<'_, ()>, Status> {
-        timeout(TURN_WAIT, self.turn.lock()).await.map_err(|_| timed_out())
-    }
-
-    /// Resolves when no share is open.
-    async fn settled(&self) {
-        loop {
-            let closed = self.closed.notified();
-            if *self.open.lock() == 0 {
-                return;
-            }
-            closed.await;
-        }
-    }
-
-    /// Decides for all of `waiting`, in their order, with one update of each quota.
-    async fn decide(self: &Arc<Self>, quotas: Quotas<'_>, waiting: &[Arc<Request>]) -> Result<(), Status> {
-        let mut attempts = Attempts::new();
-        loop {
-            let stored = quotas.read()?;
-            let mut held: Vec<Quota> = stored.iter().map(|(_, object)| Quota::parse(object)).collect();
-            let returned = std::mem::take(&mut *self.returned.lock());
-            for (uid, taken) in &returned {
-                if let Some(quota) = held.iter_mut().find(|quota| quota.uid == *uid) {
-                    quota.give_back(taken);
-                }
-            }
-            let decisions: Vec<_> = waiting.iter().map(|request| request.ask.decide(&mut held)).collect();
-            let mut written = Vec::new();
-            let mut outcome = Ok(true);
-            for ((seen, object), quota) in stored.iter().zip(&held) {
-                if quota.used == Quota::parse(object).used {
-                    written.push(&quota.uid);
-                    continue;
-                }
-                let mut object = object.clone();
-                object.object_entry("status").insert("used", to_value(&quota.used));
-                outcome = quotas.writer.replace(quotas.resource, Endpoint::Status, *seen, object).await;
-                if !matches!(outcome, Ok(true)) {
-                    break;
-                }
-                written.push(&quota.uid);
-            }
-            if matches!(outcome, Ok(true)) {
-                for (request, decision) in waiting.iter().zip(decisions) {
-                    let taken = |taken: Vec<_>| (!taken.is_empty()).then(|| Share::open(self, taken));
-                    *request.decision.lock() = Some(decision.map(taken));
-                }
-                return Ok(());
-            }
-            // A quota changed meanwhile. What was taken of others is given back; what was given back to it is still due.
-            let taken = decisions.into_iter().flatten().flatten();
-            let mut due: Vec<_> = taken.filter(|(uid, _)| written.contains(&uid)).collect();
-            due.extend(returned.into_iter().filter(|(uid, _)| !written.contains(&uid)));
-            self.returned.lock().append(&mut due);
-            outcome?;
-            if let Err(Exhausted) = attempts.again().await {
-                return Err(timed_out());
-            }
-        }
+impl Recount {
+    /// Stores `totals` as the status of the quotas, corrected by the writes under way. Returns `false` if a quota was not
+    /// among the counted ones or its `spec.hard` has changed since, so that another recount is due.
+    ///
+    /// # Errors
+    /// The store failed.
+    pub async fn finish(self, totals: Vec<Total>, at: Box<SnapshotRevision>) -> Result<bool, Status> {
+        let done = self.account.finish_recount(&self.store, self.id, totals, at);
+        // Without an answer the decider was ended, as by the end of the process.
+        done.await.unwrap_or(Ok(false))
     }
 }
 
-impl Ask {
-    /// Takes the delta of every quota that covers the object, or of none. What is said first is what is missing, then
-    /// what is exceeded.
-    fn decide(&self, quotas: &mut [Quota]) -> Result<Vec<(String, Amounts)>, String> {
-        let covering: Vec<usize> = (0..quotas.len()).filter(|at| quotas[*at].covers(&self.usage)).collect();
-        for at in &covering {
-            quotas[*at].check(&self.usage)?;
-        }
-        let mut taken: Vec<(usize, Amounts)> = Vec::new();
-        for at in covering {
-            match quotas[at].take(&self.delta) {
-                Ok(amounts) if amounts.is_empty() => {}
-                Ok(amounts) => taken.push((at, amounts)),
-                Err(why) => {
-                    taken.iter().for_each(|(at, amounts)| quotas[*at].give_back(amounts));
-                    return Err(why);
-                }
-            }
-        }
-        if self.dry_run {
-            taken.drain(..).for_each(|(at, amounts)| quotas[at].give_back(&amounts));
-        }
-        Ok(taken.into_iter().map(|(at, amounts)| (quotas[at].uid.clone(), amounts)).collect())
+impl Drop for Recount {
+    fn drop(&mut self) {
+        self.account.end_recount(self.id);
     }
 }
 
-fn timed_out() -> Status {
+pub(super) fn timed_out() -> Status {
     Status::internal("resource quota evaluation timed out")
 }
+
+#[cfg(test)]
+#[path = "ledger_test.rs"]
+mod tests;

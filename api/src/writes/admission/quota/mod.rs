@@ -1,9 +1,11 @@
 //! The plugin ResourceQuota: what the objects of a namespace use together stays within its quotas.
 //!
-//! `usage` says what an object uses, `hold` what a quota allows, `ledger` lets writes take their share one after the
-//! other. The plugin is the last but one, so what other plugins refuse was never counted; a share whose write fails is
-//! given back at once. The controller of the same name recounts (`crate::system::controllers::resource_quota`).
+//! `usage` says what an object uses, `hold` what a quota allows. `ledger` lets writes take their shares one after the
+//! other and describes the protocol; `account` is that of one namespace. The plugin is the last but one, so a write that
+//! another plugin refuses was never counted; a share whose write fails is given back at once. The controller of the same
+//! name recounts (`crate::system::controllers::resource_quota`).
 
+mod account;
 mod hold;
 mod ledger;
 mod usage;
@@ -11,12 +13,16 @@ mod usage;
 use std::sync::Arc;
 
 pub use hold::{Quota, to_value};
-pub use ledger::{Ledger, Quotas};
-pub use usage::{Scope, Usage, count_name, counted_by};
+pub use ledger::{Ledger, QuotaStore, Total};
+pub use usage::{Scope, Usage, count_name, counted_by, counts_objects};
+
+use engine::Revision;
 
 use self::ledger::{Ask, Refusal};
 use super::pod::{self, Amounts};
-use super::{Collection, Lookup, Make, Operation, Plugin, Record, Review, Step, Target};
+use super::{Collection, Lookup, Make, Operation, Pending, Plugin, Record, Review, Step, Target, Writer};
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
 use crate::types::schema::registry::Resource;
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
@@ -72,39 +78,76 @@ pub fn configure(config: Option<&Value>) -> Result<Make, String> {
     }))
 }
 
+/// The quotas in the server's store, written by `writer`.
+pub struct StoredQuotas {
+    /// The store.
+    pub lookup: Lookup,
+    /// The resource of quotas.
+    pub resource: Arc<Resource>,
+    /// The identity that writes.
+    pub writer: Arc<dyn Writer>,
+}
+
+impl QuotaStore for StoredQuotas {
+    fn has_any(&self, namespace: &str) -> bool {
+        has_any(&self.lookup, &self.resource, namespace)
+    }
+
+    fn read(&self, namespace: &str) -> Result<Vec<(Revision, Object)>, Status> {
+        let entries = self.lookup.snapshot().prefix(&store::collection(&self.resource, namespace));
+        let object = |entry: engine::Entry| {
+            let revision = entry.revision();
+            Ok((revision, store::read(entry)?.object(&self.resource)?))
+        };
+        entries.map(object).collect()
+    }
+
+    fn replace(&self, seen: Revision, quota: Object) -> Pending<'_, bool> {
+        self.writer.replace(&self.resource, Endpoint::Status, seen, quota)
+    }
+}
+
+fn has_any(lookup: &Lookup, quotas: &Resource, namespace: &str) -> bool {
+    lookup.snapshot().prefix(&store::collection(quotas, namespace)).next().is_some()
+}
+
 impl ResourceQuota {
     async fn charge(&self, record: &Record<'_, &Object>, review: &mut Review) -> Result<(), Status> {
         let Some(new) = record.new.filter(|_| record.is_namespaced()) else { return Ok(()) };
-        let quotas = Quotas {
-            lookup: &self.lookup,
-            resource: &self.quotas,
-            writer: record.writer,
-            namespace: record.namespace,
-        };
-        let are_there = !self.all.is_empty(self.lookup.engine()) && quotas.are_there();
+        let are_there =
+            !self.all.is_empty(self.lookup.engine()) && has_any(&self.lookup, &self.quotas, record.namespace);
         if self.limited.is_empty() && !are_there {
+            return Ok(());
+        }
+        let is_whole_pod = record.resource.is_of("", "pods") && record.subresource.is_empty();
+        if let Some(old) = record.old.filter(|_| is_whole_pod)
+            && !usage::moves_between_deadline_scopes(old, new)
+        {
             return Ok(());
         }
         let usage = Usage::of(self.lookup.naming, record.resource, new);
         if let Some((name, _)) = usage.amounts.iter().find(|(_, amount)| amount.is_negative()) {
             return Err(record.forbidden(&format!("quota usage is negative for resource(s): {name}")));
         }
+        let before = record.old.map(|old| Usage::of(self.lookup.naming, record.resource, old));
         let mut delta = usage.amounts.clone();
-        if let Some(old) = record.old {
-            let before = Usage::of(self.lookup.naming, record.resource, old).amounts;
-            let less = before.into_iter().map(|(name, amount)| (name, amount.negated())).collect();
+        if let Some(before) = before.as_ref().filter(|before| before.has_scopes_of(&usage)) {
+            let less = before.amounts.iter().map(|(name, amount)| (name.clone(), amount.negated())).collect();
             pod::add(&mut delta, &less);
         }
         delta.retain(|_, amount| !amount.is_zero());
-        if record.old.is_some() && delta.is_empty() {
+        if before.is_some() && delta.is_empty() {
             return Ok(());
         }
-        self.check_limited(record, &usage, &delta, quotas)?;
+        self.check_limited(record, &usage, &delta)?;
         if !are_there {
             return Ok(());
         }
-        let ask = Ask { usage, delta, dry_run: record.dry_run };
-        match self.lookup.quotas.take(quotas, ask).await {
+        let key_prefix = record.resource.stored().key_prefix.clone();
+        let ask = Ask { usage, before, key_prefix, dry_run: record.dry_run };
+        let (lookup, resource) = (self.lookup.clone(), self.quotas.clone());
+        let store = Arc::new(StoredQuotas { lookup, resource, writer: record.writer.shared() });
+        match self.lookup.quotas.take(store, record.namespace, ask).await {
             Ok(None) => Ok(()),
             Ok(Some(share)) => {
                 review.charges.push(Box::new(share));
@@ -121,7 +164,6 @@ impl ResourceQuota {
         record: &Record<'_, &Object>,
         usage: &Usage,
         delta: &Amounts,
-        quotas: Quotas<'_>,
     ) -> Result<(), Status> {
         let (mut uncovered, mut scopes): (Vec<&str>, Vec<&Scope>) = (Vec::new(), Vec::new());
         for limited in &self.limited {
@@ -137,7 +179,7 @@ impl ResourceQuota {
         if uncovered.is_empty() && scopes.is_empty() {
             return Ok(());
         }
-        let stored = self.lookup.list(quotas.resource, quotas.namespace)?;
+        let stored = self.lookup.list(&self.quotas, record.namespace)?;
         let covering: Vec<Quota> =
             stored.iter().map(Quota::parse).filter(|quota| quota.covers(usage)).collect();
         uncovered.retain(|name| !covering.iter().any(|quota| quota.hard.contains_key(*name)));
@@ -170,7 +212,7 @@ impl Plugin for ResourceQuota {
         match target.operation {
             Operation::Create => is_main,
             Operation::Update if is_main => {
-                resource.is_of("", "services") || resource.is_of("", "persistentvolumeclaims")
+                ["services", "persistentvolumeclaims", "pods"].iter().any(|plural| resource.is_of("", plural))
             }
             _ => is_update && target.subresource == "resize" && resource.is_of("", "pods"),
         }

@@ -118,6 +118,30 @@ impl Usage {
         }
     }
 
+    /// Returns whether the same quotas cover the object with the other usage, whatever their scopes are.
+    pub fn has_scopes_of(&self, other: &Usage) -> bool {
+        match (&self.kind, &other.kind) {
+            (Kind::Pod(pod), Kind::Pod(other)) => {
+                pod.is_terminating == other.is_terminating
+                    && pod.is_best_effort == other.is_best_effort
+                    && pod.priority_class == other.priority_class
+                    && pod.has_distant_affinity == other.has_distant_affinity
+            }
+            (Kind::Claim { attributes_class, .. }, Kind::Claim { attributes_class: other_class, .. }) => {
+                attributes_class == other_class
+            }
+            // Quotas with scopes cover no other kind.
+            _ => true,
+        }
+    }
+
+    /// Returns whether a quota may count less of the object than `before`, so that a recount is due.
+    pub fn is_below(&self, before: &Usage) -> bool {
+        let is_less =
+            |(name, amount): (&String, &Quantity)| self.amounts.get(name).is_none_or(|now| now < amount);
+        !self.has_scopes_of(before) || before.amounts.iter().any(is_less)
+    }
+
     /// Whether the object is in a scope.
     pub fn is_in(&self, scope: &Scope) -> bool {
         match (&self.kind, scope.name.as_str()) {
@@ -225,15 +249,25 @@ impl Pod {
                 sizes(naming.domain, &of(Bound::Requests), &of(Bound::Limits), &mut amounts);
                 (container.str_at(&["name"]).to_owned(), amounts.into_keys().collect())
             });
-        let deadline = at(object, "spec.activeDeadlineSeconds").and_then(Value::as_i64);
         Pod {
-            is_terminating: deadline.is_some_and(|seconds| seconds >= 0),
+            is_terminating: has_deadline(object),
             is_best_effort: qos_class(object) == "BestEffort",
             priority_class: pod::text(object, "priorityClassName").to_owned(),
             has_distant_affinity: has_distant_affinity(object),
             sizes: sizes.collect(),
         }
     }
+}
+
+/// Returns whether an update decides whether the pod has a deadline, which moves it from the scope `NotTerminating` to
+/// `Terminating` or back.
+pub fn moves_between_deadline_scopes(old: &Object, new: &Object) -> bool {
+    has_deadline(old) != has_deadline(new)
+}
+
+fn has_deadline(pod: &Object) -> bool {
+    let deadline = at(pod, "spec.activeDeadlineSeconds").and_then(Value::as_i64);
+    deadline.is_some_and(|seconds| seconds >= 0)
 }
 
 /// Whether an affinity looks at other namespaces.
@@ -384,6 +418,11 @@ fn device_amounts(of_class: &str, claim: &Object, amounts: &mut Amounts) {
             *amount = amount.plus(Quantity::whole(count));
         }
     }
+}
+
+/// Returns whether every object that a resource of a quota counts uses exactly 1 of it, whatever the object says.
+pub fn counts_objects(name: &str) -> bool {
+    name.starts_with("count/") || COUNTED.contains(&name)
 }
 
 /// The resource whose objects use a resource of a quota: group and plural; of the group the full name.

@@ -1,0 +1,401 @@
+//! The decisions of one namespace: a book of what is asked for, and a task that decides. The protocol and its reasons are
+//! in `ledger`.
+
+use std::sync::Arc;
+
+use engine::Revision;
+use hashbrown::HashMap;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::hold::{Quota, to_value};
+use super::ledger::{Ask, QuotaStore, Refusal, SnapshotRevision, Total, timed_out};
+use crate::values::object::{at, meta, same_at, same_values};
+use crate::values::retry::{Attempts, Exhausted};
+use crate::values::status::Status;
+use crate::writes::admission::Charge;
+use crate::writes::admission::pod::{self, Amounts};
+
+/// The decisions of one namespace.
+pub struct Account {
+    namespace: String,
+    /// Locked for single steps only, never across a wait, and no other lock is taken meanwhile.
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    requests: Vec<Request>,
+    finished: Option<Finished>,
+    /// Amounts that the next decision gives back.
+    due: Vec<Taken>,
+    /// Shares whose write has not ended.
+    open: HashMap<u64, OpenShare>,
+    /// Number of the newest share or recount.
+    last: u64,
+    recount: Option<RecountLog>,
+    /// Whether the decider runs.
+    is_deciding: bool,
+}
+
+/// A write that waits for its decision.
+struct Request {
+    ask: Arc<Ask>,
+    store: Arc<dyn QuotaStore>,
+    answer: oneshot::Sender<Decision>,
+}
+
+/// A share, `None` for a dry run, or the refusal.
+type Decision = Result<Option<Share>, Refusal>;
+
+/// What a write took of one quota.
+#[derive(Clone, Debug)]
+struct Taken {
+    /// Identity of the quota: a quota of the same name that is created later has none of it.
+    uid: String,
+    amounts: Amounts,
+    /// The snapshot of a recount that added these amounts without knowing whether the write is in the snapshot.
+    added_to: Option<Revision>,
+}
+
+struct OpenShare {
+    ask: Arc<Ask>,
+    taken: Vec<Taken>,
+}
+
+/// The shares that were kept since a recount began.
+struct RecountLog {
+    id: u64,
+    kept: Vec<(Arc<Ask>, Revision)>,
+}
+
+/// A recount whose totals are known.
+struct Finished {
+    id: u64,
+    totals: Vec<Total>,
+    at: Box<SnapshotRevision>,
+    store: Arc<dyn QuotaStore>,
+    answer: oneshot::Sender<Result<bool, Status>>,
+}
+
+/// What a write took of the quotas of its namespace. Dropping it gives the amounts back.
+pub struct Share {
+    account: Arc<Account>,
+    id: u64,
+    store: Arc<dyn QuotaStore>,
+    is_closed: bool,
+}
+
+impl Charge for Share {
+    fn keep(mut self: Box<Self>, stored: Option<Revision>) {
+        self.is_closed = true;
+        self.account.keep(self.id, stored);
+        // The decider gives back what a recount counted twice.
+        self.account.wake(&self.store);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            self.account.give_back(self.id);
+            self.account.wake(&self.store);
+        }
+    }
+}
+
+/// Whether a write, a recount or the decider holds an account.
+pub fn is_used(account: &Arc<Account>) -> bool {
+    Arc::strong_count(account) > 1
+}
+
+/// Lets another decider begin if this one ends by a panic.
+struct Deciding(Arc<Account>);
+
+impl Drop for Deciding {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.book.lock().is_deciding = false;
+        }
+    }
+}
+
+impl Account {
+    pub fn new(namespace: &str) -> Account {
+        Account { namespace: namespace.to_owned(), book: Mutex::default() }
+    }
+
+    /// Leaves a request for the decider; the answer arrives in the returned channel. A request whose receiver is dropped
+    /// takes nothing.
+    pub fn request(self: &Arc<Self>, store: &Arc<dyn QuotaStore>, ask: Ask) -> oneshot::Receiver<Decision> {
+        let (answer, decision) = oneshot::channel();
+        let request = Request { ask: Arc::new(ask), store: store.clone(), answer };
+        self.book.lock().requests.push(request);
+        self.wake(store);
+        decision
+    }
+
+    pub fn begin_recount(&self) -> u64 {
+        let book = &mut *self.book.lock();
+        book.last += 1;
+        book.recount = Some(RecountLog { id: book.last, kept: Vec::new() });
+        book.last
+    }
+
+    /// Leaves the totals of a recount for the decider.
+    pub fn finish_recount(
+        self: &Arc<Self>,
+        store: &Arc<dyn QuotaStore>,
+        id: u64,
+        totals: Vec<Total>,
+        at: Box<SnapshotRevision>,
+    ) -> oneshot::Receiver<Result<bool, Status>> {
+        let (answer, done) = oneshot::channel();
+        self.book.lock().finished = Some(Finished { id, totals, at, store: store.clone(), answer });
+        self.wake(store);
+        done
+    }
+
+    pub fn end_recount(&self, id: u64) {
+        let book = &mut *self.book.lock();
+        if book.recount.as_ref().is_some_and(|recount| recount.id == id) {
+            book.recount = None;
+        }
+    }
+
+    /// Closes a share whose write is stored, at this revision if it is known.
+    fn keep(&self, id: u64, stored: Option<Revision>) {
+        let book = &mut *self.book.lock();
+        let Some(share) = book.open.remove(&id) else { return };
+        let Some(stored) = stored else { return };
+        let is_twice = |taken: &Taken| taken.added_to.is_some_and(|snapshot| stored <= snapshot);
+        book.due.extend(share.taken.into_iter().filter(is_twice));
+        if let Some(recount) = &mut book.recount {
+            recount.kept.push((share.ask, stored));
+        }
+    }
+
+    /// Closes a share whose write is not stored.
+    fn give_back(&self, id: u64) {
+        let book = &mut *self.book.lock();
+        if let Some(share) = book.open.remove(&id) {
+            book.due.extend(share.taken);
+        }
+    }
+
+    /// Starts the decider if there is work and it does not run. Outside of a runtime, as at the end of the process, the
+    /// work stays in the book.
+    fn wake(self: &Arc<Self>, store: &Arc<dyn QuotaStore>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let mut book = self.book.lock();
+        if book.is_deciding || !book.has_work() {
+            return;
+        }
+        book.is_deciding = true;
+        drop(book);
+        runtime.spawn(run(Deciding(self.clone()), store.clone()));
+    }
+
+    /// Decides for all of `requests`, in their order, with one update of each quota, and answers them.
+    async fn decide(self: &Arc<Self>, store: &dyn QuotaStore, requests: Vec<Request>) {
+        match self.decisions(store, &requests).await {
+            Ok(decisions) => {
+                for (request, decision) in requests.into_iter().zip(decisions) {
+                    let decision = match decision {
+                        Ok(_) if request.ask.dry_run => Ok(None),
+                        Ok(taken) => Ok(Some(self.open(request.store, request.ask, taken))),
+                        Err(why) => Err(Refusal::Exceeded(why)),
+                    };
+                    // The share of a write that has given up comes back and is dropped.
+                    drop(request.answer.send(decision));
+                }
+            }
+            Err(status) => {
+                for request in requests {
+                    drop(request.answer.send(Err(Refusal::Failed(status.clone()))));
+                }
+            }
+        }
+    }
+
+    fn open(self: &Arc<Self>, store: Arc<dyn QuotaStore>, ask: Arc<Ask>, taken: Vec<Taken>) -> Share {
+        let mut book = self.book.lock();
+        book.last += 1;
+        let id = book.last;
+        book.open.insert(id, OpenShare { ask, taken });
+        Share { account: self.clone(), id, store, is_closed: false }
+    }
+
+    /// The decisions for `requests`, after the quotas are updated by them and by the amounts that are due back.
+    async fn decisions(
+        &self,
+        store: &dyn QuotaStore,
+        requests: &[Request],
+    ) -> Result<Vec<Result<Vec<Taken>, String>>, Status> {
+        let mut attempts = Attempts::new();
+        loop {
+            let stored = store.read(&self.namespace)?;
+            let mut quotas: Vec<Quota> = stored.iter().map(|(_, object)| Quota::parse(object)).collect();
+            let due = std::mem::take(&mut self.book.lock().due);
+            for taken in &due {
+                if let Some(quota) = quotas.iter_mut().find(|quota| quota.uid == taken.uid) {
+                    quota.give_back(&taken.amounts);
+                }
+            }
+            let decisions: Vec<_> = requests.iter().map(|request| request.ask.decide(&mut quotas)).collect();
+            let mut written = Vec::new();
+            let mut outcome = Ok(true);
+            for ((seen, object), quota) in stored.iter().zip(&quotas) {
+                if quota.used != Quota::parse(object).used {
+                    let mut object = object.clone();
+                    object.object_entry("status").insert("used", to_value(&quota.used));
+                    outcome = store.replace(*seen, object).await;
+                    if !matches!(outcome, Ok(true)) {
+                        break;
+                    }
+                }
+                written.push(&quota.uid);
+            }
+            if matches!(outcome, Ok(true)) {
+                return Ok(decisions);
+            }
+            // A quota has changed meanwhile. The quotas that were updated before give back what was taken of them; what
+            // was to be given back to the other ones is still due.
+            let taken = decisions.into_iter().flatten().flatten();
+            let mut due_still: Vec<_> = taken.filter(|taken| written.contains(&&taken.uid)).collect();
+            due_still.extend(due.into_iter().filter(|taken| !written.contains(&&taken.uid)));
+            self.book.lock().due.append(&mut due_still);
+            outcome?;
+            if let Err(Exhausted) = attempts.again().await {
+                return Err(timed_out());
+            }
+        }
+    }
+
+    /// Stores the totals of a recount. Returns whether all quotas are counted now.
+    async fn settle(&self, finished: &Finished) -> Result<bool, Status> {
+        let Finished { id, totals, at: snapshot, store, .. } = finished;
+        let mut attempts = Attempts::new();
+        loop {
+            let (mut is_complete, mut is_written) = (true, true);
+            for (seen, object) in store.read(&self.namespace)? {
+                let hard = at(&object, "spec.hard").cloned().unwrap_or_default();
+                let is_of =
+                    |total: &&Total| total.uid == meta(&object, "uid") && same_values(&total.hard, &hard);
+                let Some(total) = totals.iter().find(is_of) else {
+                    is_complete = false;
+                    continue;
+                };
+                let mut counted = object.clone();
+                counted.object_entry("status").insert("hard", hard);
+                let used = self.book.lock().usage(*id, &Quota::parse(&counted), total, &**snapshot);
+                // Another recount has begun, and the shares that were kept meanwhile are in its log.
+                let Some(used) = used else { return Ok(false) };
+                counted.object_entry("status").insert("used", to_value(&used));
+                if !same_at(&counted, &object, "status") {
+                    is_written &= store.replace(seen, counted).await?;
+                }
+            }
+            if is_written {
+                return Ok(is_complete);
+            }
+            if let Err(Exhausted) = attempts.again().await {
+                return Ok(false);
+            }
+        }
+    }
+}
+
+/// The decider.
+async fn run(deciding: Deciding, store: Arc<dyn QuotaStore>) {
+    let account = &deciding.0;
+    loop {
+        let (requests, finished, has_decisions) = {
+            let mut book = account.book.lock();
+            // Requests of writes that have given up.
+            book.requests.retain(|request| !request.answer.is_closed());
+            if !book.has_work() {
+                book.is_deciding = false;
+                return;
+            }
+            let has_decisions = !book.requests.is_empty() || !book.due.is_empty();
+            (std::mem::take(&mut book.requests), book.finished.take(), has_decisions)
+        };
+        let writer = requests.first().map_or(&store, |request| &request.store).clone();
+        if has_decisions {
+            account.decide(&*writer, requests).await;
+        }
+        if let Some(finished) = finished {
+            let outcome = account.settle(&finished).await;
+            drop(finished.answer.send(outcome));
+        }
+    }
+}
+
+impl Book {
+    fn has_work(&self) -> bool {
+        !self.requests.is_empty() || !self.due.is_empty() || self.finished.is_some()
+    }
+
+    /// The usage of a quota: its total in a snapshot, and what the shares add that are not in the snapshot for certain.
+    /// `None` if the recount is not the current one.
+    fn usage(
+        &mut self,
+        recount: u64,
+        quota: &Quota,
+        total: &Total,
+        snapshot: &SnapshotRevision,
+    ) -> Option<Amounts> {
+        let log = self.recount.as_ref().filter(|log| log.id == recount)?;
+        let mut used = total.used.clone();
+        for (ask, stored) in &log.kept {
+            if *stored > snapshot(&ask.key_prefix) {
+                pod::add(&mut used, &quota.change(ask));
+            }
+        }
+        for share in self.open.values_mut() {
+            let amounts = quota.change(&share.ask);
+            pod::add(&mut used, &amounts);
+            share.taken.retain(|taken| taken.uid != quota.uid);
+            if !amounts.is_empty() {
+                let added_to = Some(snapshot(&share.ask.key_prefix));
+                share.taken.push(Taken { uid: quota.uid.clone(), amounts, added_to });
+            }
+        }
+        // The sum has nothing of the shares whose amounts were due back.
+        self.due.retain(|taken| taken.uid != quota.uid);
+        quota.bounded(&mut used);
+        Some(used)
+    }
+}
+
+impl Ask {
+    /// Takes what the write uses of every quota that covers the object, or of no quota. The text says first which sizes
+    /// are missing, then which quota is exceeded.
+    fn decide(&self, quotas: &mut [Quota]) -> Result<Vec<Taken>, String> {
+        let covering: Vec<usize> = (0..quotas.len()).filter(|at| quotas[*at].covers(&self.usage)).collect();
+        for at in &covering {
+            quotas[*at].check(&self.usage)?;
+        }
+        let mut taken: Vec<(usize, Amounts)> = Vec::new();
+        for at in covering {
+            let change = quotas[at].change(self);
+            match quotas[at].take(&change) {
+                Ok(()) if change.is_empty() => {}
+                Ok(()) => taken.push((at, change)),
+                Err(why) => {
+                    taken.iter().for_each(|(at, amounts)| quotas[*at].give_back(amounts));
+                    return Err(why);
+                }
+            }
+        }
+        if self.dry_run {
+            taken.drain(..).for_each(|(at, amounts)| quotas[at].give_back(&amounts));
+        }
+        let taken = taken.into_iter();
+        Ok(taken
+            .map(|(at, amounts)| Taken { uid: quotas[at].uid.clone(), amounts, added_to: None })
+            .collect())
+    }
+}
