@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod field;
+pub mod image;
 pub mod json;
 pub mod memory;
 pub mod names;

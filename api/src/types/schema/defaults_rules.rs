@@ -11,6 +11,7 @@ use super::defaults::Node;
 use super::defaults_aliases as aliases;
 use super::scalars::time;
 use super::table::Message;
+use crate::values::image;
 use crate::values::json::{Key, Object, Value};
 use crate::values::naming::Naming;
 
@@ -40,6 +41,12 @@ fn deployment_strategy(strategy: &mut Node, _: &'static Naming) {
 
 fn daemon_set_strategy(strategy: &mut Node, _: &'static Naming) {
     rolling_update(strategy, [("maxUnavailable", Value::Int(1)), ("maxSurge", Value::Int(0))]);
+    // Upstream's internal form has both numbers, whatever the type of the strategy is.
+    if let Some(mut rolling) = strategy.child("rollingUpdate") {
+        for name in ["maxUnavailable", "maxSurge"] {
+            rolling.fill(name, || Value::Int(0));
+        }
+    }
 }
 
 /// A rolling update is only spelled out for those who left the type open, or asked for it themselves.
@@ -48,9 +55,7 @@ fn stateful_set_strategy(strategy: &mut Node, _: &'static Naming) {
         strategy.set("type", "RollingUpdate".into());
         let _ = strategy.child_or_new("rollingUpdate");
     }
-    if strategy.text("type") == "RollingUpdate"
-        && let Some(mut rolling) = strategy.child("rollingUpdate")
-    {
+    if let Some(mut rolling) = strategy.child("rollingUpdate") {
         // `maxUnavailable` stays open: its default is behind a feature gate that is off.
         rolling.fill("partition", || Value::Int(0));
     }
@@ -110,15 +115,9 @@ fn replication_controller(controller: &mut Node, _: &'static Naming) {
     }
 }
 
-/// The newest image is always looked for, a certain one only once.
+/// Returns the pull policy of an image: `Always` if its tag can name another image tomorrow.
 fn pull_policy(image: &str) -> &'static str {
-    let (name, digest) = image.split_once('@').map_or((image, ""), |(name, digest)| (name, digest));
-    let last = name.rsplit('/').next().unwrap_or_default();
-    let latest = match last.rsplit_once(':') {
-        Some((_, tag)) => tag == "latest",
-        None => digest.is_empty() && !image.is_empty(),
-    };
-    if latest { "Always" } else { "IfNotPresent" }
+    if image::is_latest(image) { "Always" } else { "IfNotPresent" }
 }
 
 fn container(container: &mut Node, _: &'static Naming) {
@@ -132,9 +131,9 @@ fn volume(volume: &mut Node, _: &'static Naming) {
     if !has_source {
         volume.set("emptyDir", Value::Object(Object::new()));
     }
-    if let Some(mut image) = volume.child("image") {
-        let policy = pull_policy(image.text("reference"));
-        image.fill("pullPolicy", || policy.into());
+    if let Some(mut source) = volume.child("image") {
+        let policy = pull_policy(source.text("reference"));
+        source.fill("pullPolicy", || policy.into());
     }
 }
 
