@@ -7,6 +7,7 @@
 
 mod dropped;
 mod kinds;
+pub mod owners;
 mod pods;
 mod storage;
 mod warnings;

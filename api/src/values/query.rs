@@ -137,7 +137,7 @@ impl WriteOptions {
         mut errors: Vec<FieldError>,
     ) -> Result<Self, Status> {
         let field_manager = query.first("fieldManager").unwrap_or_default().to_owned();
-        check_field_manager(&field_manager, &mut errors);
+        check_field_manager("fieldManager", &field_manager, &mut errors);
         let dry_run = check_dry_run(query.all("dryRun"), &mut errors);
         let field_validation = match query.first("fieldValidation").unwrap_or_default() {
             "" | "Warn" => FieldValidation::Warn,
@@ -173,13 +173,14 @@ pub fn check_dry_run<'v>(values: impl Iterator<Item = &'v str>, errors: &mut Vec
     !values.is_empty()
 }
 
-fn check_field_manager(manager: &str, errors: &mut Vec<FieldError>) {
+/// Checks the name of a manager of fields, which stands at `path`: its length, and that all of it can be printed.
+pub fn check_field_manager(path: &str, manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > FIELD_MANAGER_MAX {
-        errors.push(FieldError::too_long("fieldManager", FIELD_MANAGER_MAX));
+        errors.push(FieldError::too_long(path, FIELD_MANAGER_MAX));
     }
     for (at, c) in manager.char_indices().filter(|(_, c)| !go::is_printable(*c)) {
         let detail = format!("invalid character U+{:04X} (at position {at})", c as u32);
-        errors.push(FieldError::invalid("fieldManager", &manager.into(), detail));
+        errors.push(FieldError::invalid(path, &manager.into(), detail));
     }
 }
 

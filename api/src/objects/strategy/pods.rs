@@ -7,6 +7,7 @@
 
 use super::dropped::{self, Dropped};
 use super::{Creation, Endpoint, NONE, Strategy, warnings};
+use crate::values::clock;
 use crate::values::json::{Object, Value};
 use crate::values::object;
 use crate::values::qos::qos_class;
@@ -59,7 +60,7 @@ fn tell_of_gates(status: &mut Object) {
     condition.push("type", "PodScheduled".into());
     condition.push("status", "False".into());
     condition.push("lastProbeTime", Value::Null);
-    condition.push("lastTransitionTime", Value::Null);
+    condition.push("lastTransitionTime", clock::now().into());
     condition.push("reason", "SchedulingGated".into());
     condition.push("message", "Scheduling is blocked due to non-empty scheduling gates".into());
     status.insert("conditions", Value::Array(vec![condition.into()]));

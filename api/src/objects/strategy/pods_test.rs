@@ -11,6 +11,17 @@ fn created(pod: &str) -> (Object, Vec<String>) {
 }
 
 #[test]
+fn a_gated_pod_is_not_scheduled_since_its_creation() {
+    let (pod, _) = created(r#"{"spec":{"schedulingGates":[{"name":"g"}],"containers":[]}}"#);
+    let conditions = object::at(&pod, "status.conditions").and_then(Value::as_array).unwrap();
+    let [condition] = conditions else { panic!("{conditions:?}") };
+    assert_eq!(condition.str_at(&["type"]), "PodScheduled");
+    let since = clock::parse_seconds(condition.str_at(&["lastTransitionTime"])).expect("a time");
+    assert!((clock::now_seconds() - since).abs() < 60, "{since}");
+    assert!(condition.get("lastProbeTime").is_some_and(Value::is_null));
+}
+
+#[test]
 fn a_negative_grace_period_counts_as_one_second() {
     for (given, want) in [(-1, 1), (-7, 1), (0, 0), (30, 30)] {
         let mut pod = testing::object(&format!(r#"{{"spec":{{"terminationGracePeriodSeconds":{given}}}}}"#));

@@ -4,7 +4,7 @@
 //! Objects that were read have these in their types; defaults may not. Where the object is, and that it is one, the caller
 //! knows.
 
-use super::metadata::{refuse, validate_common};
+use super::metadata::{refuse, validate_new};
 use super::names;
 use super::path::Path;
 use crate::types::schema::table::NameRule;
@@ -50,7 +50,7 @@ fn metadata(path: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     if !namespace.is_empty() {
         refuse(errors, &path.child("namespace"), namespace, names::label(namespace));
     }
-    validate_common(path, metadata, errors);
+    validate_new(path, metadata, errors);
 }
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use crate::values::field::{FieldError, go_quote};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object;
+use crate::values::query::check_field_manager;
 
 /// Most bytes of all annotations of an object, keys and values.
 const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
-const MANAGER_MAX: usize = 128;
 const SUBRESOURCE_MAX: usize = 256;
 /// Most controllers beside the first that are reported: each failure prints all references.
 const CONTROLLERS_SAID_MAX: usize = 4;
@@ -69,7 +69,7 @@ pub fn validate_metadata_create(
             errors.push(FieldError::forbidden(root.child("namespace"), "not allowed on this type"));
         }
     }
-    validate_common(&root, metadata, errors);
+    validate_new(&root, metadata, errors);
 }
 
 /// Checks the changes of an update to metadata.
@@ -125,8 +125,19 @@ fn refuse_new_finalizers(root: &Path, new: &Object, old: &Object, errors: &mut V
     }
 }
 
-/// Checks that hold for the metadata of new and of stored objects alike.
-pub(super) fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+/// Checks the metadata of a new object, but for its name and namespace.
+pub(super) fn validate_new(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+    validate_common(root, metadata, errors);
+    validate_finalizers(root, metadata, errors);
+}
+
+/// Checks that finalizers are qualified names that do not contradict each other.
+pub(super) fn validate_finalizers(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
+    finalizers(&root.child("finalizers"), metadata.get("finalizers"), errors);
+}
+
+/// Checks that hold for the metadata of new objects and of updates.
+fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<FieldError>) {
     if let Some(Value::Int(n @ ..=-1)) = metadata.get("generation") {
         let detail = "must be greater than or equal to 0";
         errors.push(FieldError::invalid(root.child("generation"), &Value::Int(*n), detail));
@@ -134,7 +145,6 @@ pub(super) fn validate_common(root: &Path, metadata: &Object, errors: &mut Vec<F
     labels(&root.child("labels"), metadata.get("labels"), errors);
     annotations(&root.child("annotations"), metadata.get("annotations"), errors);
     owner_references(&root.child("ownerReferences"), metadata.get("ownerReferences"), errors);
-    finalizers(&root.child("finalizers"), metadata.get("finalizers"), errors);
     managed_fields(&root.child("managedFields"), metadata.get("managedFields"), errors);
 }
 
@@ -302,10 +312,10 @@ fn managed_fields(path: &Path, entries: Option<&Value>, errors: &mut Vec<FieldEr
             let place = entry_path.child("fieldsType");
             errors.push(FieldError::invalid(place, &fields_type.into(), "must be `FieldsV1`"));
         }
-        for (name, max) in [("manager", MANAGER_MAX), ("subresource", SUBRESOURCE_MAX)] {
-            if entry.str_at(&[name]).len() > max {
-                errors.push(FieldError::too_long(entry_path.child(name), max));
-            }
+        let place = entry_path.child("manager").to_string();
+        check_field_manager(&place, entry.str_at(&["manager"]), errors);
+        if entry.str_at(&["subresource"]).len() > SUBRESOURCE_MAX {
+            errors.push(FieldError::too_long(entry_path.child("subresource"), SUBRESOURCE_MAX));
         }
     }
 }
@@ -389,7 +399,7 @@ mod tests {
                 {"apiVersion":"apps/v1","kind":"ReplicaSet","name":"r","uid":"3","controller":true}]}"#,
         );
         let mut errors = Vec::new();
-        validate_common(&Path::ROOT.child("metadata"), &owners, &mut errors);
+        validate_new(&Path::ROOT.child("metadata"), &owners, &mut errors);
         let said: Vec<_> = errors.iter().map(|error| (&*error.path, &*error.detail)).collect();
         let detail = |other: &str| {
             format!(

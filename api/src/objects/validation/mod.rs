@@ -210,14 +210,16 @@ pub fn create_in(group: &str, resource: &ResourceTable, naming: &Naming, object:
         return errors;
     }
     let mut validator = Validator { group, ..validator(resource, naming, object, None) };
-    walk::object(&mut validator, &resource.message, object);
     metadata::validate_metadata_create(
         resource.name_rule,
         resource.scope,
         metadata_of(object),
         &mut validator.errors,
     );
-    finalizer_names(&mut validator, resource, object);
+    finalizer_names(&mut validator, resource, metadata_of(object));
+    walk::object(&mut validator, &resource.message, object);
+    // Some kinds have rules of their own for the base of a generated name. The reference server looks at it before the name.
+    validator.errors.sort_by_key(|error| error.path != "metadata.generateName");
     validator.errors
 }
 
@@ -254,9 +256,9 @@ fn validator<'v>(
 }
 
 /// The finalizers of an object, where its kind wants them to have a domain.
-fn finalizer_names(validator: &mut Validator, resource: &ResourceTable, object: &Object) {
+fn finalizer_names(validator: &mut Validator, resource: &ResourceTable, metadata: &Object) {
     if !resource.behavior.plain_finalizers {
-        metadata::validate_finalizer_names(validator.naming, metadata_of(object), &mut validator.errors);
+        metadata::validate_finalizer_names(validator.naming, metadata, &mut validator.errors);
     }
 }
 
@@ -291,13 +293,12 @@ pub fn update_in(
 ) -> Judgement {
     let mut validator = Validator { group, ..validator(resource, naming, new, Some(old)) };
     let is_whole = subresource.is_empty() && resource.behavior.metadata_again;
-    update_of_metadata(&mut validator, is_whole, metadata_of(new), metadata_of(old));
+    update_of_metadata(&mut validator, resource, is_whole, metadata_of(new), metadata_of(old));
     if resource.message.custom {
         let judgement = custom::validate::object(resource, subresource, new, Some(old), embedded::check);
         validator.errors.extend(judgement.errors);
         return Judgement { errors: validator.errors, ..judgement };
     }
-    finalizer_names(&mut validator, resource, new);
     let before = validator.errors.len();
     if subresource == "status" {
         validator.is_status = true;
@@ -317,19 +318,33 @@ pub fn update_in(
     Judgement { errors: validator.errors, ..Judgement::default() }
 }
 
-/// Metadata is checked by the generic rules and again by those of the kind, each time as an update and sometimes also as
-/// if it were new. Clients see the repetition: each failure is a cause of its own as often as it was found.
-fn update_of_metadata(validator: &mut Validator, is_whole: bool, new: &Object, old: &Object) {
-    let errors = &mut validator.errors;
-    metadata::validate_metadata_update(new, old, errors);
-    if errors.is_empty() {
-        return;
-    }
-    errors.extend_from_within(..);
+/// Checks the metadata of an update: twice as a change, and once or twice as if the object were new. The reference server
+/// reports each failure once for each check that finds it, and only the checks of new objects look at finalizers.
+fn update_of_metadata(
+    validator: &mut Validator,
+    resource: &ResourceTable,
+    is_whole: bool,
+    new: &Object,
+    old: &Object,
+) {
     let root = Path::ROOT.child("metadata");
-    for _ in 0..=usize::from(is_whole) {
-        metadata::require_name(&root, new, errors);
-        metadata::validate_common(&root, new, errors);
+    metadata::validate_metadata_update(new, old, &mut validator.errors);
+    validator.errors.extend_from_within(..);
+    let is_sound = validator.errors.is_empty();
+    for pass in 0..=usize::from(is_whole) {
+        let before = validator.errors.len();
+        if is_sound {
+            metadata::validate_finalizers(&root, new, &mut validator.errors);
+        } else {
+            metadata::require_name(&root, new, &mut validator.errors);
+            metadata::validate_new(&root, new, &mut validator.errors);
+        }
+        if !resource.message.custom {
+            finalizer_names(validator, resource, new);
+        }
+        if pass == 0 && is_sound && validator.errors.len() == before {
+            return;
+        }
     }
 }
 

@@ -104,9 +104,7 @@ pub(super) fn address(texts: &mut Texts, path: impl Display, given: &str) {
     let (given, better) = (go_quote(given), go_quote(&canonical));
     let why = match parsed {
         // Zeros in front, or an address of the other family in disguise.
-        IpAddr::V4(_) => format!(
-            "non-standard IP address {given} will be considered invalid in a future Kubernetes release: use {better}"
-        ),
+        IpAddr::V4(_) => format!("non-standard IP address {given} is invalid: use {better}"),
         IpAddr::V6(_) => format!("IPv6 address {given} should be in RFC 5952 canonical format ({better})"),
     };
     texts.at(path, &why);
@@ -124,9 +122,7 @@ pub(super) fn range(texts: &mut Texts, path: impl Display, given: &str) {
         texts.at(&path, &why);
     }
     if is_read_by_some(given) || address.to_canonical() != address {
-        let why = format!(
-            "non-standard CIDR value {quoted} will be considered invalid in a future Kubernetes release: use {better}"
-        );
+        let why = format!("non-standard CIDR value {quoted} is invalid: use {better}");
         texts.at(&path, &why);
     } else if network == address && address.is_ipv6() && format!("{address}/{bits}") != given {
         let better = go_quote(&format!("{address}/{bits}"));
@@ -172,7 +168,8 @@ fn masked(address: IpAddr, bits: u32) -> IpAddr {
 
 pub(super) fn ingress(texts: &mut Texts, written: Written) {
     let annotation = written.naming.label("ingress.class");
-    if written.old.is_none() && written.annotation(&annotation) {
+    let has_class = written.view().child("spec").has("ingressClassName");
+    if written.old.is_none() && !has_class && written.annotation(&annotation) {
         let annotation = go_quote(&annotation);
         texts.add(format!(
             "annotation {annotation} is deprecated, please use 'spec.ingressClassName' instead"

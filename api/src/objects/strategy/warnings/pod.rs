@@ -47,7 +47,7 @@ struct Port<'v> {
 }
 
 /// The list of a container, its place there, and that of the port in the container.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Eq, PartialEq)]
 struct Place(&'static str, usize, usize);
 
 impl Place {
@@ -266,14 +266,30 @@ impl PodSpec<'_> {
         }
     }
 
-    /// Ports that are defined more than once.
+    /// Ports that are defined more than once, and then names of ports that several containers use.
     fn ports(&mut self, root: &Path, spec: View) {
+        let places = CONTAINERS.into_iter().flat_map(move |list| {
+            spec.structs(list).zip(0..).flat_map(move |(container, at)| {
+                container.structs("ports").zip(0..).map(move |(port, index)| (Place(list, at, index), port))
+            })
+        });
         let mut seen: HashMap<(i64, &str), SmallVec<[Port; 1]>> = HashMap::new();
-        for list in CONTAINERS {
-            for (container, at) in spec.structs(list).zip(0..) {
-                for (port, index) in container.structs("ports").zip(0..) {
-                    self.port(&mut seen, root, Place(list, at, index), port);
-                }
+        for (place, port) in places.clone() {
+            self.port(&mut seen, root, place, port);
+        }
+        let mut named: HashMap<&str, Place> = HashMap::new();
+        for (place, port) in places {
+            let name = port.text("name");
+            if name.is_empty() {
+                continue;
+            }
+            let first = *named.entry(name).or_insert(place);
+            if first != place {
+                let (name, first) = (go_quote(name), first.path(root));
+                let why = format!(
+                    "duplicate port name {name} with {first}, services and probes that select ports by name will use {first}"
+                );
+                self.texts.at(place.path(root), &why);
             }
         }
     }

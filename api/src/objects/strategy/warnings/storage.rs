@@ -139,6 +139,12 @@ pub(super) fn overlaps(texts: &mut Texts, volume: View) {
         Source("DownwardAPI", None)
     } else {
         for source in volume.child("projected").structs("sources") {
+            if !PROJECTIONS.iter().any(|kind| source.has(kind)) {
+                texts.add(format!(
+                    "volume {} (Projected) has no sources provided",
+                    go_quote(volume.text("name"))
+                ));
+            }
             projected(source, &mut all);
         }
         Source("Projected", None)
@@ -163,6 +169,10 @@ pub(super) fn overlaps(texts: &mut Texts, volume: View) {
 fn files<'v>(of: View<'v>, source: Option<Source<'v>>, all: &mut Vec<File<'v>>) {
     all.extend(of.structs("items").map(|item| File { path: item.text("path"), source }));
 }
+
+/// The members of a source of a projected volume. A source has none if the only one was dropped because its gate is off.
+const PROJECTIONS: [&str; 6] =
+    ["secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle", "podCertificate"];
 
 /// The files of one source of a projected volume.
 fn projected<'v>(source: View<'v>, all: &mut Vec<File<'v>>) {

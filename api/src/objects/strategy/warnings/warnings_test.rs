@@ -51,9 +51,9 @@ fn writers_of_pods_are_warned() {
             vec![
                 r#"spec.imagePullSecrets[1].name: duplicate name "a""#.to_owned(),
                 r#"spec.imagePullSecrets[2].name: invalid empty name """#.to_owned(),
-                r#"spec.hostAliases[0].ip: non-standard IP address "::FFFF:1.2.3.4" will be considered invalid in a future Kubernetes release: use "1.2.3.4""#.to_owned(),
+                r#"spec.hostAliases[0].ip: non-standard IP address "::FFFF:1.2.3.4" is invalid: use "1.2.3.4""#.to_owned(),
                 r#"spec.hostAliases[1].ip: IPv6 address "::A" should be in RFC 5952 canonical format ("::a")"#.to_owned(),
-                r#"spec.hostAliases[2].ip: non-standard IP address "01.2.3.4" will be considered invalid in a future Kubernetes release: use "1.2.3.4""#.to_owned(),
+                r#"spec.hostAliases[2].ip: non-standard IP address "01.2.3.4" is invalid: use "1.2.3.4""#.to_owned(),
             ],
         ),
         (
@@ -76,9 +76,35 @@ fn writers_of_pods_are_warned() {
             more(r#""volumes":[{"name":"v","projected":{"sources":[{"secret":{"name":"s","items":[{"path":"a/b"}]}},{"serviceAccountToken":{"path":"a"}}]}}]"#),
             vec![r#"volume "v" (Projected): overlapping paths: "a" (ServiceAccountToken) with "a/b" (Secret "s")"#.to_owned()],
         ),
+        (
+            more(r#""volumes":[{"name":"v","projected":{"sources":[{},{"podCertificate":{}},{"secret":null}]}}]"#),
+            vec![r#"volume "v" (Projected) has no sources provided"#.to_owned(); 2],
+        ),
+        (
+            r#"{"metadata":{"name":"p"},"spec":{
+                "initContainers":[{"name":"i","ports":[{"containerPort":1,"name":"http"}]},{"name":"s","restartPolicy":"Always","ports":[{"containerPort":2,"name":"http"},{"containerPort":3}]}],
+                "containers":[{"name":"c","ports":[{"containerPort":4},{"containerPort":5,"name":"http"},{"containerPort":6,"name":"other"}]},{"name":"d","ports":[{"containerPort":6,"name":"other"}]}]}}"#.to_owned(),
+            vec![
+                "spec.containers[1].ports[0]: duplicate port definition with spec.containers[0].ports[2]".to_owned(),
+                r#"spec.initContainers[1].ports[0]: duplicate port name "http" with spec.initContainers[0].ports[0], services and probes that select ports by name will use spec.initContainers[0].ports[0]"#.to_owned(),
+                r#"spec.containers[0].ports[1]: duplicate port name "http" with spec.initContainers[0].ports[0], services and probes that select ports by name will use spec.initContainers[0].ports[0]"#.to_owned(),
+                r#"spec.containers[1].ports[0]: duplicate port name "other" with spec.containers[0].ports[2], services and probes that select ports by name will use spec.containers[0].ports[2]"#.to_owned(),
+            ],
+        ),
     ] {
         assert_eq!(texts(super::pod, &object), want, "{object}");
     }
+}
+
+#[test]
+fn writers_of_templates_are_warned_of_repeated_port_names() {
+    let object = r#"{"metadata":{"name":"d","generation":1},"spec":{"template":{"spec":{"containers":[{"name":"c","ports":[{"containerPort":1,"name":"http"}]},{"name":"d","ports":[{"containerPort":2,"name":"http"}]}]}}}}"#;
+    let (place, other) =
+        ("spec.template.spec.containers[1].ports[0]", "spec.template.spec.containers[0].ports[0]");
+    let want = format!(
+        r#"{place}: duplicate port name "http" with {other}, services and probes that select ports by name will use {other}"#
+    );
+    assert_eq!(texts(template, object), [want]);
 }
 
 #[test]
@@ -187,9 +213,7 @@ fn ranges_are_warned_of_where_programs_read_them_differently() {
         )
     };
     let odd = |given: &str, better: &str| {
-        format!(
-            "non-standard CIDR value \"{given}\" will be considered invalid in a future Kubernetes release: use \"{better}\""
-        )
+        format!("non-standard CIDR value \"{given}\" is invalid: use \"{better}\"")
     };
     let long = |given: &str, better: &str| {
         format!("IPv6 CIDR value \"{given}\" should be in RFC 5952 canonical format (\"{better}\")")

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use hashbrown::HashSet;
+
 use super::super::path::Path;
 use super::super::{Validator, forms, metadata, names};
 use super::View;
@@ -53,11 +55,12 @@ pub(super) fn slice(validator: &mut Validator, path: &Path, slice: View) {
     if endpoints.len() > ENDPOINTS_MAX {
         return validator.errors.push(FieldError::too_many(list, endpoints.len(), ENDPOINTS_MAX));
     }
+    let stored = stored_addresses(validator);
     for (at, endpoint) in endpoints.enumerate() {
         if validator.has_enough() {
             return;
         }
-        one(validator, &list.index(at), endpoint, kind);
+        one(validator, &list.index(at), endpoint, (kind, &stored));
     }
     let list = path.child("ports");
     let ports = slice.structs("ports");
@@ -77,7 +80,14 @@ pub(super) fn slice(validator: &mut Validator, path: &Path, slice: View) {
     }
 }
 
-fn one(validator: &mut Validator, path: &Path, endpoint: View, kind: &str) {
+/// Returns the addresses that the slice has already. An update may keep those that are not in canonical form.
+fn stored_addresses(validator: &Validator) -> HashSet<String> {
+    let old = validator.old.into_iter().flat_map(|old| old.structs("endpoints"));
+    let addresses = old.flat_map(|endpoint| endpoint.texts("addresses"));
+    addresses.filter(|text| forms::canonical_address_fault(text).is_some()).map(str::to_owned).collect()
+}
+
+fn one(validator: &mut Validator, path: &Path, endpoint: View, (kind, stored): (&str, &HashSet<String>)) {
     let list = path.child("addresses");
     let addresses = endpoint.texts("addresses");
     if addresses.len() == 0 {
@@ -100,6 +110,11 @@ fn one(validator: &mut Validator, path: &Path, endpoint: View, kind: &str) {
                 if !matches!((kind, address), ("IPv4", IpAddr::V4(_)) | ("IPv6", IpAddr::V6(_))) {
                     // The reference server names the list, not the element.
                     validator.invalid(list, text, format!("must be an {kind} address"));
+                } else if let Some(fault) = forms::canonical_address_fault(text)
+                    && !stored.contains(text)
+                {
+                    validator.invalid(place, text, fault);
+                    continue;
                 }
                 usable_address(validator, &place, text);
             }

@@ -37,7 +37,7 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
         if selector::is_readable(wanted) {
             matching(validator, &root.child("template"), wanted, spec.child("template"));
         }
-        if !spec.is_true("manualSelector") && validator.is_create() {
+        if !spec.is_true("manualSelector") {
             generated_selector(validator, &root, job);
         }
     } else {
@@ -45,6 +45,7 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
         let template = spec.child("template");
         refuse_labels(validator, &root.child("template"), template.child("metadata").child("labels"));
     }
+    generated_labels_unchecked(validator, path, job);
     let name = job.child("metadata").text("name");
     if let Some(completions) = spec.int("completions").filter(|count| *count > 0)
         && spec.text("completionMode") == "Indexed"
@@ -59,6 +60,19 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
     }
 }
 
+/// Forgets faults of labels that a new job has only because they were generated for its template. The reference server copies
+/// them when it reads the stored job.
+fn generated_labels_unchecked(validator: &mut Validator, path: &Path, job: View) {
+    let metadata = path.child("metadata");
+    let labels = job.child("metadata").child("labels");
+    let batch = format!("batch.{}/", validator.naming.domain);
+    let is_generated =
+        |key: &str| matches!(key.strip_prefix(&batch).unwrap_or(key), "controller-uid" | "job-name");
+    if validator.is_create() && labels.members().all(|(key, _)| is_generated(key)) {
+        validator.forget(&metadata.child("labels"));
+    }
+}
+
 /// The generated selector matches the generated labels.
 fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
     let metadata = job.child("metadata");
@@ -67,12 +81,20 @@ fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
     let labels_path = place.child("labels");
     let labels = job.child("spec").child("template").child("metadata").child("labels");
     let batch = format!("batch.{}", validator.naming.domain);
-    let expected = [
-        ("controller-uid".to_owned(), metadata.text("uid")),
-        ("job-name".to_owned(), metadata.text("name")),
+    let prefixed = [
         (format!("{batch}/controller-uid"), metadata.text("uid")),
         (format!("{batch}/job-name"), metadata.text("name")),
     ];
+    // A stored job of an older release may lack the labels with a prefix.
+    let before = validator.before(&labels_path);
+    let wants_prefixed = validator.is_create() || prefixed.iter().all(|(key, _)| before.has(key));
+    let mut expected = vec![
+        ("controller-uid".to_owned(), metadata.text("uid")),
+        ("job-name".to_owned(), metadata.text("name")),
+    ];
+    if wants_prefixed {
+        expected.extend(prefixed);
+    }
     for (key, value) in &expected {
         match labels.get(key).and_then(Value::as_str) {
             None => validator.required(labels_path.key(key), &format!("must be '{value}'")),

@@ -232,8 +232,12 @@ fn networks(validator: &mut Validator, list: &Path, spec: View) {
     };
     if let Some(fault) = fault {
         let value = spec.get("cidrs").cloned().unwrap_or_default();
-        let spec = Object::from_iter([(Key::Borrowed("CIDRs"), value)]);
-        return validator.invalid(list, Value::Object(spec), fault);
+        // The reference server shows the whole specification of too many networks.
+        let shown = match networks.len() {
+            NETWORKS_MAX => value,
+            _ => Value::Object(Object::from_iter([(Key::Borrowed("CIDRs"), value)])),
+        };
+        return validator.invalid(list, shown, fault);
     }
     for (at, text) in networks.enumerate() {
         if let Some(fault) = forms::canonical_network_fault(text) {
@@ -269,6 +273,9 @@ pub(super) fn ip_address(validator: &mut Validator, path: &Path, address: View) 
         && let Some(fault) = forms::canonical_address_fault(name)
     {
         let metadata = path.child("metadata");
-        validator.invalid(metadata.child("name"), name, fault);
+        let place = metadata.child("name");
+        // This rule replaces that of names as parts of paths.
+        validator.forget(&place);
+        validator.invalid(place, name, fault);
     }
 }

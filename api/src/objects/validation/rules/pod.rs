@@ -188,8 +188,15 @@ pub(super) fn specification(validator: &mut Validator, path: &Path, spec: View) 
         }
     }
     let extra = extra_volumes(validator);
-    for name in extra.iter().flat_map(|set| set.structs("volumeClaimTemplates")) {
-        volumes.insert(name.child("metadata").text("name"), name);
+    let count = spec.items("volumes").len();
+    let claims = extra.iter().flat_map(|set| set.structs("volumeClaimTemplates"));
+    for (at, claim) in claims.enumerate() {
+        let name = claim.child("metadata").text("name");
+        // The claims become volumes behind those of the template. Those of a stored set cannot change.
+        if validator.is_create() && !validator.has_enough() {
+            validator.refuse(&volumes_path.index(count + at).child("name"), name, names::label(name));
+        }
+        volumes.insert(name, claim);
     }
     let claims = resource_claims(validator, &path.child("resourceClaims"), spec);
     let surroundings = Surroundings { volumes, claims, spec };

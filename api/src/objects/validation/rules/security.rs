@@ -58,11 +58,12 @@ pub(super) fn pod(validator: &mut Validator, path: &Path, context: View) {
             validator.duplicate(place.child("name"), name);
         }
     }
-    match context.get("seLinuxChangePolicy").and_then(Value::as_str) {
-        None | Some("Recursive" | "MountOption") => {}
-        Some(other) => {
-            let supported = ["MountOption", "Recursive"];
-            validator.not_supported(path.child("seLinuxChangePolicy"), other, &supported);
+    let had_policy = validator.before(path).has("seLinuxChangePolicy");
+    if let Some(policy) = context.get("seLinuxChangePolicy").and_then(Value::as_str) {
+        // Without the gate SELinuxMount, which is off, only an object that names a policy already may name the other one.
+        let supported: &[&str] = if had_policy { &["MountOption", "Recursive"] } else { &["Recursive"] };
+        if !supported.contains(&policy) {
+            validator.not_supported(path.child("seLinuxChangePolicy"), policy, supported);
         }
     }
 }

@@ -359,7 +359,7 @@ fn traffic(validator: &mut Validator, path: &Path, spec: View) {
     {
         validator.required(path.child("internalTrafficPolicy"), "");
     }
-    const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameNode", "PreferSameZone"];
+    const DISTRIBUTIONS: [&str; 3] = ["PreferClose", "PreferSameZone", "PreferSameNode"];
     if let Some(distribution) = spec.get("trafficDistribution").and_then(Value::as_str)
         && !DISTRIBUTIONS.contains(&distribution)
     {

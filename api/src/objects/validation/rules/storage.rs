@@ -81,7 +81,8 @@ pub(super) fn volume(validator: &mut Validator, path: &Path, spec: View) {
         validator.required(capacity, "");
     }
     if count != 1 || !list.has("storage") {
-        validator.not_supported(capacity, list.to_value(), &["storage"]);
+        let shown = if list.is_there() { list.to_value() } else { Value::Object(Object::new()) };
+        validator.not_supported(capacity, shown, &["storage"]);
     }
     for (name, amount) in list.members() {
         if validator.has_enough() {
