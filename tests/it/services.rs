@@ -49,7 +49,7 @@ async fn addresses_and_ports_are_handed_out_and_come_back() {
         ),
         (
             json!({"clusterIP": "10.8.0.1"}),
-            "Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"10.8.0.1\"]: failed to allocate IP 10.8.0.1: the provided IP (10.8.0.1) is not in the valid range. The range of valid IPs is 10.9.0.0/26".to_owned(),
+            "Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"10.8.0.1\"]: failed to allocate IP 10.8.0.1: the provided network does not match the current range".to_owned(),
         ),
         (
             json!({"type": "NodePort", "ports": [{"port": 1, "nodePort": port}]}),
@@ -171,4 +171,43 @@ async fn the_server_has_a_service_of_its_own_and_keeps_it() {
         made(client, name, json!({})).await;
     }
     assert_eq!(client.get(&paths[0]).await.json(), noted);
+}
+
+/// Clients look for the object; it is part of the server, like its own service, and needs no controllers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_default_service_cidr_is_there_and_ready() {
+    const PATH: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
+    for flags in [&[][..], &["--controllers="]] {
+        let mut options = small();
+        options.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        let server = Server::start(options).await;
+        let client = server.client();
+        // It is ready before the first request.
+        let first = client.get(PATH).await.json();
+        assert_eq!(first["spec"], json!({"cidrs": ["10.9.0.0/26"]}), "{flags:?}: {first}");
+        let condition = &first["status"]["conditions"][0];
+        assert_eq!(
+            (&condition["type"], &condition["status"]),
+            (&json!("Ready"), &json!("True")),
+            "{flags:?}"
+        );
+        assert!(condition["lastTransitionTime"].is_string(), "{flags:?}");
+        // It comes back, and a condition that is removed as well.
+        assert_eq!(client.delete(PATH).await.status, 200);
+        let is_ready = |object: &Value| object["status"]["conditions"][0]["type"] == "Ready";
+        let is_another =
+            |object: &Value| object["metadata"]["uid"] != first["metadata"]["uid"] && is_ready(object);
+        client.until(PATH, |object| object.is_some_and(is_another)).await;
+        let bare = json!({"status": {"conditions": null}});
+        assert_eq!(client.patch(&format!("{PATH}/status"), "merge", &bare).await.status, 200);
+        client.until(PATH, |object| object.is_some_and(is_ready)).await;
+        // A condition that says otherwise is left alone.
+        let busy = json!({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "Busy", "message": "",
+            "lastTransitionTime": "2026-01-01T00:00:00Z"}]}});
+        assert_eq!(client.patch(&format!("{PATH}/status"), "merge", &busy).await.status, 200);
+        let labelled = json!({"metadata": {"labels": {"a": "b"}}});
+        assert_eq!(client.patch(PATH, "merge", &labelled).await.status, 200);
+        made(client, "later", json!({})).await;
+        assert_eq!(client.get(PATH).await.json()["status"]["conditions"][0]["status"], "False", "{flags:?}");
+    }
 }

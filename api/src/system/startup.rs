@@ -35,6 +35,7 @@ pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
     controllers::aggregation::prepare(context).await?;
     controllers::api_services::prepare(context).await?;
     controllers::own_service::prepare(context).await?;
+    controllers::service_cidr::prepare(context).await?;
     track_legacy_tokens(context).await?;
     Ok(outcome)
 }
@@ -86,6 +87,7 @@ async fn renew_damaged(context: &Context) -> Result<(), Status> {
     let mut targets: Vec<Target> = bundled.into_iter().flatten().map(|wanted| wanted.target).collect();
     targets.extend(controllers::api_services::own(context));
     targets.extend(controllers::own_service::own(context));
+    targets.push(controllers::service_cidr::target(context.naming()));
     for target in targets {
         if loopback.remove_damaged(&target).await? {
             let Target { resource, namespace, name, .. } = target;

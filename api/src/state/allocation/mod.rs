@@ -118,6 +118,11 @@ impl Allocations {
         self.pools.networks.first().and_then(Network::first)
     }
 
+    /// The networks of cluster IPs, as text; the default one is first.
+    pub fn networks(&self) -> impl Iterator<Item = String> {
+        self.pools.networks.iter().map(Network::to_string)
+    }
+
     /// Allocates the items that a service about to be stored requests or lacks; `old` is its stored form on an update.
     /// Other objects are left unchanged.
     ///

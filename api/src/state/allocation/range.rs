@@ -105,6 +105,12 @@ impl Network {
         Family::of(address) == self.family && self.offset(address).is_some_and(|offset| offset < self.count())
     }
 
+    /// Returns whether the address is in the network, allocatable or not.
+    pub fn covers(&self, address: IpAddr) -> bool {
+        let offset = number(address).checked_sub(self.base);
+        Family::of(address) == self.family && offset.is_some_and(|offset| offset < self.size())
+    }
+
     /// Number of allocatable addresses.
     pub fn count(&self) -> u128 {
         match self.family {

@@ -77,74 +77,73 @@ fn families(pools: &Reservation<'_>, service: &mut Object, old: Option<&Object>)
         // A change of the cluster's families does not change existing services.
         return Ok(());
     }
+    let old = old.filter(|old| needs_address(old));
+    if let Some(old) = old {
+        adopt(service, old);
+    }
+    let headless = text(service, "clusterIP") == NONE;
+    let selects = at(service, "spec.selector").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
+    // Endpoints of headless services without a selector are managed outside, in any family.
+    let is_open = headless && !selects;
+    let policy = match text(service, "ipFamilyPolicy") {
+        "" if is_open => "RequireDualStack",
+        "" => "SingleStack",
+        policy => policy,
+    };
+    let policy = policy.to_owned();
     let errors = check_addresses(service);
     if !errors.is_empty() {
         return Err(Trouble::Invalid(errors));
     }
-    if let Some(old) = old.filter(|old| needs_address(old)) {
-        narrow(service, old)?;
-    }
+    let mut errors = old.map_or_else(Vec::new, |old| narrow(service, &policy, old));
     let mut families = texts(service, "ipFamilies");
     let addresses = texts(service, "clusterIPs");
-    let headless = text(service, "clusterIP") == NONE;
-    let selects = at(service, "spec.selector").and_then(Value::as_object).is_some_and(|map| !map.is_empty());
-    let mut policy = text(service, "ipFamilyPolicy").to_owned();
-    let default = pools.pools.networks.first().map_or(Family::V4, |network| network.family());
-    if headless && !selects {
-        // Its endpoints are managed outside, in any family.
-        if policy.is_empty() {
-            policy = if families.len() == 1 { "SingleStack" } else { "RequireDualStack" }.to_owned();
-        }
-        if families.is_empty() {
-            families.push(default.name().to_owned());
-        }
-        if policy != "SingleStack" && families.len() == 1 {
-            families.extend(other_family(&families));
-        }
-        set(service, "ipFamilies", families.as_slice().into());
-        set(service, "ipFamilyPolicy", policy.into());
-        return Ok(());
-    }
-    for address in addresses.iter().skip(families.len()) {
-        if let Ok(address) = address.parse::<IpAddr>() {
-            families.push(Family::of(address).name().to_owned());
-        }
-    }
-    if policy.is_empty() {
-        let two = addresses.len() == 2 || families.len() == 2;
-        policy = if two { "RequireDualStack" } else { "SingleStack" }.to_owned();
-    }
-    let mut errors = Vec::new();
+    let refused =
+        |detail: String| FieldError::invalid("spec.ipFamilyPolicy", &Value::from(policy.as_str()), detail);
+    let networks = &pools.pools.networks;
+    let has_network = |family: &str| networks.iter().any(|network| network.family().name() == family);
     if policy == "SingleStack" {
         for (several, what) in [(addresses.len() > 1, "cluster IPs"), (families.len() > 1, "IP families")] {
             if several {
-                let detail =
-                    format!("must be RequireDualStack or PreferDualStack when multiple {what} are specified");
-                let value = Value::from(policy.as_str());
-                errors.push(FieldError::invalid("spec.ipFamilyPolicy", &value, detail));
+                errors.push(refused(format!(
+                    "must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"
+                )));
             }
         }
     }
-    let dual = pools.pools.networks.len() == 2;
-    if policy == "RequireDualStack" && !dual {
-        let detail = "this cluster is not configured for dual-stack services";
-        errors.push(FieldError::invalid("spec.ipFamilyPolicy", &policy.as_str().into(), detail));
-    }
-    if families.is_empty() {
-        families.push(default.name().to_owned());
-    }
-    for (position, family) in families.iter().enumerate() {
-        let known = pools.pools.networks.iter().any(|network| network.family().name() == family);
-        if !known {
-            let path = format!("spec.ipFamilies[{position}]");
-            let detail = "not configured on this cluster";
-            errors.push(FieldError::invalid(path, &family.as_str().into(), detail));
+    for (position, address) in addresses.iter().enumerate().skip(families.len()) {
+        let Ok(address) = address.parse::<IpAddr>() else { break };
+        let family = Family::of(address).name();
+        if has_network(family) {
+            families.push(family.to_owned());
+        } else {
+            // The client chose the address, so the error names it and not the family that follows from it.
+            let path = format!("spec.clusterIPs[{position}]");
+            let detail = format!("{family} is not configured on this cluster");
+            errors.push(FieldError::invalid(path, &Value::from(addresses.as_slice()), detail));
         }
     }
     if !errors.is_empty() {
         return Err(Trouble::Invalid(errors));
     }
-    if policy != "SingleStack" && dual && families.len() == 1 {
+    let default = networks.first().map_or(Family::V4, |network| network.family());
+    let dual = networks.len() == 2;
+    if !is_open {
+        if policy == "RequireDualStack" && !dual {
+            errors.push(refused("this cluster is not configured for dual-stack services".to_owned()));
+        }
+        for (position, family) in families.iter().enumerate().filter(|(_, family)| !has_network(family)) {
+            let path = format!("spec.ipFamilies[{position}]");
+            errors.push(FieldError::invalid(path, &family.as_str().into(), "not configured on this cluster"));
+        }
+    }
+    if !errors.is_empty() {
+        return Err(Trouble::Invalid(errors));
+    }
+    if families.is_empty() {
+        families.push(default.name().to_owned());
+    }
+    if policy != "SingleStack" && (dual || is_open) && families.len() == 1 {
         families.extend(other_family(&families));
     }
     set(service, "ipFamilies", families.as_slice().into());
@@ -157,38 +156,35 @@ fn other_family(families: &[String]) -> Option<String> {
     Some(first.other().name().to_owned())
 }
 
-/// Removes the second family of a service whose policy no longer has two; without a policy nothing changes.
-fn narrow(service: &mut Object, old: &Object) -> Result<(), Trouble> {
-    let (families, before) = (texts(service, "ipFamilies"), texts(old, "ipFamilies"));
-    let (addresses, addresses_before) = (texts(service, "clusterIPs"), texts(old, "clusterIPs"));
-    if families.is_empty() && !before.is_empty() && text(service, "clusterIP") == text(old, "clusterIP") {
+/// Fills in the families and the policy that an update omits.
+fn adopt(service: &mut Object, old: &Object) {
+    let before = texts(old, "ipFamilies");
+    if texts(service, "ipFamilies").is_empty()
+        && !before.is_empty()
+        && text(service, "clusterIP") == text(old, "clusterIP")
+    {
         set(service, "ipFamilies", before.as_slice().into());
     }
     if text(service, "ipFamilyPolicy").is_empty() && !text(old, "ipFamilyPolicy").is_empty() {
         set(service, "ipFamilyPolicy", text(old, "ipFamilyPolicy").into());
     }
-    let policy = text(service, "ipFamilyPolicy").to_owned();
-    if before.len() < 2 {
-        return Ok(());
-    }
-    if policy == "SingleStack" {
-        if texts(service, "ipFamilies") == before && addresses == addresses_before {
-            set(service, "ipFamilies", Value::from(&before[..1]));
-            set(service, "clusterIPs", Value::from(&addresses[..addresses.len().min(1)]));
-        }
-        return Ok(());
-    }
+}
+
+/// Removes the second family of a service whose policy no longer has two, and refuses to remove it under another policy.
+fn narrow(service: &mut Object, policy: &str, old: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    let mut reduced = |what: &str, is: bool| {
-        if is {
+    for (name, what) in [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")] {
+        let (now, before) = (texts(service, name), texts(old, name));
+        if policy == "SingleStack" {
+            if now == before && now.len() > 1 {
+                set(service, name, Value::from(&now[..1]));
+            }
+        } else if !now.is_empty() && now.len() < before.len() {
             let detail = format!("must be 'SingleStack' to release the secondary {what}");
-            let value = Value::from(policy.as_str());
-            errors.push(FieldError::invalid("spec.ipFamilyPolicy", &value, detail));
+            errors.push(FieldError::invalid("spec.ipFamilyPolicy", &policy.into(), detail));
         }
-    };
-    reduced("cluster IP", addresses.len() == 1 && addresses_before.len() == 2);
-    reduced("IP family", families.len() == 1);
-    if errors.is_empty() { Ok(()) } else { Err(Trouble::Invalid(errors)) }
+    }
+    errors
 }
 
 /// Checks that the addresses are well-formed and match the families.
@@ -279,11 +275,16 @@ fn addresses(pools: &mut Reservation<'_>, service: &mut Object, had: usize) -> R
             Some(asked) => {
                 let Ok(address) = asked.parse::<IpAddr>() else { continue };
                 pools.take(Item::Address(address)).map_err(|refusal| {
-                    let network = pools.pools.networks.iter().find(|network| network.family() == family);
+                    let mut networks = pools.pools.networks.iter();
+                    let network = networks.find(|network| network.family() == family && network.covers(address));
                     let why = match (refusal, network) {
+                        // The address of the network itself, and that of its broadcasts, are not for services.
                         (Refusal::OutOfRange, Some(network)) => format!(
                             "the provided IP ({address}) is not in the valid range. The range of valid IPs is {network}"
                         ),
+                        (Refusal::OutOfRange, None) => {
+                            "the provided network does not match the current range".to_owned()
+                        }
                         _ => "provided IP is already allocated".to_owned(),
                     };
                     let detail = format!("failed to allocate IP {asked}: {why}");

@@ -134,7 +134,32 @@ async fn a_new_service_gets_its_missing_items() {
         ),
         (
             r#"{"type":"ClusterIP","clusterIP":"10.0.1.2"}"#,
-            r#"spec.clusterIPs: Invalid value: ["10.0.1.2"]: failed to allocate IP 10.0.1.2: the provided IP (10.0.1.2) is not in the valid range. The range of valid IPs is 10.0.0.0/29"#.to_owned(),
+            r#"spec.clusterIPs: Invalid value: ["10.0.1.2"]: failed to allocate IP 10.0.1.2: the provided network does not match the current range"#.to_owned(),
+        ),
+        (
+            r#"{"type":"ClusterIP","clusterIP":"10.0.0.7"}"#,
+            r#"spec.clusterIPs: Invalid value: ["10.0.0.7"]: failed to allocate IP 10.0.0.7: the provided IP (10.0.0.7) is not in the valid range. The range of valid IPs is 10.0.0.0/29"#.to_owned(),
+        ),
+        // An address of a family without a network is refused by itself, not by the family that follows from it.
+        (
+            r#"{"type":"ClusterIP","clusterIP":"FD00::1"}"#,
+            r#"spec.clusterIPs[0]: Invalid value: ["FD00::1"]: IPv6 is not configured on this cluster"#.to_owned(),
+        ),
+        (
+            r#"{"type":"ClusterIP","ipFamilies":["IPv4","IPv6"]}"#,
+            r#"spec.ipFamilyPolicy: Invalid value: "SingleStack": must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"#.to_owned(),
+        ),
+        (
+            r#"{"type":"ClusterIP","ipFamilyPolicy":"RequireDualStack","ipFamilies":["IPv4","IPv6"]}"#,
+            r#"[spec.ipFamilyPolicy: Invalid value: "RequireDualStack": this cluster is not configured for dual-stack services, spec.ipFamilies[1]: Invalid value: "IPv6": not configured on this cluster]"#.to_owned(),
+        ),
+        (
+            r#"{"type":"ClusterIP","clusterIP":"None","ipFamilies":["IPv6"]}"#,
+            r#"{"type":"ClusterIP","clusterIP":"None","ipFamilies":["IPv6","IPv4"],"clusterIPs":["None"],"ipFamilyPolicy":"RequireDualStack"}"#.to_owned(),
+        ),
+        (
+            r#"{"type":"ClusterIP","clusterIP":"None","ipFamilies":["IPv6"],"ipFamilyPolicy":"SingleStack"}"#,
+            r#"{"type":"ClusterIP","clusterIP":"None","ipFamilies":["IPv6"],"ipFamilyPolicy":"SingleStack","clusterIPs":["None"]}"#.to_owned(),
         ),
         (
             r#"{"type":"ClusterIP","clusterIP":"x"}"#,
@@ -221,11 +246,10 @@ fn two_families_are_allocated_on_request() {
             "IPv6,IPv4",
             "RequireDualStack",
         ),
-        (r#"{"type":"ClusterIP","ipFamilies":["IPv6","IPv4"]}"#, "IPv6,IPv4", "RequireDualStack"),
         (
-            r#"{"type":"ClusterIP","clusterIP":"10.0.0.9","clusterIPs":["10.0.0.9","fd00::9"]}"#,
+            r#"{"type":"ClusterIP","ipFamilyPolicy":"PreferDualStack","clusterIP":"10.0.0.9","clusterIPs":["10.0.0.9","fd00::9"]}"#,
             "IPv4,IPv6",
-            "RequireDualStack",
+            "PreferDualStack",
         ),
     ] {
         let (service, held) = cluster.begin(spec, None).unwrap();
@@ -237,6 +261,26 @@ fn two_families_are_allocated_on_request() {
         assert_eq!(given.join(","), families, "{spec}");
         assert_eq!(text(&service, "clusterIP"), addresses[0], "{spec}");
         drop(held);
+    }
+}
+
+/// Without a policy a service has one family, even if its fields name two.
+#[test]
+fn two_families_without_a_policy_are_refused() {
+    let cluster = Cluster::new("10.0.0.0/24,fd00::/120", "30000-32767");
+    let detail = |what: &str| {
+        format!(
+            r#"spec.ipFamilyPolicy: Invalid value: "SingleStack": must be 'RequireDualStack' or 'PreferDualStack' when multiple {what} are specified"#
+        )
+    };
+    for (spec, want) in [
+        (r#"{"type":"ClusterIP","ipFamilies":["IPv6","IPv4"]}"#, detail("IP families")),
+        (
+            r#"{"type":"ClusterIP","clusterIP":"10.0.0.9","clusterIPs":["10.0.0.9","fd00::9"]}"#,
+            detail("cluster IPs"),
+        ),
+    ] {
+        assert_eq!(cluster.shown(spec, None), want, "{spec}");
     }
 }
 

@@ -36,6 +36,7 @@ mod resource_quota;
 mod root_ca;
 mod selection;
 mod service_accounts;
+pub mod service_cidr;
 mod storage_protection;
 mod system_namespaces;
 mod token_uses;
@@ -79,7 +80,7 @@ pub struct Controllers {
 }
 
 /// Starts the selected controllers, and those that are part of the server: custom types, API
-/// services, flow control, the system namespaces, and its own service. Call it when the start-up is done.
+/// services, flow control, the system namespaces, its own service, and the default ServiceCIDR. Call it when the start-up is done.
 ///
 /// Where several servers share a store, those that change it on behalf of all of them run on the one that is elected.
 pub fn start(api: Arc<Context>, selection: &Selection) -> Controllers {
@@ -142,6 +143,7 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selecti
     }
     tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));
     tasks.spawn(supervise("own service", api.clone(), own_service::follow));
+    tasks.spawn(supervise("default ServiceCIDR", api.clone(), service_cidr::follow));
 }
 
 impl Controllers {

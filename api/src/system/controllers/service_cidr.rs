@@ -1,0 +1,150 @@
+//! The default ServiceCIDR: the object that says to clients from which networks services get their addresses
+//! (docs/api/operations.md#service-of-the-server).
+//!
+//! ```text
+//! tail on the object ─ any change ─► is it there? ─ no ──► create
+//!                                              └── yes ─► condition Ready, if there is none and the networks are ours
+//! ```
+//!
+//! The server makes it with its own networks and marks it ready, as upstream's apiserver does. It never changes an object
+//! that names other networks: an operator may have begun to move services to these. The object does not decide anything
+//! here; addresses come from the flag `--service-cluster-ip-range`.
+
+use std::sync::Arc;
+
+use super::condition::Condition;
+use super::{EVENTS_MAX, Ending};
+use crate::objects::store;
+use crate::objects::strategy::Endpoint;
+use crate::values::json::{Object, Value};
+use crate::values::naming::Naming;
+use crate::values::object::{at, meta};
+use crate::values::status::{Reason, Status};
+use crate::writes::bootstrap::{ObjectStore, Target, Written};
+use crate::writes::context::Context;
+use crate::writes::loopback::Loopback;
+
+/// Follows the object.
+pub(super) async fn follow(api: Arc<Context>) -> Ending {
+    let target = target(api.naming());
+    let key = store::key(Loopback::new(&api).resource(&target)?, "", &target.name);
+    let mut tail = api.engine().tail(api.engine().revision(), key)?;
+    loop {
+        ensure(&Loopback::new(&api), &api).await?;
+        tail.next(EVENTS_MAX).await?;
+    }
+}
+
+/// Makes the object before the first request.
+///
+/// # Errors
+/// The store failed.
+pub async fn prepare(api: &Context) -> Result<(), Status> {
+    ensure(&Loopback::new(api).unasked(), api).await
+}
+
+/// The object of the server's own networks.
+pub fn target(naming: &Naming) -> Target {
+    Target {
+        group: "networking",
+        version: "v1",
+        resource: "servicecidrs",
+        namespace: String::new(),
+        name: naming.word.to_owned(),
+    }
+}
+
+/// Creates the object if it is missing, and marks it ready. A conflict needs no retry: the change of the other writer brings
+/// the caller back.
+async fn ensure(loopback: &Loopback<'_>, api: &Context) -> Result<(), Status> {
+    let target = target(api.naming());
+    let networks: Vec<Value> = api.allocations().networks().map(Value::from).collect();
+    if networks.is_empty() {
+        return Ok(());
+    }
+    let ensured = async {
+        if loopback.get(&target)?.is_none() {
+            let _: Written = loopback.create(&target, object(api.naming(), &networks)).await?;
+        }
+        let resource = loopback.resource(&target)?;
+        loopback.change(resource, ("", &target.name), Endpoint::Status, |old| marked(old, &networks)).await
+    };
+    match ensured.await {
+        // Another attempt would be refused as well, and the server can do without the object.
+        Err(error) if error.reason == Reason::Invalid => {
+            tracing::error!(?target, %error, "the default ServiceCIDR cannot be kept in order");
+            Ok(())
+        }
+        ensured => ensured,
+    }
+}
+
+/// The object with its condition; `None` if it has one, is being deleted, or is of other networks.
+fn marked(old: &Object, networks: &[Value]) -> Option<Object> {
+    let conditions = at(old, "status.conditions").and_then(Value::as_array).unwrap_or_default();
+    let is_marked = conditions.iter().any(|condition| condition.str_at(&["type"]) == READY.kind);
+    let own = at(old, "spec.cidrs").and_then(Value::as_array).unwrap_or_default() == networks;
+    if is_marked || !own || !meta(old, "deletionTimestamp").is_empty() {
+        return None;
+    }
+    let mut conditions = conditions.to_vec();
+    READY.put(&mut conditions);
+    let mut new = old.clone();
+    new.object_entry("status").insert("conditions", Value::Array(conditions));
+    Some(new)
+}
+
+const READY: Condition<'static> = Condition {
+    kind: "Ready",
+    status: "True",
+    reason: "",
+    message: "Kubernetes default Service CIDR is ready",
+};
+
+fn object(naming: &Naming, networks: &[Value]) -> Value {
+    let metadata = Object::from_iter([("name".into(), naming.word.into())]);
+    let spec = Object::from_iter([("cidrs".into(), Value::Array(networks.to_vec()))]);
+    Object::from_iter([
+        ("kind".into(), "ServiceCIDR".into()),
+        ("apiVersion".into(), naming.api_version("networking", true, "v1").into()),
+        ("metadata".into(), metadata.into()),
+        ("spec".into(), spec.into()),
+    ])
+    .into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    #[test]
+    fn only_an_object_of_the_own_networks_without_a_condition_is_marked() {
+        let networks = [Value::from("10.0.0.0/24"), Value::from("fd00::/112")];
+        for (old, is_marked) in [
+            (r#"{"spec":{"cidrs":["10.0.0.0/24","fd00::/112"]}}"#, true),
+            (
+                r#"{"spec":{"cidrs":["10.0.0.0/24","fd00::/112"]},"status":{"conditions":[{"type":"Other"}]}}"#,
+                true,
+            ),
+            (
+                r#"{"spec":{"cidrs":["10.0.0.0/24","fd00::/112"]},"status":{"conditions":[{"type":"Ready","status":"False"}]}}"#,
+                false,
+            ),
+            (
+                r#"{"metadata":{"deletionTimestamp":"2024-01-01T00:00:00Z"},"spec":{"cidrs":["10.0.0.0/24","fd00::/112"]}}"#,
+                false,
+            ),
+            (r#"{"spec":{"cidrs":["10.0.0.0/24"]}}"#, false),
+            (r#"{"spec":{"cidrs":["fd00::/112","10.0.0.0/24"]}}"#, false),
+        ] {
+            let new = marked(&testing::object(old), &networks);
+            assert_eq!(new.is_some(), is_marked, "{old}");
+            let Some(new) = new else { continue };
+            let conditions = at(&new, "status.conditions").and_then(Value::as_array).unwrap();
+            let last = conditions.last().unwrap();
+            assert_eq!((last.str_at(&["type"]), last.str_at(&["status"])), ("Ready", "True"), "{old}");
+            assert!(marked(&new, &networks).is_none(), "{old}: twice");
+        }
+    }
+}
