@@ -135,7 +135,7 @@ async fn every_path_is_a_resource_a_document_or_nothing() {
                 "built-in-resources",
                 "GET /api/v1/componentstatuses/absent",
                 "",
-                "500 -: Component not found: absent",
+                "404 NotFound: componentstatus \"absent\" not found",
             ),
             (
                 "built-in-resources",

@@ -74,11 +74,13 @@ async fn updates_are_checked_against_what_is_stored() {
             // Most kinds are not created by PUT.
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none"}}"#, "404 NotFound: configmaps \"none\" not found"),
             ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","resourceVersion":"5"}}"#, "404 NotFound: configmaps \"none\" not found"),
-            ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: Operation cannot be fulfilled on configmaps \"none\": StorageError: invalid object, Code: 4, Key: …"),
-            ("update", "PUT $core/configmaps/none?dryRun=All", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: …"),
-            ("update", "PUT $apps/deployments/none/status", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: …"),
-            ("update", "PUT $apps/deployments/none/scale", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: Operation cannot be fulfilled on deployments.apps \"none\": StorageError: …"),
-            ("update", "PUT $lease/leases/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: …"),
+            ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: configmaps \"none\" not found"),
+            ("update", "PUT $core/configmaps/none?dryRun=All", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: configmaps \"none\" not found"),
+            ("update", "PUT $apps/deployments/none/status", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: deployments.apps \"none\" not found"),
+            ("update", "PUT $apps/deployments/none/scale", r#"{"metadata":{"name":"none","uid":"x"}}"#, "404 NotFound: deployments.apps \"none\" not found"),
+            ("update", "PUT $core/configmaps/none", r#"{"metadata":{"name":"none","uid":"x","resourceVersion":"5"}}"#, "404 NotFound: configmaps \"none\" not found"),
+            // A uid is a precondition where a PUT may create.
+            ("update", "PUT $lease/leases/none", r#"{"metadata":{"name":"none","uid":"x"}}"#, "409 Conflict: Operation cannot be fulfilled on leases.coordination.k8s.io \"none\": StorageError: invalid object, Code: 4, Key: …"),
             ("deletion-answers", "PUT $lease/leases/m", r#"{"metadata":{"name":"m"}}"#, "201 Lease"),
             ("update", "PUT $rbac/roles/r", r#"{"metadata":{"name":"r"},"rules":[]}"#, "201 Role"),
             ("update", "PUT $core/limitranges/r", r#"{"metadata":{"name":"r"},"spec":{"limits":[]}}"#, "201 LimitRange"),
@@ -115,6 +117,32 @@ async fn updates_are_checked_against_what_is_stored() {
     let now = fixture.get("$core/configmaps/a").await;
     for name in ["creationTimestamp", "uid"] {
         assert_eq!(now["metadata"][name], object["metadata"][name], "what-an-update-keeps {name}");
+    }
+}
+
+/// A patch has no owners of its own: upstream looks for repeated ones in what it makes of the object, after admission.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn repeated_owners_are_dropped_with_a_warning_that_says_when() {
+    let fixture = Fixture::new("owners").await;
+    fixture.make("$core/configmaps", &[map("a"), map("p")]).await;
+    let uid = fixture.get("$core/configmaps/p").await["metadata"]["uid"].clone();
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "p", "uid": uid});
+    let body = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": [owner, owner]}})
+            .to_string()
+    };
+    let after = " after mutating admission happens";
+    for (request, name, when) in [
+        ("POST $core/configmaps", "b", ""),
+        ("PUT $core/configmaps/a", "a", ""),
+        ("PATCH $core/configmaps/a", "a", after),
+    ] {
+        let reply = fixture.ask(request, &body(name)).await;
+        assert!(matches!(reply.status, 200 | 201), "{request}: {}", reply.text());
+        assert_eq!(reply.json()["metadata"]["ownerReferences"].as_array().unwrap().len(), 1, "{request}");
+        let warnings = reply.header_all("warning");
+        let begin = format!("299 - \".metadata.ownerReferences contains duplicate entries{when}; ");
+        assert!(warnings.len() == 1 && warnings[0].starts_with(&begin), "{request}: {warnings:?}");
     }
 }
 

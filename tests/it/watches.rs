@@ -146,7 +146,9 @@ async fn field_selectors_follow_changes_too() {
     fixture.ask("POST $core/pods/p/binding", r#"{"metadata":{"name":"p"},"target":{"name":"n1"}}"#).await;
     fixture.ask("PATCH $core/pods/p/status", r#"{"status":{"phase":"Running"}}"#).await;
     fixture.ask("DELETE $core/pods/p?gracePeriodSeconds=0", "").await;
-    assert_eq!(events(&mut watch, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "watch-events");
+    // The deletion marks the pod first.
+    let all = ["ADDED p", "MODIFIED p", "MODIFIED p", "DELETED p"];
+    assert_eq!(events(&mut watch, 4).await, all, "watch-events");
     assert_eq!(events(&mut pending, 3).await, ["ADDED p", "MODIFIED p", "DELETED p"], "watch-events");
 }
 
@@ -171,6 +173,54 @@ async fn a_deletion_carries_the_last_state_at_its_own_version() {
         let list =
             fixture.get(&format!("$core/secrets?resourceVersion={at}&resourceVersionMatch=Exact")).await;
         assert_eq!(list["items"].as_array().unwrap().len(), items, "read-consistency {at}");
+    }
+}
+
+/// The last state of an object whose deletion waited for finalizers is the one before the last of them was removed, as in a
+/// store that sends the value before a delete.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deletion_that_waited_carries_the_finalizers_that_held_it() {
+    let fixture = Fixture::new("waited").await;
+    let mut watch = fixture.client.watch(&fixture.full("$core/secrets?watch=1")).await;
+    let held = json!({"metadata": {"name": "a", "finalizers": ["example.com/a", "example.com/b"]}, "stringData": {"k": "1"}});
+    fixture.make("$core/secrets", &[held]).await;
+    assert_eq!(fixture.ask("DELETE $core/secrets/a", "").await.status, 200);
+    for left in [r#"["example.com/b"]"#, "null"] {
+        let patch = format!(r#"{{"metadata":{{"finalizers":{left}}}}}"#);
+        let reply = fixture.ask("PATCH $core/secrets/a", &patch).await;
+        let shown = &reply.json()["metadata"]["finalizers"];
+        assert_eq!((reply.status, shown.is_null()), (200, left == "null"), "the answer shows what was asked");
+    }
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        let event = watch.next().await.unwrap();
+        seen.push((event["type"].clone(), event["object"]["metadata"]["finalizers"].clone()));
+    }
+    let both = json!(["example.com/a", "example.com/b"]);
+    let one = json!(["example.com/b"]);
+    let want = [("ADDED", &both), ("MODIFIED", &both), ("MODIFIED", &one), ("DELETED", &one)];
+    assert_eq!(seen, want.map(|(kind, finalizers)| (json!(kind), finalizers.clone())));
+    assert_eq!(fixture.ask("GET $core/secrets/a", "").await.status, 404);
+}
+
+/// The agent of a node learns by a MODIFIED event that it must stop a pod.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_on_a_node_is_marked_before_it_is_removed_at_once() {
+    let fixture = Fixture::new("marked").await;
+    let pod = |name: &str, node: &str| json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}});
+    for (name, node, want) in [
+        ("bound", "n", &["ADDED bound", "MODIFIED bound", "DELETED bound"][..]),
+        ("free", "", &["ADDED free", "DELETED free"]),
+    ] {
+        let mut watch = fixture
+            .client
+            .watch(&fixture.full(&format!("$core/pods?watch=1&fieldSelector=spec.nodeName%3D{node}")))
+            .await;
+        fixture.make("$core/pods", &[pod(name, node)]).await;
+        let reply = fixture.ask(&format!("DELETE $core/pods/{name}?gracePeriodSeconds=0"), "").await;
+        assert_eq!((reply.status, &reply.json()["metadata"]["deletionGracePeriodSeconds"]), (200, &json!(0)));
+        assert_eq!(events(&mut watch, want.len()).await, want, "{name}");
+        assert_eq!(fixture.ask(&format!("GET $core/pods/{name}"), "").await.status, 404, "{name}");
     }
 }
 

@@ -276,7 +276,7 @@ impl<'c> Exchange<'c> {
         self.context.metrics().impersonation_durations.time(&[decision, mode], began.elapsed());
         let acting = decided.map_err(|refused| {
             let subject = Subject { group: &refused.group, kind: &refused.resource, name: &refused.name };
-            self.forbid(&Status::forbidden(subject, &refused.message))
+            self.forbid(&impersonation::refusal(&self.head.headers, subject, &refused.message))
         })?;
         impersonation::remove(&mut self.head.headers);
         if let Some(trail) = &self.trail {

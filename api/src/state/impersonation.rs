@@ -8,7 +8,7 @@ use go::Quoted;
 use http::HeaderMap;
 use http::header::HeaderName;
 
-use crate::values::status::Status;
+use crate::values::status::{Status, Subject};
 
 const USER: HeaderName = HeaderName::from_static("impersonate-user");
 const GROUP: HeaderName = HeaderName::from_static("impersonate-group");
@@ -42,6 +42,24 @@ pub(crate) fn wanted(headers: &HeaderMap) -> Result<Option<User>, Status> {
     }
     let shown = described(&user);
     Err(Status::bad_request(format!("requested {shown} without impersonating a user name")))
+}
+
+/// The refusal of a request to act as the user of the headers. The message shows bytes of the name that are no UTF-8 as Go
+/// quotes them.
+pub(crate) fn refusal(headers: &HeaderMap, subject: Subject, why: &str) -> Status {
+    let mut status = Status::forbidden(subject, why);
+    let sent = headers.get(USER).map_or(&b""[..], http::HeaderValue::as_bytes);
+    if subject.kind == "users" && std::str::from_utf8(sent).is_err() {
+        let mut shown = String::new();
+        for chunk in sent.utf8_chunks() {
+            shown.push_str(chunk.valid());
+            for byte in chunk.invalid() {
+                let _ = write!(shown, "\\x{byte:02x}");
+            }
+        }
+        status.message = status.message.replacen(subject.name, &shown, 1);
+    }
+    status
 }
 
 /// Removes the headers of impersonation, so that no later part of the server reads them.
@@ -135,6 +153,22 @@ mod tests {
             assert_eq!(got, extra, "{lines:?}");
             remove(&mut headers);
             assert!(headers.is_empty(), "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_shows_bytes_that_are_no_text() {
+        for (sent, name, want) in [
+            (&b"dave"[..], "dave", r#"users "dave" is forbidden: why"#),
+            (b"jo\xeb", "jo\u{fffd}", r#"users "jo\xeb" is forbidden: why"#),
+            (b"a\xe2\x28b", "a\u{fffd}(b", r#"users "a\xe2(b" is forbidden: why"#),
+            ("zo\u{eb}".as_bytes(), "zo\u{eb}", "users \"zo\u{eb}\" is forbidden: why"),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(USER, http::HeaderValue::from_bytes(sent).unwrap());
+            assert_eq!(wanted(&headers).unwrap().unwrap().name, name);
+            let status = refusal(&headers, Subject { group: "", kind: "users", name }, "why");
+            assert_eq!(status.message, want);
         }
     }
 

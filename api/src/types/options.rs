@@ -119,10 +119,11 @@ impl ListOptions {
             if wanted != "NotOlderThan" {
                 errors.push(FieldError::not_supported(PATH, &wanted.into(), &["NotOlderThan"]));
             }
-            if !self.continue_token.is_empty() {
-                let why = "resourceVersionMatch is forbidden when continue is provided";
-                errors.push(FieldError::forbidden(PATH, why));
-            }
+        }
+        // The reference server says so whether or not there is a `resourceVersionMatch`.
+        if !self.continue_token.is_empty() {
+            let why = "resourceVersionMatch is forbidden when continue is provided";
+            errors.push(FieldError::forbidden(PATH, why));
         }
         errors
     }

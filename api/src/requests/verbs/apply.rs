@@ -10,7 +10,9 @@
 use std::borrow::Cow;
 
 use super::Call;
-use super::write::{as_new, check_identity, dedup_owners, intent, respond_written, scope_to_request};
+use super::write::{
+    as_new, check_identity, dedup_patched_owners, forget_revision, intent, respond_written, scope_to_request,
+};
 use crate::objects::apply::{ApplyError, ConvertError, Reset, Versions, Writer, last_applied, reading};
 use crate::objects::patch::PatchKind;
 use crate::objects::representation::refuse_list_transform;
@@ -62,7 +64,7 @@ pub async fn apply(
         if decimal(meta(&object, "resourceVersion")) == Some(revision.get()) {
             set_meta(&mut object, "resourceVersion", None);
         }
-        dedup_owners(call, &mut object);
+        dedup_patched_owners(call, &mut object);
         Ok(Wanted::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;
@@ -80,8 +82,7 @@ fn create(call: &mut Call<'_>, config: &Configuration, options: &WriteOptions) -
         );
         return Err(Status::conflict(call.subject(&call.info.name), &cause));
     }
-    // The version of an object that is not there is no condition.
-    set_meta(&mut object, "resourceVersion", None);
+    forget_revision(&mut object)?;
     as_new(call, &mut object)?;
     Ok(object)
 }

@@ -4,7 +4,7 @@
 //! of an update, so that a patch can do nothing that a PUT could not.
 
 use super::Call;
-use super::write::{check_identity, dedup_owners, intent, respond_written, scope_to_request};
+use super::write::{check_identity, dedup_patched_owners, intent, respond_written, scope_to_request};
 use crate::objects::apply::{put_managed_fields, take_managed_fields};
 use crate::objects::patch::restore::restore;
 use crate::objects::patch::{Patch, PatchKind, Patched, undecodable};
@@ -79,7 +79,7 @@ pub async fn patch(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Resu
             set_meta(&mut object, "resourceVersion", None);
         }
         scope_to_request(call, &mut object)?;
-        dedup_owners(call, &mut object);
+        dedup_patched_owners(call, &mut object);
         Ok(Wanted::Object(object))
     });
     let outcome = write::write(call, &intent, &mut source).await?;

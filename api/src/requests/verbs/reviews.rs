@@ -21,7 +21,7 @@ use crate::values::field::FieldError;
 use crate::values::json::{Object, Value, parse};
 use crate::values::object::{at, meta, set_meta};
 use crate::values::query::WriteOptions;
-use crate::values::status::{Reason, Status, Subject};
+use crate::values::status::{Status, Subject};
 use crate::values::{clock, user};
 use crate::wire::request::Verb;
 use crate::wire::response::Response;
@@ -344,7 +344,7 @@ fn component_status(call: &Call<'_>) -> Result<Response, Status> {
             call.renderer()?.respond_foreign_list(call.store().revision(), &listed)
         }
         (_, STORE_COMPONENT) => Renderer::respond_foreign(&call.output, StatusCode::OK, message, &component),
-        (_, name) => Err(Status::new(Reason::Unknown, format!("Component not found: {name}"))),
+        (_, name) => Err(Status::not_found(Subject { group: "", kind: "componentstatus", name })),
     }
 }
 

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::Call;
 use super::patch::{Reading, kind_of, options as patch_options, patched};
-use super::write::{check_identity, intent, same_as_none, scope_to_request};
+use super::write::{check_identity, intent, scope_to_request};
 use crate::objects::apply::scale::{Replicas, to_parent, to_scale};
 use crate::objects::apply::{Reset, Versions, Writer, put_managed_fields, take_managed_fields, updated};
 use crate::objects::custom;
@@ -196,16 +196,12 @@ pub async fn update(call: &mut Call<'_>, table: &SubresourceTable, body: &[u8]) 
     call.record_command(view.message, &scale);
     scope_to_request(call, &mut scale)?;
     check_identity(call, &scale)?;
-    let outcome = write(call, &view, Options::Update(&options), |call, live| {
+    write(call, &view, Options::Update(&options), |call, live| {
         let mut new = scale.clone();
         view.track(call, &live, &mut new);
         Ok(new)
     })
-    .await;
-    if outcome.as_ref().is_err_and(|refused| refused.code == StatusCode::NOT_FOUND) {
-        same_as_none(&intent(call, Endpoint::Scale, Options::Update(&options), ""), &scale)?;
-    }
-    outcome
+    .await
 }
 
 /// PATCH of a scale.

@@ -6,13 +6,15 @@ use http::StatusCode;
 use super::Call;
 use crate::objects::representation::answer::respond_object;
 use crate::objects::representation::refuse_list_transform;
+use crate::objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
 use crate::objects::strategy::{self, Endpoint};
-use crate::values::json::{Object, Value};
-use crate::values::object::{meta, metadata_mut, set_meta};
+use crate::values::json::Object;
+use crate::values::object::{meta, set_meta};
 use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::Status;
 use crate::wire::response::Response;
 use crate::writes::admission::{Operation, Options};
+use crate::writes::write::intent::seen_revision;
 use crate::writes::write::ownership::manager;
 use crate::writes::write::{self, Current, Intent, Made, Outcome, Presence, Wanted};
 
@@ -55,8 +57,8 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
         };
         let mut object = read_update(call, body, &options, known)?;
         if is_new {
-            same_as_none(&intent, &object)?;
-            set_meta(&mut object, "resourceVersion", None);
+            without_uid(&intent, &object)?;
+            forget_revision(&mut object)?;
             as_new(call, &mut object)?;
         }
         Ok(Wanted::Object(object))
@@ -65,18 +67,32 @@ pub async fn update(call: &mut Call<'_>, body: &[u8], endpoint: Endpoint) -> Res
     if outcome.is_err() && !is_read {
         // A body that cannot be read is refused even where there is nothing to write it to, and one of a known object too.
         let object = read_update(call, body, &options, None)?;
-        if outcome.as_ref().is_err_and(|refused| refused.code == StatusCode::NOT_FOUND) {
-            same_as_none(&intent, &object)?;
+        let is_missing = outcome.as_ref().is_err_and(|refused| refused.code == StatusCode::NOT_FOUND);
+        // Upstream looks for the object before it compares the uid, unless a PUT may create objects of this type.
+        if is_missing && call.resource.table.put_creates {
+            without_uid(&intent, &object)?;
         }
     }
     respond_written(call, outcome?).await
 }
 
-/// Refuses a body that names the uid of an object where there is none: a uid is a condition of PUT.
+/// Removes the revision from an object that is to be created by PUT or apply. It is no precondition, but must be a number.
+///
+/// # Errors
+/// 500.
+pub fn forget_revision(object: &mut Object) -> Result<(), Status> {
+    if !meta(object, "resourceVersion").is_empty() {
+        seen_revision(meta(object, "resourceVersion"))?;
+    }
+    set_meta(object, "resourceVersion", None);
+    Ok(())
+}
+
+/// Refuses a body with a uid if no object is stored: a uid is a precondition of a PUT that may create.
 ///
 /// # Errors
 /// 409.
-pub fn same_as_none(intent: &Intent<'_>, object: &Object) -> Result<(), Status> {
+fn without_uid(intent: &Intent<'_>, object: &Object) -> Result<(), Status> {
     match meta(object, "uid") {
         "" => Ok(()),
         uid => Err(intent.other_uid(uid, "")),
@@ -228,28 +244,12 @@ pub fn scope_to_request(call: &Call<'_>, object: &mut Object) -> Result<(), Stat
     strategy::scope_to(call.resource, &call.info.namespace, object)
 }
 
-/// Drops repeated owners, with a warning that names them.
+/// Drops repeated owners from a body, with a warning that names them.
 pub fn dedup_owners(call: &mut Call<'_>, object: &mut Object) {
-    let Some(owners) = metadata_mut(object).get_mut("ownerReferences").and_then(Value::as_array_mut) else {
-        return;
-    };
-    let mut seen = hashbrown::HashSet::with_capacity(owners.len());
-    let mut repeated: Vec<String> = Vec::new();
-    owners.retain(|owner| {
-        // Whole entries are compared, as upstream does; their text stands for them.
-        let mut text = Vec::new();
-        crate::values::json::write(owner, &mut text);
-        let is_new = seen.insert(text);
-        if !is_new {
-            repeated.push(owner.str_at(&["uid"]).to_owned());
-        }
-        is_new
-    });
-    if !repeated.is_empty() {
-        call.warnings.push(format!(
-            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and \
-             may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {}",
-            repeated.join(", ")
-        ));
-    }
+    call.warnings.extend(without_repeated_owners(object, ""));
+}
+
+/// Drops repeated owners from what a patch makes of an object. Upstream looks for them after the plugins of admission.
+pub fn dedup_patched_owners(call: &mut Call<'_>, object: &mut Object) {
+    call.warnings.extend(without_repeated_owners(object, AFTER_ADMISSION));
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use super::{AGENT_PORT, Nodes};
 use crate::values::json::{Object, Value};
 use crate::values::object::at;
-use crate::values::status::{Reason, Status};
+use crate::values::status::{Reason, Status, Subject};
 use crate::wire::outgoing::Endpoint;
 
 /// The feature by which a node says that its agent takes WebSockets that close streams, and port forwarding over them.
@@ -127,7 +127,7 @@ impl Nodes {
     /// A path of one of the pods behind a service. `pod` looks a pod up by its name.
     ///
     /// # Errors
-    /// 503 for a service without that port, or without a pod behind it.
+    /// 404 for a service without endpoint slices; 503 for one without that port, or without a ready pod behind it.
     pub fn of_service(
         &self,
         service: &Object,
@@ -177,8 +177,10 @@ impl Nodes {
                 return self.at(address, name, &number.to_string(), target);
             }
         }
-        let shown = if slices.is_empty() { name.name } else { id };
-        let why = format!("no endpoints available for service \"{shown}\"");
+        if slices.is_empty() {
+            return Err(Status::not_found(Subject { group: "", kind: "services", name: name.name }));
+        }
+        let why = format!("no endpoints available for service \"{id}\"");
         Err(Status::new(Reason::ServiceUnavailable, why))
     }
 
@@ -368,6 +370,10 @@ mod tests {
             let name = Name::parse(id).unwrap();
             let found = nodes.of_service(&service, &[slice(&endpoints)], (id, name), "/x", pod);
             assert_eq!(shown(found), want, "{id} {endpoints}");
+        }
+        for id in ["s", "s:80", "s:web", "s:none"] {
+            let found = nodes.of_service(&service, &[], (id, Name::parse(id).unwrap()), "/x", |_| None);
+            assert_eq!(shown(found), "404 services \"s\" not found", "{id}");
         }
     }
 }

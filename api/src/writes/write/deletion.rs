@@ -4,8 +4,10 @@
 //! The first phase marks the object with a time and finalizers; the second removes it once nothing holds it. Preconditions
 //! are checked in the round that writes, so that they hold for the state that goes.
 
-use super::intent::{Caller, Current, Intent, Made, Outcome, Wanted, precondition_failed};
-use crate::objects::store::Stored;
+use super::intent::{
+    Caller, Current, DELETION_UNASKED, Intent, Made, Outcome, Presence, Wanted, Written, precondition_failed,
+};
+use crate::objects::store::{self, Stored};
 use crate::objects::strategy;
 use crate::types::options::{DeleteOptions, Propagation};
 use crate::types::schema::registry::Resource;
@@ -29,18 +31,60 @@ pub async fn delete_object<C: Caller>(
     intent: &Intent<'_>,
     options: &DeleteOptions,
 ) -> Result<Outcome, Status> {
+    let mut is_stopped = false;
+    let outcome = {
+        let mut source = Made::stored(|_: &mut C, current: Option<&mut Current>| {
+            let Some(current) = current else { return Ok(Wanted::AsItIs) };
+            let mut object = current.take(intent.resource)?;
+            check_preconditions(intent.resource, intent.name, options, &object, &current.stored)?;
+            let phase = first_phase(intent, &mut object, options);
+            is_stopped = matches!(phase, Phase::RemoveAs) && is_stopped_first(intent, &object);
+            Ok(match phase {
+                Phase::Pending => Wanted::AsItIs,
+                Phase::Wait => Wanted::Marked(object),
+                Phase::RemoveAs if is_stopped => Wanted::Marked(object),
+                Phase::RemoveAs => Wanted::Gone(object),
+                Phase::Remove => Wanted::GoneAsStored(object),
+            })
+        });
+        super::write(caller, intent, &mut source).await?
+    };
+    match outcome {
+        Outcome::Updated(marked) if is_stopped => remove_marked(caller, intent, marked).await,
+        outcome => Ok(outcome),
+    }
+}
+
+/// Whether the object is marked in a write of its own although it goes at once: the agent of the node on which a pod runs
+/// stops the pod when it sees the mark.
+fn is_stopped_first(intent: &Intent<'_>, object: &Object) -> bool {
+    let node = at(object, "spec.nodeName").and_then(Value::as_str).unwrap_or_default();
+    intent.resource.table.graceful_delete && !intent.dry_run && !node.is_empty()
+}
+
+/// Removes an object that was just marked, unless another writer holds it again or was faster.
+async fn remove_marked<C: Caller>(
+    caller: &mut C,
+    intent: &Intent<'_>,
+    marked: Written,
+) -> Result<Outcome, Status> {
+    let uid = meta(&store::decode_stored(intent.resource, &marked.value)?, "uid").to_owned();
+    let intent = Intent { leaves_out: DELETION_UNASKED, presence: Presence::IfThere, seen: None, ..*intent };
     let mut source = Made::stored(|_: &mut C, current: Option<&mut Current>| {
         let Some(current) = current else { return Ok(Wanted::AsItIs) };
-        let mut object = current.take(intent.resource)?;
-        check_preconditions(intent.resource, intent.name, options, &object, &current.stored)?;
-        Ok(match first_phase(intent, &mut object, options) {
-            Phase::Pending => Wanted::AsItIs,
-            Phase::Wait => Wanted::Marked(object),
-            Phase::RemoveAs => Wanted::Gone(object),
-            Phase::Remove => Wanted::GoneAsStored(object),
-        })
+        let object = current.take(intent.resource)?;
+        let grace = at(&object, "metadata.deletionGracePeriodSeconds").and_then(Value::as_i64);
+        if meta(&object, "uid") == uid && grace == Some(0) && finalizers(&object).is_empty() {
+            return Ok(Wanted::GoneAsStored(object));
+        }
+        current.put_back(object);
+        Ok(Wanted::AsItIs)
     });
-    super::write(caller, intent, &mut source).await
+    Ok(match super::write(caller, &intent, &mut source).await? {
+        Outcome::Missing => Outcome::Removed(marked),
+        Outcome::Unchanged(_) => Outcome::Updated(marked),
+        outcome => outcome,
+    })
 }
 
 /// What a delete does to an object now.

@@ -19,14 +19,16 @@ use crate::objects::conversion::{Conversions, is_current};
 use crate::objects::store::{self, Store, Stored};
 use crate::objects::strategy::Endpoint;
 use crate::types::convert;
+use crate::types::options::decimal;
 use crate::types::schema::decode::share;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::table::Message;
 use crate::types::served::Served;
+use crate::values::field::go_quote;
 use crate::values::json::Object;
 use crate::values::object::meta;
 use crate::values::stage::Stage;
-use crate::values::status::{Status, Subject};
+use crate::values::status::{Reason, Status, Subject};
 use crate::wire::server;
 use crate::writes::admission::{self, Operation, Review};
 use crate::writes::context::Context;
@@ -97,6 +99,17 @@ pub const BINDING: &[Stage] = &[Stage::Default, Stage::Mutate, Stage::Own, Stage
 /// Why an object does not meet a precondition on its `what` (`UID`, `ResourceVersion`).
 pub fn precondition_failed(what: &str, wanted: &str, found: &str) -> String {
     format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}")
+}
+
+/// Reads the revision that the writer of an object has seen.
+///
+/// # Errors
+/// 500: the text is not a number.
+pub fn seen_revision(text: &str) -> Result<Revision, Status> {
+    decimal(text).map(Revision::new).ok_or_else(|| {
+        let quoted = go_quote(text);
+        Status::new(Reason::Unknown, format!("strconv.ParseUint: parsing {quoted}: invalid syntax"))
+    })
 }
 
 /// What must be in the store for a write to go on.

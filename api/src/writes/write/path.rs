@@ -348,7 +348,7 @@ async fn store(
     };
     let removes = matches!(change, Change::Delete(_));
     let last = match (&change, current) {
-        (Change::Delete(Some(_)), Some(current)) if intent.operation == Operation::Update => {
+        (Change::Delete(_), Some(current)) if intent.operation == Operation::Update && shown.is_some() => {
             Some(dry(&change, shown.clone(), current))
         }
         _ => None,

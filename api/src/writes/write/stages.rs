@@ -9,9 +9,12 @@ use bytes::Bytes;
 use engine::{Change, Expected, Payload, Revision};
 
 use super::commit::{Attempt, completes_deletion, fitting_payload, is_same, unversioned};
-use super::intent::{Caller, Current, Intent, Presence, Source, Wanted, Written, generate_name};
+use super::intent::{
+    Caller, Current, Intent, Presence, Source, Wanted, Written, generate_name, seen_revision,
+};
 use super::ownership::{Tracking, keep_times_of_no_change};
 use crate::objects::store::{self, Part};
+use crate::objects::strategy::owners::{AFTER_ADMISSION, without_repeated_owners};
 use crate::objects::strategy::{self, Endpoint};
 use crate::objects::validation;
 use crate::state::allocation::Reservation;
@@ -170,6 +173,10 @@ pub(super) async fn mutate<C: Caller, S: Source<C>>(
     caller.take_review(review);
     outcome.map_err(|status| Refusal { status, by })?;
     set_meta(object, "selfLink", None);
+    let repeated = without_repeated_owners(object, AFTER_ADMISSION);
+    if let (Some(warning), Some(warnings)) = (repeated, caller.warnings()) {
+        warnings.push(warning);
+    }
     Ok(asked_webhooks)
 }
 
@@ -274,15 +281,8 @@ pub(super) fn compare(
             );
             return Err(Status::invalid(intent.subject(intent.name), &[error]));
         }
-        text => match decimal(text) {
-            Some(seen) if Revision::new(seen) == current.revision() => {}
-            Some(_) => return Err(Status::stale(intent.subject(intent.name))),
-            None => {
-                let quoted = crate::values::field::go_quote(text);
-                let message = format!("strconv.ParseUint: parsing {quoted}: invalid syntax");
-                return Err(Status::new(Reason::Unknown, message));
-            }
-        },
+        text if seen_revision(text)? == current.revision() => {}
+        _ => return Err(Status::stale(intent.subject(intent.name))),
     }
     set_meta(new, "resourceVersion", None);
     Ok(())
@@ -543,7 +543,9 @@ pub(super) async fn encode(
         Fate::Goes => true,
     };
     if goes {
-        return Ok(Encoded::Change { change: Change::Delete(Some(payload)), shown: Some(shown) });
+        // Watchers of an update that ends a deletion get the object as it was before, with the finalizers that it had.
+        let last = (fate != Fate::Derived).then_some(payload);
+        return Ok(Encoded::Change { change: Change::Delete(last), shown: Some(shown) });
     }
     let known = current.map(|current| match intent.dry_run {
         true => &current.stored.record,
