@@ -51,6 +51,22 @@ impl Authorities {
         }
     }
 
+    /// Returns why no authority can be read from the text that a configuration gives, in the words of Go's clients. An empty
+    /// text is no fault: it stands for the authorities of the system.
+    pub fn fault(text: &[u8]) -> Option<&'static str> {
+        let is_usable = Authorities::read(text).is_ok_and(|authorities| !authorities.is_empty());
+        if text.is_empty() || is_usable {
+            return None;
+        }
+        let has_block =
+            PemObject::pem_slice_iter(text).any(|block: Result<CertificateDer<'_>, _>| block.is_ok());
+        Some(if has_block {
+            "no valid certificate authority data seen"
+        } else {
+            "unable to parse bytes as PEM block"
+        })
+    }
+
     /// Reads what is understood of a system's PEM.
     pub fn read_leniently(text: &[u8]) -> Authorities {
         let mut authorities = Authorities::none();

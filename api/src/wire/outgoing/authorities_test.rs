@@ -5,6 +5,7 @@ use rcgen::{
     date_time_ymd,
 };
 
+use super::super::error::Failure;
 use super::*;
 
 /// A certificate and its PEM.
@@ -109,5 +110,33 @@ fn a_bundle_is_pem_of_which_something_is_understood() {
         let got = Authorities::read(text.as_bytes()).ok().map(|authorities| !authorities.is_empty());
         assert_eq!(got, usable, "{text}");
         assert_eq!(!Authorities::read_leniently(text.as_bytes()).is_empty(), usable == Some(true));
+    }
+}
+
+/// Both a server and the authority of another cluster are often made with `CA:TRUE`.
+#[test]
+fn a_foreign_authority_as_server_is_an_unknown_authority() {
+    let ((leaf, _), (_, stranger)) = (certificate(None, |_| ()), certificate(None, |_| ()));
+    let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(1_767_225_600));
+    let name = ServerName::try_from("a.example").unwrap();
+    let authorities = Authorities::read(stranger.as_bytes()).unwrap();
+    let error = authorities.verify_server_cert(&leaf, &[], &name, &[], now).unwrap_err();
+    let said = Failure::handshake(&std::io::Error::other(error), None).to_string();
+    assert_eq!(said, "tls: failed to verify certificate: x509: certificate signed by unknown authority");
+}
+
+#[test]
+fn a_bundle_without_a_certificate_is_a_fault() {
+    let (_, pem) = certificate(None, |_| ());
+    let odd = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    for (text, fault) in [
+        (String::new(), None),
+        (pem.clone(), None),
+        (format!("{odd}{pem}"), None),
+        ("\n".to_owned(), Some("unable to parse bytes as PEM block")),
+        ("no certificate".to_owned(), Some("unable to parse bytes as PEM block")),
+        (odd.to_owned(), Some("no valid certificate authority data seen")),
+    ] {
+        assert_eq!(Authorities::fault(text.as_bytes()), fault, "{text}");
     }
 }

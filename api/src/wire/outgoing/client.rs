@@ -2,7 +2,7 @@
 
 use http::Uri;
 
-use super::{Credentials, Endpoint, Identities};
+use super::{Authorities, Credentials, Endpoint, Identities};
 use crate::types::schema::scalars::bytes;
 use crate::values::json::{Object, Value};
 
@@ -74,6 +74,9 @@ fn endpoint(
     let slash = if has_path { "" } else { "/" };
     let url: Uri = format!("{base}{slash}?timeout={seconds}s").parse().map_err(|error| format!("{error}"))?;
     let authorities = bytes::decode(config.str_at(&["caBundle"])).unwrap_or_default();
+    if let Some(why) = Authorities::fault(&authorities) {
+        return Err(format!("could not get REST client: unable to load root certificates: {why}"));
+    }
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']);
     let identity = identities
         .of(host, url.port_u16().unwrap_or(PORT_DEFAULT))

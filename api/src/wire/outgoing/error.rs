@@ -132,8 +132,9 @@ fn certificate(why: &CertificateError) -> String {
         crate::values::clock::format_seconds(i64::try_from(time.as_secs()).unwrap_or(i64::MAX))
     };
     match why {
-        // An authority of the same name with another key is as unknown.
-        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+        // An authority of the same name with another key is as unknown, and so is one that presents itself as the server, which
+        // is the only error of another kind.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature | CertificateError::Other(_) => {
             "certificate signed by unknown authority".to_owned()
         }
         CertificateError::ExpiredContext { time, not_after } => {
