@@ -92,6 +92,12 @@ fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Vec<TypeErr
         (Type::Scalar(Primitive::Boolean), Value::Null) if checked == Checked::Made => {
             errors.push(TypeError::new("expected boolean, got &{NULL_VALUE}"));
         }
+        (Type::Struct { .. } | Type::Map { .. }, Value::Null) if checked == Checked::Made => {
+            errors.push(TypeError::new("expected map, got &{NULL_VALUE}"));
+        }
+        (Type::List { .. }, Value::Null) if checked == Checked::Made => {
+            errors.push(TypeError::new("expected list, got &{NULL_VALUE}"));
+        }
         (_, Value::Null) => {}
         (Type::Scalar(primitive), value) => scalar(primitive, value, errors),
         (Type::Struct { .. } | Type::Map { .. } | Type::Deduced, Value::Object(object)) => {

@@ -5,7 +5,9 @@ use crate::objects::apply::fixture::{Fixture, writer};
 use crate::objects::apply::updated;
 use crate::testing::{Random, object, object_text as text};
 use crate::types::schema::conform::conform;
+use crate::types::schema::decode::decode;
 use crate::types::schema::decode_form::zero_object;
+use crate::types::schema::encode::encode;
 use crate::values::json::Value;
 use crate::values::object::meta;
 use crate::wire::codec::protobuf::generate;
@@ -63,7 +65,14 @@ impl Fixture {
         force: bool,
     ) -> Result<Object, ApplyError> {
         let applied = apply(&self.versions(), &writer(manager, NOW), &self.reset(), live, config, force)?;
-        Ok(applied.conformed(self.message(), live).unwrap())
+        Ok(self.kept(&applied.conformed(self.message(), live).unwrap()))
+    }
+
+    /// The object as the store has it, which is what the next request finds.
+    fn kept(&self, object: &Object) -> Object {
+        let mut bytes = Vec::new();
+        encode(self.message(), object, &mut bytes);
+        decode(self.message(), &bytes).unwrap().object
     }
 
     fn nothing(&self) -> Object {
@@ -225,13 +234,13 @@ impl Fixture {
             managed.into_value()
         };
         put_managed_fields(&mut merged, value);
-        Ok(conform(message, merged.into()).unwrap().object)
+        Ok(self.kept(&conform(message, merged.into()).unwrap().object))
     }
 
     /// An update by a non-applier.
     fn update(&self, live: &Object, manager: &str, mut new: Object) -> Object {
         updated(&self.versions(), &writer(manager, NOW), &self.reset(), live, &mut new);
-        new
+        self.kept(&new)
     }
 }
 

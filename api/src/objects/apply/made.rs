@@ -103,6 +103,15 @@ mod tests {
                 r#"{"spec":{"replicas":null}}"#.to_owned(),
                 ".spec.replicas: expected numeric (int or float), got structpb.NullValue",
             ),
+            (r#"{"spec":{"template":null}}"#.to_owned(), ".spec.template: expected map, got &{NULL_VALUE}"),
+            (
+                r#"{"metadata":{"labels":null}}"#.to_owned(),
+                ".metadata.labels: expected map, got &{NULL_VALUE}",
+            ),
+            (
+                of_pod(r#"{"containers":null}"#),
+                ".spec.template.spec.containers: expected list, got &{NULL_VALUE}",
+            ),
             (r#"{"spec":{"foo":1}}"#.to_owned(), ".spec.foo: field not declared in schema"),
         ] {
             let message = builtin::message(&KUBERNETES, "api.apps.v1.Deployment").unwrap();

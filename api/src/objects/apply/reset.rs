@@ -76,6 +76,11 @@ impl Reset {
         Reset { skipped, only }
     }
 
+    /// Removes the fields that no manager owns from a set that a client sent.
+    pub fn without_identity(set: FieldSet<'_>) -> FieldSet<'_> {
+        set.difference(&OWNED_BY_NOBODY).difference(&METADATA)
+    }
+
     /// The paths that a comparison may skip with everything below.
     pub fn skipped(&self) -> &FieldSet<'static> {
         &self.skipped

@@ -50,10 +50,17 @@ pub fn created(versions: &Versions<'_>, writer: &Writer<'_>, reset: &Reset, new:
     let given = take_managed_fields(new);
     let nothing = zero_object(versions.message());
     let value = {
-        let base = match Managed::requested(&given, &Managed::default()) {
+        let mut base = match Managed::requested(&given, &Managed::default()) {
             Requested::These(managed) => managed,
             Requested::Nothing | Requested::Reset => Managed::default(),
         };
+        // The creation sets the fields that identify the object, so no other manager keeps them.
+        base.entries_mut().retain_mut(|entry| {
+            let left = Reset::without_identity(entry.set().into_owned());
+            let is_kept = !left.is_empty();
+            entry.set_fields(left);
+            is_kept
+        });
         let message = versions.message();
         let text = if base.is_empty() && reset.owns_all() {
             brought::text(message, &nothing, new, reset.skipped())
@@ -128,6 +135,10 @@ fn follow<'t>(
         let brought = changes.own.brought();
         if !brought.is_empty() {
             managed.give(manager, writer.now.into(), brought);
+            if let Some(entry) = managed.entries_mut().last_mut() {
+                let left = Reset::without_identity(entry.set().into_owned());
+                entry.set_fields(left);
+            }
         }
     }
     managed.cap();

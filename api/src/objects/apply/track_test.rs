@@ -18,6 +18,86 @@ fn owners(object: &Object) -> Vec<String> {
         .collect()
 }
 
+/// Managed fields of a request, with one entry of the manager `sent`.
+fn sent(fields: &str) -> String {
+    format!(
+        r#"{{"manager":"sent","operation":"Update","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{fields}}}"#
+    )
+}
+
+/// As a request brings it.
+fn config_map(metadata: &str) -> Object {
+    let fixture = Fixture::of("", "configmaps");
+    let text = format!(
+        r#"{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"x"{metadata}}},"data":{{"a":"1"}}}}"#
+    );
+    decode(fixture.message(), text.as_bytes()).unwrap().object
+}
+
+#[test]
+fn malformed_field_sets_of_a_request_are_ignored() {
+    let fixture = Fixture::of("", "configmaps");
+    let (versions, reset) = (fixture.versions(), fixture.reset());
+    let mut live = config_map("");
+    created(&versions, &writer("one", "t1"), &reset, &mut live);
+    let before = owners(&live);
+    for fields in ["[]", "\"x\"", "5", "true", r#"{"x":{}}"#, r#"{"f:a":[]}"#] {
+        let mut new = config_map(&format!(r#","managedFields":[{}]"#, sent(fields)));
+        updated(&versions, &writer("one", "t2"), &reset, &live, &mut new);
+        assert_eq!(owners(&new), before, "{fields}");
+    }
+    let mut new = config_map(r#","managedFields":[{}]"#);
+    updated(&versions, &writer("one", "t2"), &reset, &live, &mut new);
+    assert_eq!(owners(&new), [] as [String; 0], "a reset");
+}
+
+#[test]
+fn nobody_owns_the_name_of_a_new_object() {
+    let fixture = Fixture::of("", "configmaps");
+    let (versions, reset) = (fixture.versions(), fixture.reset());
+    for (fields, want) in [
+        (
+            r#"{"f:metadata":{"f:name":{}},"f:data":{"f:b":{}}}"#,
+            vec![r#"sent Update  {"f:data":{"f:b":{}}}"#],
+        ),
+        (r#"{"f:metadata":{".":{},"f:name":{},"f:uid":{}},"f:kind":{}}"#, vec![]),
+    ] {
+        let mut new = config_map(&format!(r#","managedFields":[{}]"#, sent(fields)));
+        created(&versions, &writer("one", "t1"), &reset, &mut new);
+        let mut all = want.clone();
+        all.push(r#"one Update t1 {"f:data":{".":{},"f:a":{}}}"#);
+        assert_eq!(owners(&new), all, "{fields}");
+    }
+    let mut new = config_map(&format!(r#","managedFields":[{}]"#, sent(r#"{"f:metadata":{"f:name":{}}}"#)));
+    created(&versions, &writer("sent", "t1"), &reset, &mut new);
+    assert_eq!(owners(&new), [r#"sent Update t1 {"f:data":{".":{},"f:a":{}}}"#]);
+}
+
+#[test]
+fn a_new_object_with_an_empty_list_that_is_always_written_owns_it() {
+    for (group, plural, text, want) in [
+        ("rbac.authorization.k8s.io", "roles", r#"{"rules":[]}"#, r#"one Update t1 {"f:rules":{}}"#),
+        ("", "limitranges", r#"{"spec":{"limits":[]}}"#, r#"one Update t1 {"f:spec":{"f:limits":{}}}"#),
+        (
+            "discovery.k8s.io",
+            "endpointslices",
+            r#"{"addressType":"IPv4","endpoints":[],"ports":[]}"#,
+            r#"one Update t1 {"f:addressType":{},"f:endpoints":{},"f:ports":{}}"#,
+        ),
+        (
+            "",
+            "services",
+            r#"{"spec":{"type":"ClusterIP","ports":[]}}"#,
+            r#"one Update t1 {"f:spec":{"f:type":{}}}"#,
+        ),
+    ] {
+        let fixture = Fixture::of(group, plural);
+        let mut new = decode(fixture.message(), text.as_bytes()).unwrap().object;
+        created(&fixture.versions(), &writer("one", "t1"), &fixture.reset(), &mut new);
+        assert_eq!(owners(&new), [want], "{text}");
+    }
+}
+
 #[test]
 fn a_writer_owns_what_it_changes_and_others_lose_it() {
     let fixture = Fixture::of("", "configmaps");

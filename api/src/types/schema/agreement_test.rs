@@ -414,7 +414,8 @@ fn columns_agree_with_the_reference() {
             let [group, version, plural] = [0, 1, 2].map(|at| served[at].as_str().unwrap());
             let Some(ours) = registry.resource(group, version, plural) else { continue };
             let place = format!("{group}/{version}/{plural}");
-            if text(theirs, "source") == "default" {
+            // The reference server defines columns of storage capacities, but does not use them.
+            if text(theirs, "source") == "default" || plural == "csistoragecapacities" {
                 report.same(&place, "columns", ours.table.columns.len(), 0);
                 continue;
             }

@@ -10,7 +10,7 @@ use serde::forward_to_deserialize_any;
 use smallvec::SmallVec;
 
 use super::decode::{DecodeError, Decoded, Single, read_item, read_root, read_value};
-use super::decode_form::{given, is_always_written, is_left_out, zero_field};
+use super::decode_form::{given, is_always_written, is_lost, zero_field};
 use super::decode_report::Report;
 use super::table::{Field, Kind, Message};
 use crate::values::json::{DEPTH_MAX, Key, Object, Value};
@@ -132,7 +132,7 @@ fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) 
             }
         }
     }
-    Ok(!is_left_out(field, value))
+    Ok(!is_lost(field, value))
 }
 
 /// What `read` makes of a part, if there is nothing to be said of it.

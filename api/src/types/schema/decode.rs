@@ -30,7 +30,7 @@ use super::decode_members::{
     read_bytes, read_items, read_list, read_map, read_message, skip_items, skip_members,
 };
 use super::decode_raw::{RAW, field_set_text};
-use super::decode_report::{At, Path, Report, message_name, type_name};
+use super::decode_report::{At, Path, Report, message_name, mismatched, type_name};
 use super::decode_straight::{self, Author, settled, straight};
 use super::scalars::{bytes, duration, time};
 use super::table::{Element, Kind, Message};
@@ -253,7 +253,7 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
 impl Single<'_> {
     /// A value of the wrong type. It counts as none, unless the type reads itself.
     fn wrong<E: serde::de::Error>(self, found: &str) -> Result<Option<Value>, E> {
-        let into = |wanted| go::json::unfit(found, wanted);
+        let into = |wanted| mismatched(self.path, found, wanted);
         let sentence = match self.kind {
             Kind::Time | Kind::MicroTime | Kind::Duration => into("string"),
             Kind::IntOrString => into("int32"),

@@ -111,7 +111,17 @@ pub(crate) fn given(field: &Field, value: Option<Value>) -> Option<Value> {
         (None, Empty::Kept | Empty::Nullable) => Value::Null,
         (Some(value), _) => value,
     };
-    (!is_left_out(field, &value)).then_some(value)
+    (!is_lost(field, &value)).then_some(value)
+}
+
+/// Whether an object that was sent with this value is as if it was sent without the field.
+///
+/// An empty list in a field that is always written is stored as `null`, but is kept until then: its writer owns the field,
+/// and errors and plugins show it.
+pub(crate) fn is_lost(field: &Field, value: &Value) -> bool {
+    let is_kept =
+        |field: &Field| matches!(field.kind, Kind::List(_) | Kind::Map(_)) && is_always_written(field);
+    is_left_out(field, value) && (value.is_null() || !is_kept(field))
 }
 
 #[cfg(test)]
@@ -142,5 +152,28 @@ mod tests {
         let mut unknown = object(r#"{"spec":{},"other":1}"#);
         reset(service, &mut unknown, "other");
         assert_eq!(unknown, object(r#"{"spec":{}}"#));
+    }
+
+    #[test]
+    fn empty_lists_are_kept_until_they_are_stored_where_the_field_is_always_written() {
+        let field =
+            |kind: &str, name: &str| builtin::message(&KUBERNETES, kind).unwrap().field(name).unwrap();
+        for (kind, name, is_kept) in [
+            ("api.rbac.v1.Role", "rules", true),
+            ("api.discovery.v1.EndpointSlice", "endpoints", true),
+            ("api.discovery.v1.EndpointSlice", "ports", true),
+            ("api.core.v1.LimitRangeSpec", "limits", true),
+            ("api.core.v1.ServiceSpec", "ports", false),
+            ("api.core.v1.ConfigMap", "data", false),
+        ] {
+            let field = field(kind, name);
+            let empty = match field.kind {
+                Kind::Map(_) => Value::Object(Object::new()),
+                _ => Value::Array(Vec::new()),
+            };
+            assert_eq!(given(field, Some(empty.clone())), is_kept.then_some(empty.clone()), "{kind} {name}");
+            assert!(is_left_out(field, &empty), "{kind} {name}");
+            assert_eq!(given(field, None), None, "{kind} {name}");
+        }
     }
 }

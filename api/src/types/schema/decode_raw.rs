@@ -10,7 +10,7 @@ use super::decode_report::{At, Report};
 use crate::values::json::{self, ParseError, Tree, Value};
 
 /// Reads a field set as its JSON text. In a tree it may be text already, so a string that holds an object counts as one
-/// everywhere; anything else is no field set, and like `null` it is `None`.
+/// everywhere. Any other value but `null` is kept, so that a reader of the set finds it malformed and not empty.
 pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
     report: &Report,
     path: At<'_>,
@@ -18,17 +18,17 @@ pub(super) fn field_set_text<'de, D: Deserializer<'de>>(
 ) -> Result<Option<Value>, D::Error> {
     let given = if report.is_text() {
         match <Option<&RawValue>>::deserialize(source)?.map(RawValue::get) {
-            Some(raw) if raw.starts_with('{') => Some(compact(raw)),
-            Some(raw) if raw.starts_with('"') => {
-                serde_json::from_str(raw).ok().filter(is_object).map(|text: String| compact(&text))
-            }
-            _ => None,
+            Some(raw) if raw.starts_with('"') => match serde_json::from_str::<String>(raw) {
+                Ok(text) if is_object(&text) => Some(compact(&text)),
+                _ => Some(compact(raw)),
+            },
+            raw => raw.map(compact),
         }
     } else {
         match RAW.deserialize(source)? {
-            Value::String(text) => Some(text).filter(is_object).map(|text| compact(&text)),
-            Value::Object(set) => Some(compact(&written(&Value::Object(set)))),
-            _ => None,
+            Value::Null => None,
+            Value::String(text) if is_object(&text) => Some(compact(&text)),
+            other => Some(compact(&written(&other))),
         }
     };
     match given.transpose() {
@@ -65,8 +65,7 @@ pub(crate) enum CompactError {
 }
 
 /// Whether a text is one JSON object.
-#[expect(clippy::ptr_arg, reason = "a filter of owned texts")]
-fn is_object(text: &String) -> bool {
+fn is_object(text: &str) -> bool {
     text.starts_with('{') && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 

@@ -134,14 +134,7 @@ impl Report {
 
     /// Keeps the error that a value is of the wrong type.
     pub(super) fn mismatch(&self, path: At, found: &str, wanted: &str) {
-        let message = match path.and_then(|path| Some((path.holder()?, path.fields()))) {
-            Some((holder, fields)) if !fields.is_empty() => {
-                go::json::unfit_member(found, &format!("{}.{fields}", holder.name), wanted)
-            }
-            // Metadata is read on its own, so as a whole it is no field.
-            _ => go::json::unfit(found, wanted),
-        };
-        self.save(path, message);
+        self.save(path, mismatched(path, found, wanted));
     }
 
     /// Ends decoding with `message` at `path`, which replaces an error that was kept before.
@@ -149,6 +142,17 @@ impl Report {
         let path = path.map(Path::text).unwrap_or_default();
         *self.failure.borrow_mut() = Some(DecodeError { message, path });
         E::custom("")
+    }
+}
+
+/// The error that the value at a path is of the wrong type.
+pub(super) fn mismatched(path: At, found: &str, wanted: &str) -> String {
+    match path.and_then(|path| Some((path.holder()?, path.fields()))) {
+        Some((holder, fields)) if !fields.is_empty() => {
+            go::json::unfit_member(found, &format!("{}.{fields}", holder.name), wanted)
+        }
+        // Metadata is read on its own, so as a whole it is no field.
+        _ => go::json::unfit(found, wanted),
     }
 }
 
@@ -196,7 +200,8 @@ impl Path<'_> {
         out
     }
 
-    /// Field names without indices and keys, as type errors print them: `spec.containers.env`.
+    /// Field names without indices and keys, as type errors print them: `spec.containers.env`,
+    /// `spec.volumes.VolumeSource.hostPath`.
     fn fields(&self) -> String {
         let mut out = self.parent.map(Path::fields).unwrap_or_default();
         if let Step::Field(message, field) = self.step {
@@ -204,10 +209,21 @@ impl Path<'_> {
             if message.custom && &*field.name == "metadata" {
                 return String::new();
             }
-            if !out.is_empty() {
-                out.push('.');
+            let mut push = |name: &str| {
+                if !out.is_empty() {
+                    out.push('.');
+                }
+                out.push_str(name);
+            };
+            // A struct that another one embeds is a step, although its members stand among those of the other.
+            let (mut holder, mut inner) = (message, field);
+            while let Some(embedded) = inner.inlined.and_then(|at| holder.inlined.get(usize::from(at))) {
+                push(&embedded.message.name);
+                holder = &embedded.message;
+                let Some(field) = holder.field(&field.name) else { break };
+                inner = field;
             }
-            out.push_str(&field.name);
+            push(&field.name);
         }
         out
     }

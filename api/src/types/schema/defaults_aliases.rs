@@ -44,6 +44,22 @@ pub fn unreadable_annotation(message: &Message, object: &Object) -> Option<Strin
     })
 }
 
+/// Sets the members that upstream's internal form of a kind always has. Upstream makes bookmarks, which have no more members
+/// than an empty object, from that form.
+pub fn complete_empty(message: &Message, object: &mut Object) {
+    match &*message.name {
+        _ if message.custom => {}
+        "Deployment" | "ReplicaSet" | "StatefulSet" => {
+            object.object_entry("spec").insert("replicas", Value::Int(0));
+        }
+        "DaemonSet" => {
+            let metadata = object.object_entry("metadata");
+            metadata.object_entry("annotations").insert(TEMPLATE_GENERATION, "0".into());
+        }
+        _ => {}
+    }
+}
+
 /// `serviceAccount` is the former name of `serviceAccountName`, which counts unless it is empty.
 pub(super) fn pod_spec(spec: &mut Node, _: &'static Naming) {
     const NAMES: [&str; 2] = ["serviceAccountName", "serviceAccount"];

@@ -316,6 +316,14 @@ impl Struct {
     }
 }
 
+/// Description of `apiVersion` in custom types; tools look for its first words.
+pub const API_VERSION_DESCRIPTION: &str =
+    "APIVersion defines the schema that the object is written in, as `<group>/<version>`.";
+
+/// Description of `kind` in custom types; tools look for its first words.
+pub const KIND_DESCRIPTION: &str =
+    "Kind is a string value that names the type of the object, in CamelCase. It cannot change.";
+
 /// What every object begins with.
 fn type_fields(is_object: bool, limits: Option<Limits>) -> [Field; 3] {
     let of = |name: &'static str, kind: Kind, description: &'static str| Field {
@@ -326,8 +334,8 @@ fn type_fields(is_object: bool, limits: Option<Limits>) -> [Field; 3] {
         ..FIELD
     };
     [
-        of("kind", Kind::String, "Kind of this object, in CamelCase."),
-        of("apiVersion", Kind::String, "Group and version of the schema that this object is written in."),
+        of("kind", Kind::String, KIND_DESCRIPTION),
+        of("apiVersion", Kind::String, API_VERSION_DESCRIPTION),
         Field {
             limits: limits.map(Ref::new),
             ..of(
@@ -526,8 +534,7 @@ impl ResourceMaker {
                 // All but the status.
                 kept_by_status: (&[]).into(),
                 reset_by_main: status.into(),
-                // Metadata is kept, too, but a writer of the status comes to own what it said of it.
-                reset_by_status: vec!["spec".into()].into(),
+                reset_by_status: vec!["metadata".into(), "spec".into()].into(),
                 kept_on_create: false,
             });
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use jiff::Timestamp;
 
 use super::*;
-use crate::objects::apply::{Reset, Versions, Writer, apply};
+use crate::objects::apply::{Reset, Versions, Writer, apply, created, updated};
 use crate::objects::patch::{PatchKind, apply as patch};
 use crate::objects::strategy::Endpoint;
 use crate::objects::validation;
@@ -190,6 +190,39 @@ fn two_managers_apply_and_patches_merge() {
         let patched = conform(message, patched.value).unwrap().object;
         assert_eq!(patched.get("spec").unwrap().get("rows"), Some(&json::parse(br#"[{"s":[]}]"#).unwrap()));
     }
+}
+
+/// A write through `/status` stores the status alone, so its writer must not own the labels that it sent.
+#[test]
+fn a_writer_of_the_status_owns_neither_metadata_nor_spec() {
+    let resource = widgets(1);
+    let registry = Registry::new(&KUBERNETES).with(Arc::clone(&resource), Priorities::CUSTOM);
+    let versions = Versions::of(&registry, &resource);
+    let message = &resource.table.message;
+    let reset = Reset::of(&resource, Endpoint::Status);
+    let writer = Writer { manager: "m", subresource: "status", now: "2026-01-01T00:00:00Z" };
+    let sent = r#"{"metadata":{"name":"w","labels":{"a":"b"},"annotations":{"c":"d"},"finalizers":["e.com/f"],"ownerReferences":[{"apiVersion":"v1","kind":"K","name":"n","uid":"u"}]},"spec":{"size":4},"status":{"ready":true}}"#;
+    let fields = |object: &json::Object| {
+        let managed = object.get("metadata").and_then(|metadata| metadata.get("managedFields"));
+        let entries = managed.and_then(json::Value::as_array).unwrap_or_default().iter();
+        let own = entries.filter(|entry| entry.str_at(&["manager"]) == "m");
+        own.map(|entry| entry.str_at(&["fieldsV1"]).to_owned()).collect::<Vec<_>>()
+    };
+    let live = zero_object(message);
+    let applied = apply(&versions, &writer, &reset, &live, &object(sent), false).unwrap();
+    let applied = applied.conformed(message, &live).unwrap();
+    assert_eq!(fields(&applied), [r#"{"f:status":{"f:ready":{}}}"#]);
+
+    let mut live = object(r#"{"metadata":{"name":"w"},"spec":{"size":2}}"#);
+    created(
+        &versions,
+        &Writer { manager: "other", subresource: "", ..writer },
+        &Reset::of(&resource, Endpoint::Main),
+        &mut live,
+    );
+    let mut new = object(sent);
+    updated(&versions, &writer, &reset, &live, &mut new);
+    assert_eq!(fields(&new), [r#"{"f:status":{".":{},"f:ready":{}}}"#]);
 }
 
 #[test]

@@ -33,4 +33,4 @@ pub mod text_types;
 pub mod versioned;
 pub mod versions;
 
-pub use defaults_aliases::{ROLLBACK_REVISION, TEMPLATE_GENERATION, unreadable_annotation};
+pub use defaults_aliases::{ROLLBACK_REVISION, TEMPLATE_GENERATION, complete_empty, unreadable_annotation};
