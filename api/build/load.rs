@@ -436,8 +436,13 @@ fn type_fields() -> [Field; 2] {
     [
         field(
             "kind",
-            "Type of the object. It may be left out where the request's path implies it, and never changes.",
+            "Kind is a string value that names the type of the object. It may be omitted where the path of the request \
+             implies it, and it cannot change.",
         ),
-        field("apiVersion", "Group and version that the object is written in, as `<group>/<version>`."),
+        field(
+            "apiVersion",
+            "APIVersion defines the schema that the object is written in, as `<group>/<version>`, or as `<version>` for the \
+             core group.",
+        ),
     ]
 }

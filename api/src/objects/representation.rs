@@ -31,8 +31,9 @@ use http::StatusCode;
 use crate::objects::store::decode_stored;
 use crate::types::convert;
 use crate::types::discovery;
-use crate::types::schema::builtin;
 use crate::types::schema::decode::decode;
+use crate::types::schema::{builtin, complete_empty};
+
 use crate::types::schema::encode::{encode, prefix_len};
 use crate::types::schema::registry::Resource;
 use crate::types::schema::table::Message;
@@ -420,6 +421,7 @@ impl Renderer {
         object.push("kind", self.resource.table.kind.clone().into());
         object.push("apiVersion", self.resource.api_version.as_str().into());
         object.push("metadata", metadata.into());
+        complete_empty(&self.resource.table.message, &mut object);
         let mut encoded = Vec::new();
         encode(&self.resource.table.message, &object, &mut encoded);
         let shown = Shown { stored: &encoded, served: &encoded };

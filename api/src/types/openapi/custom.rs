@@ -5,6 +5,7 @@
 //! that v2 cannot describe completely is published without a list of fields.
 
 use super::definition::{Dialect, Gvk, META, gvk_value};
+use crate::types::schema::make::{API_VERSION_DESCRIPTION, KIND_DESCRIPTION};
 use crate::types::schema::registry::Resource;
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
@@ -91,9 +92,8 @@ fn add_type_members(schema: &mut Object, naming: &Naming, dialect: Dialect, obje
         .into(),
     };
     let properties = schema.object_entry("properties");
-    let api_version = text("Group and version of the schema that this object is written in.");
-    properties.insert("apiVersion", api_version.into());
-    properties.insert("kind", text("Kind of this object, in CamelCase.").into());
+    properties.insert("apiVersion", text(API_VERSION_DESCRIPTION).into());
+    properties.insert("kind", text(KIND_DESCRIPTION).into());
     properties.insert("metadata", metadata);
     properties.members_mut().sort_by(|a, b| a.0.cmp(&b.0));
 }

@@ -161,12 +161,12 @@ fn head(naming: &Naming, dialect: Dialect) -> Value {
     };
     let info = Object::from_iter([("title".into(), naming.title.into()), ("version".into(), version.into())]);
     let requirement = Object::from_iter([("BearerToken".into(), Value::Array(Vec::new()))]);
-    Object::from_iter([
-        (member.into(), number.into()),
-        ("info".into(), info.into()),
-        ("security".into(), Value::Array(vec![requirement.into()])),
-    ])
-    .into()
+    let mut head = Object::from_iter([(member.into(), number.into()), ("info".into(), info.into())]);
+    // Upstream's documents of version 3 define the scheme, but do not require it.
+    if dialect == Dialect::V2 {
+        head.push("security", Value::Array(vec![requirement.into()]));
+    }
+    head.into()
 }
 
 fn bearer_token() -> Value {

@@ -298,12 +298,7 @@ impl OpenApi {
     }
 
     fn make(&self, subject: &Subject, encoding: Encoding) -> Vec<u8> {
-        // The document of custom types tells the kinds of these alone.
-        let none = Kinds::default();
-        let kinds = match subject {
-            Subject::Version(version) if !operation::is_built_in(version) => &none,
-            _ => self.kinds.get_or_init(|| Kinds::new(&self.registry)),
-        };
+        let kinds = self.kinds.get_or_init(|| Kinds::new(&self.registry));
         let naming = self.registry.naming();
         let dialect = match subject {
             Subject::Everything => Dialect::V2,

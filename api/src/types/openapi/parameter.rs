@@ -60,7 +60,8 @@ queries! {
     FIELD_SELECTOR: string "fieldSelector" =
         "Only objects whose fields match this selector.";
     WATCH: boolean "watch" =
-        "Answers with a stream of changes from `resourceVersion` on instead of a list.";
+        "Watch for changes to the described resources and return them as a stream of events that begins after \
+         `resourceVersion`, instead of a list.";
     BOOKMARKS: boolean "allowWatchBookmarks" =
         "A watch may also send BOOKMARK events, which say up to which resourceVersion everything was \
          seen.";

@@ -163,6 +163,8 @@ enum Source {
     Cell(Cell),
     /// A path into a custom resource.
     Path(JsonPath),
+    /// The path of its name, which is empty if there is none.
+    Name(JsonPath),
 }
 
 /// The type of a column.
@@ -277,11 +279,14 @@ impl TableFormat {
         let mut format = Self::empty();
         for column in [name].iter().chain(declared) {
             let Ok(path) = JsonPath::parse(column.json_path) else { break };
+            // An object without a name, as a bookmark is, has an empty cell there and not `null`.
+            let is_name = format.columns.is_empty();
             format.reads.path(path.leading_names(), false);
             let mut reads = Reads::default();
             reads.path(path.leading_names(), false);
             format.define(column.name, column.kind, column.format, column.description, column.priority);
-            let (kind, source) = (ColumnKind::of(column.kind), Source::Path(path));
+            let source = if is_name { Source::Name(path) } else { Source::Path(path) };
+            let kind = ColumnKind::of(column.kind);
             format.columns.push(CompiledColumn { kind, source, reads, mask: Mask::MAX });
         }
         format.finish()

@@ -270,6 +270,10 @@ impl CompiledColumn {
         match &self.source {
             Source::Cell(cell) => write_cell(self.kind, row.evaluate(cell), out),
             Source::Path(path) => write_custom_cell(self.kind, path.first(row.object), row, out),
+            Source::Name(path) => {
+                let name = path.first(row.object).and_then(Value::as_str).unwrap_or_default();
+                write_string(name, out);
+            }
         }
     }
 }
