@@ -1,5 +1,6 @@
 //! Values that know no types: JSON trees, paths of fields, names, times, statuses.
 
+pub mod cancellation;
 pub mod clock;
 pub mod field;
 pub mod image;
