@@ -11,6 +11,7 @@ use hashbrown::HashMap;
 use super::check::TypeError;
 use super::typed::{Type, item_element, same_item};
 use crate::types::schema::table::{Kind, ListType, Message};
+use crate::values::cancellation;
 use crate::values::field::{Element, FieldSet};
 use crate::values::json::{Key, Object, Value};
 
@@ -26,6 +27,7 @@ pub fn merge(message: &Message, live: &Object, config: &Object) -> Result<Object
 
 /// Merges `config` into one value in place; unchanged parts are not copied.
 fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> {
+    cancellation::step();
     match of.for_value(config) {
         Type::Scalar(_)
         | Type::Struct { atomic: true, .. }
@@ -66,6 +68,7 @@ fn lay(of: Type<'_>, live: &mut Value, config: &Value) -> Result<(), TypeError> 
 
 /// Whether merging `config` certainly leaves the live value unchanged; false negatives are possible.
 fn is_unchanged_by(of: Type<'_>, live: &Value, config: &Value) -> bool {
+    cancellation::step();
     match (of.for_value(config), live, config) {
         (
             Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. },
@@ -115,6 +118,7 @@ fn members(of: Type<'_>, live: &mut Object, config: &Object) -> Result<(), TypeE
             None => replace(slot, value),
         }
     }
+    live.index_members();
     Ok(())
 }
 
@@ -301,6 +305,7 @@ pub fn remove(message: &Message, object: &Object, fields: &FieldSet<'_>) -> Obje
 }
 
 fn without(of: Type<'_>, value: &Value, fields: &FieldSet<'_>) -> Value {
+    cancellation::step();
     match (of.for_value(value), value) {
         (Type::Scalar(_), _) => value.clone(),
         (Type::Struct { atomic: false, .. } | Type::Map { atomic: false, .. }, Value::Object(object)) => {

@@ -7,6 +7,7 @@
 
 pub mod compact;
 mod indent;
+mod members;
 pub mod names;
 mod object;
 mod parse;
@@ -51,6 +52,7 @@ pub enum Value {
 impl Value {
     /// Whether the values are equal but for the order of the members of objects.
     pub fn is_same_in_any_order(&self, other: &Value) -> bool {
+        super::cancellation::step();
         match (self, other) {
             (Value::Object(own), Value::Object(others)) => {
                 own.is_one_with(others) || own.has_same_members(others)

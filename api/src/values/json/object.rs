@@ -9,9 +9,12 @@
 //! read as late as when they are first looked at: what an update neither changes nor examines is never read.
 //!
 //! ```text
-//! Object ─┬─ its own members
+//! Object ─┬─ its own members, few or many
 //!         └─ Arc ─► canonical text, members once read    shared by the old tree and the new one
 //! ```
+//!
+//! An object with many members has an index by name (`members`), so that work over a tree that a client sent is linear in its
+//! size, also where it looks each member up.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,6 +22,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use super::members::{Members, SCAN_MAX, position};
 use super::scan::Scan;
 use super::{Value, parse};
 
@@ -32,6 +36,8 @@ pub struct Object(Form);
 #[derive(Clone, Debug)]
 enum Form {
     Own(Vec<(Key, Value)>),
+    /// Own members that were more than [`SCAN_MAX`] at some time.
+    Many(Box<Members>),
     Settled(Arc<Settled>),
 }
 
@@ -40,7 +46,7 @@ enum Form {
 struct Settled {
     /// The canonical text by its schema.
     text: Bytes,
-    members: OnceLock<Vec<(Key, Value)>>,
+    members: OnceLock<Members>,
     /// What reads the members; none where they are there from the start.
     source: Option<&'static dyn ReadMembers>,
 }
@@ -52,17 +58,17 @@ pub trait ReadMembers: fmt::Debug + Sync {
 }
 
 impl Settled {
-    fn members(&self) -> &Vec<(Key, Value)> {
+    fn members(&self) -> &Members {
         self.members.get_or_init(|| {
             #[cfg(test)]
             sharing::read();
-            self.source.map_or_else(Vec::new, |source| source.read_members(&self.text))
+            self.source.map_or_else(Members::default, |source| source.read_members(&self.text).into())
         })
     }
 
     fn into_members(mut self) -> Vec<(Key, Value)> {
         self.members();
-        self.members.take().unwrap_or_default()
+        self.members.take().unwrap_or_default().into_list()
     }
 }
 
@@ -81,7 +87,7 @@ impl Object {
     ///
     /// The caller guarantees that the object is what its schema reads from `text`.
     pub fn settle(&mut self, text: Bytes) {
-        let members = OnceLock::from(std::mem::take(self).into_members());
+        let members = OnceLock::from(Members::from(std::mem::take(self).into_members()));
         self.0 = Form::Settled(Arc::new(Settled { text, members, source: None }));
     }
 
@@ -94,7 +100,7 @@ impl Object {
     pub fn fill(&self, members: Vec<(Key, Value)>) {
         if let Form::Settled(settled) = &self.0 {
             // Members that were read meanwhile are the same.
-            let _ = settled.members.set(members);
+            let _ = settled.members.set(members.into());
         }
     }
 
@@ -119,7 +125,7 @@ impl Object {
     /// The canonical text, if the object is settled.
     pub fn settled_text(&self) -> Option<&Bytes> {
         match &self.0 {
-            Form::Own(_) => None,
+            Form::Own(_) | Form::Many(_) => None,
             Form::Settled(settled) => Some(&settled.text),
         }
     }
@@ -154,7 +160,17 @@ impl Object {
     pub fn members(&self) -> &[(Key, Value)] {
         match &self.0 {
             Form::Own(members) => members,
-            Form::Settled(settled) => settled.members(),
+            Form::Many(members) => members.list(),
+            Form::Settled(settled) => settled.members().list(),
+        }
+    }
+
+    /// Where the member `name` is among [`Object::members`].
+    fn position(&self, name: &str) -> Option<usize> {
+        match &self.0 {
+            Form::Own(members) => position(members, name),
+            Form::Many(members) => members.position(name),
+            Form::Settled(settled) => settled.members().position(name),
         }
     }
 
@@ -168,9 +184,9 @@ impl Object {
         self.members().is_empty()
     }
 
-    /// The member `name`.
+    /// The member `name`. The cost does not depend on the number of members, on average of several calls.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.members().iter().find(|(key, _)| key == name).map(|(_, value)| value)
+        self.position(name).and_then(|at| self.members().get(at)).map(|(_, value)| value)
     }
 
     /// The member `name`, alone: that of an unread object is taken from the text, and the object stays unread.
@@ -183,12 +199,13 @@ impl Object {
 
     /// The member `name`, for change.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
-        self.members_mut().iter_mut().find(|(key, _)| key == name).map(|(_, value)| value)
+        let at = self.position(name)?;
+        self.slots().get_mut(at).map(|(_, value)| value)
     }
 
     /// Whether there is a member `name`.
     pub fn contains(&self, name: &str) -> bool {
-        self.get(name).is_some()
+        self.position(name).is_some()
     }
 
     /// Sets member `name`, at its old position if it was there and at the end otherwise; returns the old value.
@@ -197,7 +214,7 @@ impl Object {
         match self.get_mut(&name) {
             Some(slot) => Some(std::mem::replace(slot, value)),
             None => {
-                self.members_mut().push((name, value));
+                self.append(name, value);
                 None
             }
         }
@@ -207,27 +224,26 @@ impl Object {
     pub fn push(&mut self, name: impl Into<Key>, value: Value) {
         let name = name.into();
         debug_assert!(!self.contains(&name), "member {name} is there already");
-        self.members_mut().push((name, value));
+        self.append(name, value);
     }
 
     /// Removes member `name` and returns its value; the others keep their order.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        let at = self.members().iter().position(|(key, _)| key == name)?;
+        let at = self.position(name)?;
         Some(self.members_mut().remove(at).1)
     }
 
     /// The member `name`, set to `null` first if it is absent.
     pub fn entry(&mut self, name: impl Into<Key>) -> &mut Value {
         let name = name.into();
-        let members = self.members_mut();
-        let at = match members.iter().position(|(key, _)| *key == name) {
+        let at = match self.position(&name) {
             Some(at) => at,
             None => {
-                members.push((name, Value::Null));
-                members.len() - 1
+                self.append(name, Value::Null);
+                self.len() - 1
             }
         };
-        &mut members[at].1
+        &mut self.slots()[at].1
     }
 
     /// The object at member `name`; replaces an absent member or one of another type by an empty object.
@@ -249,7 +265,7 @@ impl Object {
 
     /// The members in order, values for change.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
-        self.members_mut().iter_mut().map(|member| (&*member.0, &mut member.1))
+        self.slots().iter_mut().map(|member| (&*member.0, &mut member.1))
     }
 
     /// Keeps the members for which `keep` returns true.
@@ -257,14 +273,52 @@ impl Object {
         self.members_mut().retain_mut(|(key, value)| keep(key, value));
     }
 
-    /// The members as a vector, for reordering and sorting.
+    /// The members as a vector, for reordering and sorting. The index is made anew afterwards; an object to which many members
+    /// are added this way gets one with [`Object::index_members`].
     pub fn members_mut(&mut self) -> &mut Vec<(Key, Value)> {
-        if let Form::Settled(_) = self.0 {
-            let members = std::mem::take(self).into_members();
-            self.0 = Form::Own(members);
-        }
+        self.own();
         match &mut self.0 {
             Form::Own(members) => members,
+            Form::Many(members) => members.list_mut(),
+            Form::Settled(_) => unreachable!("made its own just now"),
+        }
+    }
+
+    /// Makes sure that members are found by name without a scan, however many were added through [`Object::members_mut`].
+    pub fn index_members(&mut self) {
+        if let Form::Own(members) = &mut self.0
+            && members.len() > SCAN_MAX
+        {
+            self.0 = Form::Many(Box::new(std::mem::take(members).into()));
+        }
+    }
+
+    /// Makes the members the object's own.
+    fn own(&mut self) {
+        if let Form::Settled(_) = self.0 {
+            *self = std::mem::take(self).into_members().into_iter().collect();
+        }
+    }
+
+    /// The members, whose names the caller leaves as they are.
+    fn slots(&mut self) -> &mut [(Key, Value)] {
+        self.own();
+        match &mut self.0 {
+            Form::Own(members) => members,
+            Form::Many(members) => members.slots(),
+            Form::Settled(_) => unreachable!("made its own just now"),
+        }
+    }
+
+    /// Appends a member that is absent.
+    fn append(&mut self, name: Key, value: Value) {
+        self.own();
+        match &mut self.0 {
+            Form::Own(members) => {
+                members.push((name, value));
+                self.index_members();
+            }
+            Form::Many(members) => members.push(name, value),
             Form::Settled(_) => unreachable!("made its own just now"),
         }
     }
@@ -273,12 +327,13 @@ impl Object {
     pub fn into_members(self) -> Vec<(Key, Value)> {
         match self.0 {
             Form::Own(members) => members,
+            Form::Many(members) => members.into_list(),
             Form::Settled(settled) => match Arc::try_unwrap(settled) {
                 Ok(settled) => settled.into_members(),
                 Err(shared) => {
                     #[cfg(test)]
                     sharing::copied();
-                    shared.members().clone()
+                    shared.members().list().to_vec()
                 }
             },
         }
@@ -351,7 +406,9 @@ impl PartialEq for Object {
 impl FromIterator<(Key, Value)> for Object {
     /// Collects members; the caller must pass each name at most once.
     fn from_iter<T: IntoIterator<Item = (Key, Value)>>(members: T) -> Self {
-        Object(Form::Own(members.into_iter().collect()))
+        let mut object = Object(Form::Own(members.into_iter().collect()));
+        object.index_members();
+        object
     }
 }
 

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use super::{Key, Object, Value, repaired, syntax_error};
+use crate::values::cancellation;
 
 /// Deepest nesting accepted, as serde_json bounds it.
 pub const DEPTH_MAX: usize = 128;
@@ -151,6 +152,7 @@ impl<'de> DeserializeSeed<'de> for Tree<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Value, D::Error> {
+        cancellation::step();
         source.deserialize_any(self)
     }
 }

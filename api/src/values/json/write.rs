@@ -5,9 +5,11 @@
 use std::io::Write;
 
 use super::Value;
+use crate::values::cancellation;
 
 /// Appends `value` as compact JSON.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
+    cancellation::step();
     match value {
         Value::Null => out.extend_from_slice(b"null"),
         Value::Bool(true) => out.extend_from_slice(b"true"),
@@ -54,6 +56,7 @@ pub fn write_members<'v>(
 
 /// Appends `value` as compact JSON with the members of objects in order of their names.
 pub fn write_sorted(value: &Value, out: &mut Vec<u8>) {
+    cancellation::step();
     match value {
         Value::Object(members) => {
             let mut sorted: Vec<_> = members.iter().collect();
@@ -72,6 +75,7 @@ pub fn write_pretty(value: &Value, out: &mut Vec<u8>) {
 }
 
 fn write_indented(value: &Value, level: usize, out: &mut Vec<u8>) {
+    cancellation::step();
     match value {
         Value::Array(items) if !items.is_empty() => {
             out.push(b'[');

@@ -20,6 +20,7 @@ use crate::types::schema::decode_raw::compact;
 use crate::types::schema::registry::Registry;
 use crate::types::schema::scalars::{bytes as base64, time};
 use crate::types::schema::table::{Field, Kind, Message, Place, Shape};
+use crate::values::cancellation;
 use crate::values::field::go_quote;
 use crate::values::json::{self, DEPTH_MAX, Key, Object, Value};
 
@@ -212,6 +213,7 @@ impl Decoder<'_> {
 
     /// One element of a list, or one value of a map.
     fn element(&mut self, field: &Field, data: Data<'_>, level: usize) -> Result<Value, DecodeError> {
+        cancellation::step();
         match scalar(field.element(), data).map_err(|error| wire_error(field, error))? {
             Some(value) => Ok(value),
             None => {
@@ -223,6 +225,7 @@ impl Decoder<'_> {
 
     /// One entry of a map: message {1 key, 2 value}.
     fn entry(&mut self, field: &Field, bytes: &[u8], level: usize) -> Result<(String, Value), DecodeError> {
+        cancellation::step();
         let (mut name, mut given) = ("", None);
         let mut reader = Reader::new(bytes);
         while let Some((number, data)) = reader.next().map_err(fail)? {
@@ -259,6 +262,7 @@ impl Decoder<'_> {
 
     /// A value that is a message on the wire.
     fn value(&mut self, kind: &Kind, parts: &[&[u8]], level: usize) -> Result<Value, DecodeError> {
+        cancellation::step();
         match kind {
             Kind::Message(message) => self.object(message, parts, level).map(Value::Object),
             Kind::Time | Kind::MicroTime => moment(kind, parts),
@@ -515,6 +519,7 @@ fn sorted(shape: Shape, value: Value) -> Value {
             members.dedup_by(|(a, _), (b, _)| a == b);
             members.reverse();
         }
+        object.index_members();
     }
     object.into()
 }
