@@ -64,6 +64,12 @@ pub fn unescape(identifier: &str) -> Option<String> {
     Some(out)
 }
 
+/// Whether a property may be selected by its own name although it has another identifier: a word that may not name a variable, but
+/// that the grammar takes behind a dot.
+pub fn is_selectable_word(name: &str) -> bool {
+    RESERVED.contains(&name)
+}
+
 fn is_reserved(name: &str) -> bool {
     TOKENS.contains(&name) || RESERVED.contains(&name)
 }

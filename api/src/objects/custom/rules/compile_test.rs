@@ -45,6 +45,15 @@ fn rules_see_the_fields_of_their_node() {
 }
 
 #[test]
+fn words_that_are_tokens_are_fields_by_their_identifier_only() {
+    for word in ["in", "true", "false", "null"] {
+        let spec = format!(r#"{{"type":"object","properties":{{"{word}":{{"type":"string"}}}}}}"#);
+        assert_eq!(rule(&spec, &format!("self.__{word}__ == 'x'")).error, None, "{word}");
+        assert!(rule(&spec, &format!("self.{word} == 'x'")).error.is_some(), "{word}");
+    }
+}
+
+#[test]
 fn costs_follow_the_sizes_that_the_schema_allows() {
     for (text, cost) in [("self.i > 0", 3), ("self.s.size() > 1", 4)] {
         assert_eq!(rule(SPEC, text).cost, cost, "{text}");

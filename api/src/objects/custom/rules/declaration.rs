@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use cel::cost::{SizeEstimate, SizeHints};
-use cel::identifier::escape;
+use cel::identifier::{escape, is_selectable_word};
 use cel::types::Type;
 
 use crate::objects::custom::schema::{Additional, Items, Schema};
@@ -111,8 +111,7 @@ impl Declaration {
             if schema.required.contains(name) && property.default.is_none() {
                 bytes_min += name.len() as i64 + declared.bytes_min + 4;
             }
-            // The word was reserved later than others, so that it stays usable as it is.
-            if name == "namespace" {
+            if is_selectable_word(name) {
                 fields.insert(name.clone(), declared.clone());
             }
             if let Some(identifier) = escape(name) {

@@ -14,7 +14,7 @@ use crate::types::schema::limits::Limits;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::types::schema::table::{Kind, Message};
 use crate::values::json::Value;
-use cel::identifier::escape;
+use cel::identifier::{escape, is_selectable_word};
 
 /// Most kinds that one policy is checked for.
 const KINDS_MAX: usize = 10;
@@ -141,6 +141,9 @@ impl Walk<'_> {
             let below = format!("{name}.{identifier}");
             let limits = limits_of(&field.kind, field.limits.as_deref());
             if let Some(of) = self.kind(&field.kind, limits, &below) {
+                if is_selectable_word(&field.name) {
+                    self.types.set_field(name, &field.name, of.clone());
+                }
                 self.types.set_field(name, &identifier, of);
             }
         }
