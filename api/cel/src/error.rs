@@ -53,6 +53,11 @@ impl EvalError {
         Self { kind: EvalErrorKind::Unhashable, ..Self::new(message) }
     }
 
+    /// Whether the host ended the evaluation.
+    pub fn is_interruption(&self) -> bool {
+        self.kind == EvalErrorKind::Interrupted
+    }
+
     /// The same error at `node`, unless it already has a place.
     pub fn at(mut self, node: NodeId) -> Self {
         self.node.get_or_insert(node);

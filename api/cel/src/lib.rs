@@ -28,3 +28,6 @@ pub mod timestamp;
 pub mod types;
 pub mod unparse;
 pub mod value;
+
+#[cfg(test)]
+mod growth_test;

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use crate::ast::{CheckedAst, NodeId};
 use crate::cost::{ActualRule, EstimateRule};
 use crate::error::EvalError;
+use crate::evaluation::steps::Steps;
 use crate::types::Type;
 use crate::value::Value;
 
 pub mod authorizer;
-mod bounds;
+pub(crate) mod bounds;
 pub mod cidr;
 pub mod formats;
 pub mod ip;
@@ -54,6 +55,8 @@ impl Version {
 pub struct Call<'c, 'v> {
     /// The receiver, if there is one, and the arguments.
     pub args: &'c [Value<'v>],
+    /// Counts the work of the evaluation. An implementation counts each element that it visits, and text by its length.
+    pub steps: &'c Steps<'c>,
 }
 
 /// Computes a call. The planner chose the overload by the checked types, but arguments of `dyn` type may be anything:
@@ -85,6 +88,8 @@ pub struct Overload {
     /// Whether `actual` needs the checker to have chosen this overload. Calls whose overload `dyn` leaves open then
     /// cost 1; without this, they cost what the rule says.
     pub actual_if_chosen: bool,
+    /// Whether `actual` looks at the result. What a call costs by its arguments alone is known before it is computed.
+    pub actual_by_result: bool,
 }
 
 /// A function and its overloads, in the order in which the checker tries them.
@@ -138,6 +143,7 @@ impl Overload {
             estimate: None,
             actual: None,
             actual_if_chosen: false,
+            actual_by_result: false,
         }
     }
 
@@ -159,6 +165,11 @@ impl Overload {
     /// Sets the rules of its cost.
     pub fn costing(self, estimate: EstimateRule, actual: ActualRule) -> Self {
         Self { estimate: Some(estimate), actual: Some(actual), ..self }
+    }
+
+    /// Says that the rule of the actual cost looks at the result.
+    pub fn by_result(self) -> Self {
+        Self { actual_by_result: true, ..self }
     }
 
     /// Limits the rule of the actual cost to calls whose overload the checker chose.

@@ -2,9 +2,10 @@
 //! (docs/api/authorization.md#match-conditions-of-authorizers).
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use cel::environment::{Environment, Origin};
-use cel::evaluation::{Limits, Program};
+use cel::evaluation::Program;
 use cel::library::{Library, Version, extensions, standard};
 use cel::types::{Type, TypeProvider};
 use cel::value::map::OwnedMap;
@@ -18,6 +19,9 @@ const VERSION: Version = Version::new(1, 35);
 
 /// Most that one condition may cost: about 0.1 s.
 const COST_MAX: u64 = 1_000_000;
+
+/// Longest evaluation of one condition, for those that take longer than they cost.
+const TIME_MAX: Duration = Duration::from_secs(5);
 
 static ENVIRONMENT: LazyLock<Environment> = LazyLock::new(|| {
     let libraries: Vec<Library> = [standard::library()].into_iter().chain(extensions()).collect();
@@ -107,7 +111,7 @@ impl Conditions {
         let mut errors = Vec::new();
         for (text, program) in &self.0 {
             let variables = vec![("request".to_owned(), request(spec))];
-            match program.evaluate(&variables, &Limits::cost(COST_MAX)).result {
+            match program.evaluate_for(&variables, COST_MAX, TIME_MAX).result {
                 Ok(Value::Bool(true)) => {}
                 Ok(Value::Bool(false)) => return Ok(false),
                 Ok(_) => errors.push(format!("cel evaluation error: expression '{text}' is no condition")),

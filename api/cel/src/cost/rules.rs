@@ -106,24 +106,46 @@ pub fn is_text(of: &Type) -> bool {
 
 /// The cost of visiting a value and all values in it: a tenth per byte of text, rounded down for each text, one for
 /// each number and the like, nothing for the lists and maps themselves.
+///
+/// The walk ends at a cost or a number of values that no host allows: concatenations make lists of billions of elements out of
+/// a few.
 fn traversal(value: &Value<'_>) -> u64 {
     let mut cost = 0u64;
-    let mut rest = vec![value.clone()];
-    while let Some(value) = rest.pop() {
-        let own = match &value {
-            Value::String(text) => (text.len() as f64 * TEXT_FACTOR) as u64,
-            Value::Bytes(bytes) => (bytes.len() as f64 * TEXT_FACTOR) as u64,
-            Value::List(list) => {
-                rest.extend(list.iter());
-                0
+    let mut visited = 0u64;
+    // Lists and maps whose parts are visited, with the place of the next one.
+    let mut open: Vec<(Value<'_>, usize)> = Vec::new();
+    let mut next = Some(value.clone());
+    loop {
+        if let Some(value) = next.take() {
+            let own = match &value {
+                Value::String(text) => (text.len() as f64 * TEXT_FACTOR) as u64,
+                Value::Bytes(bytes) => (bytes.len() as f64 * TEXT_FACTOR) as u64,
+                Value::List(_) | Value::Map(_) => 0,
+                _ => 1,
+            };
+            cost = cost.saturating_add(own);
+            visited += 1;
+            if visited > VISITS_MAX || cost > VISITS_MAX {
+                return u64::MAX;
             }
-            Value::Map(map) => {
-                rest.extend(map.iter().flat_map(|(key, value)| [key, value]));
-                0
+            if matches!(value, Value::List(_) | Value::Map(_)) {
+                open.push((value, 0));
             }
-            _ => 1,
+        }
+        let Some((inside, at)) = open.last_mut() else { return cost };
+        next = match inside {
+            Value::List(list) => list.get(*at),
+            // Keys and values take turns.
+            Value::Map(map) if at.is_multiple_of(2) => map.key_at(*at / 2),
+            Value::Map(map) => map.value_at(*at / 2),
+            _ => None,
         };
-        cost = cost.saturating_add(own);
+        *at += 1;
+        if next.is_none() {
+            open.pop();
+        }
     }
-    cost
 }
+
+/// Values that are visited to find out what a call costs, and what that may be: the largest budget of a host.
+const VISITS_MAX: u64 = 10_000_000;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::error::EvalError;
+use crate::evaluation::steps::Steps;
 use crate::library::{Call, Implementation, Overload};
 use crate::types::{Primitive, Type};
 use crate::value::Value;
@@ -15,13 +16,14 @@ pub fn call<'v>(
     function: &str,
     overloads: &[(Arc<Overload>, Implementation)],
     args: &[Value<'v>],
+    steps: &Steps<'_>,
 ) -> Result<Value<'v>, EvalError> {
     let fits = |overload: &Overload| {
         overload.params.len() == args.len()
             && overload.params.iter().zip(args).all(|(param, arg)| accepts(param, arg))
     };
     match overloads.iter().find(|(overload, _)| fits(overload)) {
-        Some((_, implementation)) => implementation(&Call { args }),
+        Some((_, implementation)) => implementation(&Call { args, steps }),
         None => Err(no_such_overload(function, args)),
     }
 }

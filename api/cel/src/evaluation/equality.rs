@@ -4,52 +4,22 @@
 //! compare by element unless the host has its own rule for one, maps by key. Only a value of a library's own type on the
 //! left of a value of another type is not comparable at all: `==` is an error then, and an element of a list or map
 //! that is not comparable does not make the whole unequal. That is the reference's rule.
+//!
+//! Comparing takes time in proportion to the smaller value: keys of maps are looked up, and only where they do not stand in the
+//! same order.
 
-use crate::error::{EvalError, EvalErrorKind};
+use crate::error::EvalError;
+use crate::evaluation::steps::Steps;
 use crate::number;
+use crate::value::map::same_key;
 use crate::value::{List, Map, Object, Value};
-
-/// Element comparisons between two looks at the caller's interrupt: a few microseconds of work.
-const STEPS_PER_CHECK: u32 = 1000;
-
-/// The bookkeeping of one comparison, which may visit many elements: it looks at the interrupt of the evaluation from
-/// time to time.
-pub struct Comparison<'c> {
-    interrupted: &'c dyn Fn() -> bool,
-    steps: u32,
-}
-
-impl<'c> Comparison<'c> {
-    /// A comparison that ends with an error soon after `interrupted` is true.
-    pub fn new(interrupted: &'c dyn Fn() -> bool) -> Self {
-        Self { interrupted, steps: 0 }
-    }
-
-    /// Counts one comparison of elements.
-    pub fn step(&mut self) -> Result<(), EvalError> {
-        self.steps += 1;
-        if self.steps.is_multiple_of(STEPS_PER_CHECK) && (self.interrupted)() {
-            return Err(interrupted());
-        }
-        Ok(())
-    }
-}
-
-/// The error of an evaluation that was interrupted.
-pub fn interrupted() -> EvalError {
-    EvalError { kind: EvalErrorKind::Interrupted, ..EvalError::new("operation interrupted") }
-}
 
 /// Whether two values are equal; values that are not comparable are not.
 ///
 /// # Errors
 /// Only when the evaluation was interrupted.
-pub fn equal<'v>(
-    left: &Value<'v>,
-    right: &Value<'v>,
-    comparison: &mut Comparison<'_>,
-) -> Result<bool, EvalError> {
-    Ok(compare(left, right, comparison)? == Some(true))
+pub fn equal<'v>(left: &Value<'v>, right: &Value<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
+    Ok(compare(left, right, steps)? == Some(true))
 }
 
 /// `left == right`; `None` when they are not comparable.
@@ -59,7 +29,7 @@ pub fn equal<'v>(
 pub fn compare<'v>(
     left: &Value<'v>,
     right: &Value<'v>,
-    comparison: &mut Comparison<'_>,
+    steps: &Steps<'_>,
 ) -> Result<Option<bool>, EvalError> {
     Ok(Some(match (left, right) {
         (Value::Null, Value::Null) => true,
@@ -77,22 +47,28 @@ pub fn compare<'v>(
         (Value::Uint(a), Value::Double(b)) | (Value::Double(b), Value::Uint(a)) => {
             number::compare_uint_double(*a, *b).is_some_and(|ordering| ordering.is_eq())
         }
-        (Value::String(a), Value::String(b)) => **a == **b,
-        (Value::Bytes(a), Value::Bytes(b)) => **a == **b,
+        (Value::String(a), Value::String(b)) => {
+            steps.text(a.len().min(b.len()))?;
+            **a == **b
+        }
+        (Value::Bytes(a), Value::Bytes(b)) => {
+            steps.text(a.len().min(b.len()))?;
+            **a == **b
+        }
         (Value::Duration(a), Value::Duration(b)) => a == b,
         (Value::Timestamp(a), Value::Timestamp(b)) => a == b,
         (Value::Type(a), Value::Type(b)) => a.runtime_name() == b.runtime_name(),
-        (Value::List(a), Value::List(b)) => equal_lists(a, b, comparison)?,
-        (Value::Map(a), Value::Map(b)) => equal_entries(a, b.len(), |key| b.get(key), comparison)?,
+        (Value::List(a), Value::List(b)) => equal_lists(a, b, steps)?,
+        (Value::Map(a), Value::Map(b)) => equal_maps(a, b, steps)?,
         (Value::Object(a), Value::Object(b)) if a.is_lazy() && b.is_lazy() => a.is(b),
         (Value::Object(a), _) if a.is_lazy() => return Ok(None),
         (Value::Map(a), Value::Object(b)) if b.is_lazy() => {
-            equal_entries(a, b.len(), |key| b.look_up(key).ok(), comparison)?
+            a.len() == b.len() && equal_entries(a, |_, key| b.look_up(key).ok(), steps)?
         }
-        (Value::Object(a), Value::Object(b)) => equal_objects(a, b, comparison)?,
+        (Value::Object(a), Value::Object(b)) => equal_objects(a, b, steps)?,
         (Value::Optional(a), Value::Optional(b)) => match (a, b) {
             (None, None) => true,
-            (Some(a), Some(b)) => return compare(a, b, comparison),
+            (Some(a), Some(b)) => return compare(a, b, steps),
             _ => false,
         },
         (Value::Opaque(a), Value::Opaque(b)) if a.type_of() == b.type_of() => a.equals(&**b),
@@ -101,51 +77,48 @@ pub fn compare<'v>(
     }))
 }
 
-fn equal_lists<'v>(
-    left: &List<'v>,
-    right: &List<'v>,
-    comparison: &mut Comparison<'_>,
-) -> Result<bool, EvalError> {
-    if let Some(equal) = left.host_equals(right) {
-        return Ok(equal);
+fn equal_lists<'v>(left: &List<'v>, right: &List<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
+    if let Some(equal) = left.host_equals(right, steps) {
+        return equal;
     }
     if left.len() != right.len() {
         return Ok(false);
     }
     for (a, b) in left.iter().zip(right.iter()) {
-        comparison.step()?;
-        if compare(&a, &b, comparison)? == Some(false) {
+        steps.one()?;
+        if compare(&a, &b, steps)? == Some(false) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-/// Compares a map with entries that are `len` in number and looked up one by one.
+/// Compares two maps. Most that are compared have the same keys in the same order, so that none is looked up.
+fn equal_maps<'v>(left: &Map<'v>, right: &Map<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
+    let found = |at: usize, key: &Value<'v>| match right.key_at(at) {
+        Some(beside) if same_key(&beside, key) => right.value_at(at),
+        _ => right.get(key),
+    };
+    Ok(left.len() == right.len() && equal_entries(left, found, steps)?)
+}
+
+/// Compares each entry of a map with what `right` finds under its key; `right` also gets the place of the entry.
 fn equal_entries<'v>(
     left: &Map<'v>,
-    len: usize,
-    right: impl Fn(&Value<'v>) -> Option<Value<'v>>,
-    comparison: &mut Comparison<'_>,
+    right: impl Fn(usize, &Value<'v>) -> Option<Value<'v>>,
+    steps: &Steps<'_>,
 ) -> Result<bool, EvalError> {
-    if left.len() != len {
-        return Ok(false);
-    }
-    for (key, value) in left.iter() {
-        comparison.step()?;
-        let Some(other) = right(&key) else { return Ok(false) };
-        if compare(&value, &other, comparison)? == Some(false) {
+    for (at, (key, value)) in left.iter().enumerate() {
+        steps.one()?;
+        let Some(other) = right(at, &key) else { return Ok(false) };
+        if compare(&value, &other, steps)? == Some(false) {
             return Ok(false);
         }
     }
     Ok(true)
 }
 
-fn equal_objects<'v>(
-    left: &Object<'v>,
-    right: &Object<'v>,
-    comparison: &mut Comparison<'_>,
-) -> Result<bool, EvalError> {
+fn equal_objects<'v>(left: &Object<'v>, right: &Object<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
     // An object of the host is itself; what it computes is not computed for that.
     if matches!(left, Object::Host(_)) && left.is(right) {
         return Ok(true);
@@ -154,14 +127,14 @@ fn equal_objects<'v>(
         return Ok(false);
     }
     if let (Object::Host(a), Object::Host(b)) = (left, right)
-        && let Some(equal) = a.node.equals(a.view, *b)
+        && let Some(equal) = a.node.equals(a.view, *b, steps)
     {
-        return Ok(equal);
+        return equal;
     }
     for field in left.fields() {
-        comparison.step()?;
+        steps.one()?;
         let (Some(value), Some(other)) = (left.get(&field)?, right.get(&field)?) else { return Ok(false) };
-        if compare(&value, &other, comparison)? == Some(false) {
+        if compare(&value, &other, steps)? == Some(false) {
             return Ok(false);
         }
     }

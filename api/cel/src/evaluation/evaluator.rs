@@ -10,13 +10,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::error::{EvalError, EvalErrorKind};
-use crate::evaluation::equality::{self, Comparison};
+use crate::evaluation::equality;
 use crate::evaluation::plan::{
     Attribute, Base, Call, Charge, Expression, ExpressionId, Field, Key, MapEntry, Operation, Plan,
     Qualifier, Slot,
 };
 use crate::evaluation::planner::is_key;
 use crate::evaluation::program::{Activation, Limits};
+use crate::evaluation::steps::Steps;
 use crate::evaluation::{dispatch, operators, wellknown};
 use crate::library::{self, regex};
 use crate::number;
@@ -42,6 +43,7 @@ pub struct Evaluator<'e, 'v> {
     /// Variables of loops, by slot.
     pub(super) slots: SmallVec<[SlotState<'v>; 6]>,
     cost: u64,
+    steps: Steps<'e>,
 }
 
 /// What a slot holds.
@@ -61,7 +63,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         let mut variables = SmallVec::new();
         variables.resize(plan.variables.len(), None);
         let slots = (0..plan.slots).map(|_| SlotState::Value(Ok(Value::Null))).collect();
-        Self { plan, activation, limits, variables, slots, cost: 0 }
+        Self { plan, activation, limits, variables, slots, cost: 0, steps: Steps::new(limits.interrupted) }
     }
 
     /// What was spent so far.
@@ -69,17 +71,19 @@ impl<'e, 'v> Evaluator<'e, 'v> {
         self.cost
     }
 
+    /// The work that was done so far.
+    pub(super) fn steps(&self) -> &Steps<'e> {
+        &self.steps
+    }
+
     pub(super) fn charge(&mut self, cost: u64) -> Result<(), EvalError> {
+        self.steps.one()?;
         self.cost = self.cost.saturating_add(cost);
         if self.cost > self.limits.cost {
             let message = "operation cancelled: actual cost limit exceeded";
             return Err(EvalError { kind: EvalErrorKind::CostLimit, ..EvalError::new(message) });
         }
         Ok(())
-    }
-
-    pub(super) fn interrupted(&self) -> bool {
-        (self.limits.interrupted)()
     }
 
     pub fn evaluate(&mut self, id: ExpressionId) -> Outcome<'v> {
@@ -150,15 +154,14 @@ impl<'e, 'v> Evaluator<'e, 'v> {
     fn equality(&mut self, left: ExpressionId, right: ExpressionId, negated: bool) -> Outcome<'v> {
         let (left, right) = self.pair(left, right)?;
         // `==` of a library's own type costs 1 whatever its size; `!=` has no such rule.
-        let smaller = match &left {
-            Ok(Value::Opaque(_)) if !negated => 1,
+        let smaller = match (&left, &right) {
+            (Ok(Value::Opaque(_)), _) if !negated => 1,
+            (Ok(left), Ok(right)) => smaller_size(left, right),
             _ => size_or_one(&left).min(size_or_one(&right)),
         };
         self.charge(smaller.div_ceil(10))?;
         let (left, right) = (left?, right?);
-        let limits = self.limits;
-        let interrupted = || (limits.interrupted)();
-        match equality::compare(&left, &right, &mut Comparison::new(&interrupted))? {
+        match equality::compare(&left, &right, &self.steps)? {
             Some(equal) => Ok(Value::Bool(equal != negated)),
             None if negated => Ok(Value::Bool(true)),
             None => Err(EvalError::no_such_overload()),
@@ -188,26 +191,21 @@ impl<'e, 'v> Evaluator<'e, 'v> {
             }
             (_, &[argument]) => {
                 let argument = settle(self.evaluate(argument))?;
-                let result = match &argument {
-                    Ok(value) => self.apply(&call.operation, std::slice::from_ref(value)),
-                    Err(error) => Err(error.clone()),
-                };
-                self.charge_call(call.charge, std::slice::from_ref(&argument), result)
+                match argument {
+                    Ok(value) => self.charged(call, std::slice::from_ref(&value)),
+                    Err(error) => self.charge_failed(call.charge, &[Err(error.clone())], error),
+                }
             }
             // With a constant pattern, matching is planned as a call of many arguments.
             (Operation::Matches(Some(_)), args) => self.call_many(call, args),
             (_, &[left, right]) => {
                 let (left, right) = self.pair(left, right)?;
                 match (left, right) {
-                    (Ok(left), Ok(right)) => {
-                        let args = [left, right];
-                        let result = self.apply(&call.operation, &args);
-                        self.charge_values(call.charge, &args, result)
-                    }
+                    (Ok(left), Ok(right)) => self.charged(call, &[left, right]),
                     (left, right) => {
                         let error = left.as_ref().err().or(right.as_ref().err()).cloned();
-                        let result = Err(error.unwrap_or_else(EvalError::no_such_overload));
-                        self.charge_call(call.charge, &[left, right], result)
+                        let error = error.unwrap_or_else(EvalError::no_such_overload);
+                        self.charge_failed(call.charge, &[left, right], error)
                     }
                 }
             }
@@ -225,12 +223,28 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                 Err(error) if index + 1 < args.len() => return Err(error),
                 Err(error) => {
                     values.push(Value::Null);
-                    return self.charge_values(call.charge, &values, Err(error));
+                    self.charge(cost_of(call.charge, &values, &Value::Null))?;
+                    return Err(error);
                 }
             }
         }
-        let result = self.apply(&call.operation, &values);
-        self.charge_values(call.charge, &values, result)
+        self.charged(call, &values)
+    }
+
+    /// Computes a call and charges it: before it is computed, where the arguments alone decide what it costs, so that a call that
+    /// costs more than is left takes no time.
+    fn charged(&mut self, call: &Call, args: &[Value<'v>]) -> Outcome<'v> {
+        match call.charge {
+            Charge::ResultRule(_) => {
+                let result = self.apply(&call.operation, args);
+                let cost = cost_of(call.charge, args, result.as_ref().unwrap_or(&Value::Null));
+                self.finish(result, cost)
+            }
+            charge => {
+                self.charge(cost_of(charge, args, &Value::Null))?;
+                self.apply(&call.operation, args)
+            }
+        }
     }
 
     fn apply(&mut self, operation: &Operation, args: &[Value<'v>]) -> Outcome<'v> {
@@ -238,15 +252,12 @@ impl<'e, 'v> Evaluator<'e, 'v> {
             (Operation::Unary(compute), [argument]) => compute(argument),
             (Operation::Binary(compute), [left, right]) => compute(left, right),
             (Operation::Order(order), [left, right]) => order.apply(left, right),
-            (Operation::In, [element, container]) => {
-                let limits = self.limits;
-                let interrupted = || (limits.interrupted)();
-                operators::contains(container, element, &mut Comparison::new(&interrupted))
-            }
+            (Operation::In, [element, container]) => operators::contains(container, element, &self.steps),
             (Operation::Matches(compiled), [Value::String(text), Value::String(pattern)]) => {
+                regex::count(&self.steps, text, pattern)?;
                 Ok(Value::Bool(match compiled {
                     Some(compiled) => compiled.is_match(text),
-                    None => regex::cached(pattern)?.is_match(text),
+                    None => regex::cached(pattern, &self.steps)?.is_match(text),
                 }))
             }
             // A call with a constant pattern does not name the function.
@@ -254,35 +265,22 @@ impl<'e, 'v> Evaluator<'e, 'v> {
                 Err(EvalError::no_such_overload())
             }
             (Operation::Matches(_), [other, _]) => Err(operators::unsupported(other, "matches")),
-            (Operation::Direct(implementation), args) => implementation(&library::Call { args }),
-            (Operation::Overloads { function, overloads }, args) => dispatch::call(function, overloads, args),
+            (Operation::Direct(implementation), args) => {
+                implementation(&library::Call { args, steps: &self.steps })
+            }
+            (Operation::Overloads { function, overloads }, args) => {
+                dispatch::call(function, overloads, args, &self.steps)
+            }
             _ => Err(EvalError::no_such_overload()),
         }
     }
 
-    /// Charges a call some of whose arguments may be errors; those count as values without a size.
-    fn charge_call(&mut self, charge: Charge, args: &[Outcome<'v>], result: Outcome<'v>) -> Outcome<'v> {
-        if matches!(charge, Charge::One) {
-            return self.finish(result, 1);
-        }
+    /// Charges a call some of whose arguments are errors, which is not computed; those count as values without a size.
+    fn charge_failed(&mut self, charge: Charge, args: &[Outcome<'v>], error: EvalError) -> Outcome<'v> {
         let args: SmallVec<[Value<'v>; 3]> =
             args.iter().map(|arg| arg.as_ref().map_or(Value::Null, Value::clone)).collect();
-        self.charge_values(charge, &args, result)
-    }
-
-    fn charge_values(&mut self, charge: Charge, args: &[Value<'v>], result: Outcome<'v>) -> Outcome<'v> {
-        let size = |index: usize| args.get(index).map_or(1, Value::cost_size);
-        let cost = match charge {
-            Charge::One => 1,
-            Charge::FirstSize => size(0).div_ceil(10),
-            Charge::SecondElements => size(1),
-            Charge::SmallerSize => size(0).min(size(1)).div_ceil(10),
-            Charge::BothSizes => size(0).saturating_add(size(1)).div_ceil(10),
-            Charge::Search => size(0).div_ceil(10).saturating_mul(size(1).div_ceil(10)),
-            Charge::Pattern => size(0).saturating_add(1).div_ceil(10).saturating_mul(size(1).div_ceil(4)),
-            Charge::Rule(rule) => rule(args, result.as_ref().unwrap_or(&Value::Null)),
-        };
-        self.finish(result, cost)
+        self.charge(cost_of(charge, &args, &Value::Null))?;
+        Err(error)
     }
 
     fn list(&mut self, elements: &[ExpressionId], optional: &[bool]) -> Outcome<'v> {
@@ -485,6 +483,37 @@ fn is_fatal(result: &Outcome<'_>) -> bool {
     matches!(result, Err(error) if error.kind != EvalErrorKind::Language)
 }
 
+/// What a call costs.
+fn cost_of(charge: Charge, args: &[Value<'_>], result: &Value<'_>) -> u64 {
+    let size = |index: usize| args.get(index).map_or(1, Value::cost_size);
+    match charge {
+        Charge::One => 1,
+        Charge::FirstSize => size(0).div_ceil(10),
+        Charge::SecondElements => size(1),
+        Charge::SmallerSize => match args {
+            [left, right] => smaller_size(left, right).div_ceil(10),
+            _ => size(0).min(size(1)).div_ceil(10),
+        },
+        Charge::BothSizes => size(0).saturating_add(size(1)).div_ceil(10),
+        Charge::Search => size(0).div_ceil(10).saturating_mul(size(1).div_ceil(10)),
+        Charge::Pattern => size(0).saturating_add(1).div_ceil(10).saturating_mul(size(1).div_ceil(4)),
+        Charge::Rule(rule) | Charge::ResultRule(rule) => rule(args, result),
+    }
+}
+
+/// The smaller of the sizes of two values. The characters of a text are counted only where it can be the smaller one: comparing
+/// a long text with a short one costs 1, and is to take no longer than that.
+fn smaller_size(left: &Value<'_>, right: &Value<'_>) -> u64 {
+    let (Value::String(left), Value::String(right)) = (left, right) else {
+        return left.cost_size().min(right.cost_size());
+    };
+    let (shorter, longer) = if left.len() <= right.len() { (left, right) } else { (right, left) };
+    let chars = shorter.chars().count();
+    // A character has at most four bytes.
+    let smaller = if longer.len() / 4 >= chars { chars } else { chars.min(longer.chars().count()) };
+    smaller as u64
+}
+
 fn size_or_one(value: &Outcome<'_>) -> u64 {
     value.as_ref().map_or(1, Value::cost_size)
 }
@@ -560,7 +589,7 @@ fn write_described(value: &Value<'_>, out: &mut String) {
         Value::Timestamp(t) => out.push_str(&t.to_plain_text()),
         Value::List(list) => {
             out.push('[');
-            for (index, element) in list.iter().enumerate() {
+            for (index, element) in list.iter().enumerate().take(DESCRIPTION_BYTES_MAX) {
                 out.push_str(if index > 0 { ", " } else { "" });
                 write_described(&element, out);
             }
@@ -568,7 +597,7 @@ fn write_described(value: &Value<'_>, out: &mut String) {
         }
         Value::Map(map) => {
             out.push('{');
-            for (index, (key, value)) in map.iter().enumerate() {
+            for (index, (key, value)) in map.iter().enumerate().take(DESCRIPTION_BYTES_MAX) {
                 out.push_str(if index > 0 { ", " } else { "" });
                 write_described(&key, out);
                 out.push_str(": ");

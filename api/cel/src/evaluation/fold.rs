@@ -4,14 +4,13 @@
 //! and maps that macros build grow in place, which keeps a loop linear.
 
 use crate::error::EvalError;
-use crate::evaluation::equality;
 use crate::evaluation::evaluator::{Evaluator, Outcome, SlotState, describe, kind_name, settle};
 use crate::evaluation::plan::{ExpressionId, Fold, FoldVariables, Slot, Step};
 use crate::evaluation::{dispatch, operators};
 use crate::value::{List, Object, Value};
 
-/// Iterations between two looks at the caller's interrupt.
-const ITERATIONS_PER_CHECK: usize = 100;
+/// Steps that one iteration counts, beside those of its expressions.
+const ITERATION_STEPS: usize = 10;
 /// Creating a call's result, reading an accumulator: each costs 1.
 const STEP_COST: u64 = 1;
 
@@ -40,9 +39,7 @@ impl<'v> Evaluator<'_, 'v> {
             }
         };
         for index in 0..len {
-            if index % ITERATIONS_PER_CHECK == ITERATIONS_PER_CHECK - 1 && self.interrupted() {
-                return Err(equality::interrupted());
-            }
+            self.steps().many(ITERATION_STEPS)?;
             let is_bound = match (&lazy, fold.variables) {
                 (Some(lazy), FoldVariables::Two(key, element)) => {
                     self.bind_lazy(lazy, &range, index, key, element)

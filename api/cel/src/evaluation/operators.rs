@@ -8,7 +8,8 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use crate::error::EvalError;
-use crate::evaluation::equality::{self, Comparison};
+use crate::evaluation::equality;
+use crate::evaluation::steps::Steps;
 use crate::number;
 use crate::value::{Duration, List, Octets, Text, Value};
 
@@ -217,17 +218,13 @@ pub fn compare(left: &Value<'_>, right: &Value<'_>) -> Option<Option<Ordering>> 
 }
 
 /// `element in container`
-pub fn contains<'v>(
-    container: &Value<'v>,
-    element: &Value<'v>,
-    comparison: &mut Comparison<'_>,
-) -> Outcome<'v> {
+pub fn contains<'v>(container: &Value<'v>, element: &Value<'v>, steps: &Steps<'_>) -> Outcome<'v> {
     let found = match container {
         Value::List(list) => {
             let mut found = false;
             for candidate in list.iter() {
-                comparison.step()?;
-                if equality::equal(element, &candidate, comparison)? {
+                steps.one()?;
+                if equality::equal(element, &candidate, steps)? {
                     found = true;
                     break;
                 }

@@ -165,8 +165,10 @@ pub enum Charge {
     Search,
     /// The sizes of a text and of a pattern, multiplied.
     Pattern,
-    /// The rule of a library.
+    /// The rule of a library, about the arguments.
     Rule(ActualRule),
+    /// The rule of a library that looks at the result.
+    ResultRule(ActualRule),
 }
 
 /// A loop: `accumulator = init; for element in range { if !condition { break }; accumulator = step }; result`.

@@ -17,6 +17,7 @@ use crate::evaluation::plan::{
     Attribute, Base, Call, Charge, Expression, ExpressionId, Field, Fold, FoldVariables, Key, MapEntry,
     Operation, Plan, Qualifier, Slot, Step,
 };
+use crate::evaluation::steps::Steps;
 use crate::evaluation::{dispatch, standard};
 use crate::library::{Overload, regex};
 use crate::number;
@@ -329,8 +330,12 @@ impl Planner<'_> {
             && let Some(values) = self.constants(&args)
         {
             let value = match &operation {
-                Operation::Direct(implementation) => implementation(&crate::library::Call { args: &values })?,
-                Operation::Overloads { function, overloads } => dispatch::call(function, overloads, &values)?,
+                Operation::Direct(implementation) => {
+                    implementation(&crate::library::Call { args: &values, steps: &Steps::unlimited() })?
+                }
+                Operation::Overloads { function, overloads } => {
+                    dispatch::call(function, overloads, &values, &Steps::unlimited())?
+                }
                 _ => return Err(EvalError::no_such_overload()),
             };
             return Ok(self.add(Expression::Constant(value)));
@@ -365,7 +370,7 @@ impl Planner<'_> {
             ("find" | "findAll", 2 | 3) => {
                 // A malformed pattern is an error of the program.
                 if let Some(Value::String(pattern)) = self.constant(args[1]) {
-                    regex::cached(pattern)?;
+                    regex::cached(pattern, &Steps::unlimited())?;
                 }
                 self.function(id, function)
             }
@@ -395,8 +400,11 @@ impl Planner<'_> {
     fn charge(&self, id: NodeId, function: &str) -> Charge {
         let overloads = self.overloads(id);
         let applies = |overload: &&Arc<Overload>| overloads.len() == 1 || !overload.actual_if_chosen;
-        if let Some(rule) = overloads.iter().filter(applies).find_map(|overload| overload.actual) {
-            return Charge::Rule(rule);
+        let rule = |overload: &Arc<Overload>| Some((overload.actual?, overload.actual_by_result));
+        match overloads.iter().filter(applies).find_map(rule) {
+            Some((rule, true)) => return Charge::ResultRule(rule),
+            Some((rule, false)) => return Charge::Rule(rule),
+            None => {}
         }
         // A choice left to run time costs 1, whatever is chosen.
         let [overload] = overloads else { return Charge::One };

@@ -1,5 +1,7 @@
 //! Programs: planned expressions that can be evaluated any number of times, from any thread.
 
+use std::time::{Duration, Instant};
+
 use crate::ast::{CheckedAst, Name};
 use crate::environment::Environment;
 use crate::error::EvalError;
@@ -43,8 +45,7 @@ impl<'v> Activation<'v> for Vec<(String, Value<'v>)> {
 pub struct Limits<'l> {
     /// The evaluation ends as soon as it has cost more.
     pub cost: u64,
-    /// Asked every 100 iterations of a loop, and from time to time while large values are compared: true ends the
-    /// evaluation. Hosts look at a deadline.
+    /// Asked after some work each time ([`Steps`](super::Steps)): true ends the evaluation. Hosts look at a deadline.
     pub interrupted: &'l (dyn Fn() -> bool + Sync),
 }
 
@@ -65,6 +66,8 @@ pub struct Evaluation<'v> {
     pub result: Result<Value<'v>, EvalError>,
     /// What was spent, also by a failed evaluation.
     pub cost: u64,
+    /// The work that was done ([`Steps`](super::Steps)).
+    pub steps: u64,
 }
 
 impl Program {
@@ -82,10 +85,21 @@ impl Program {
         &self.plan.variables
     }
 
+    /// Evaluates the expression, which may cost `cost` and take `time`.
+    pub fn evaluate_for<'v>(
+        &self,
+        activation: &dyn Activation<'v>,
+        cost: u64,
+        time: Duration,
+    ) -> Evaluation<'v> {
+        let began = Instant::now();
+        self.evaluate(activation, &Limits { cost, interrupted: &|| began.elapsed() > time })
+    }
+
     /// Evaluates the expression.
     pub fn evaluate<'v>(&self, activation: &dyn Activation<'v>, limits: &Limits<'_>) -> Evaluation<'v> {
         let mut evaluator = Evaluator::new(&self.plan, activation, limits);
         let result = evaluator.evaluate(self.plan.root);
-        Evaluation { result, cost: evaluator.cost() }
+        Evaluation { result, cost: evaluator.cost(), steps: evaluator.steps().taken() }
     }
 }

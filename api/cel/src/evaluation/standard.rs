@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::EvalError;
 use crate::evaluation::conversion;
+use crate::library::bounds;
 use crate::library::{Call, Implementation};
 use crate::timestamp::Civil;
 use crate::value::{List, Value};
@@ -75,7 +76,10 @@ pub fn size<'v>(value: &Value<'v>) -> Outcome<'v> {
 
 fn texts<'c>(call: &'c Call<'_, '_>) -> Result<(&'c str, &'c str), EvalError> {
     match call.args {
-        [Value::String(text), Value::String(part)] => Ok((text, part)),
+        [Value::String(text), Value::String(part)] => {
+            call.steps.text(text.len())?;
+            Ok((text, part))
+        }
         _ => Err(EvalError::no_such_overload()),
     }
 }
@@ -143,6 +147,7 @@ fn optional_of_non_zero<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 /// The values of a list of optionals that have one.
 fn unwrap_all<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::List(list)] = call.args else { return Err(EvalError::no_such_overload()) };
+    bounds::make_list(list.len(), call.steps)?;
     let mut values = Vec::new();
     for element in list.iter() {
         match element {

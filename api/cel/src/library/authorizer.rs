@@ -325,6 +325,7 @@ fn decided<'c>(call: &'c Call<'_, '_>) -> Result<&'c Decision, EvalError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluation::steps::Steps;
 
     /// Allows reading, and tells the request as its reason.
     #[derive(Debug)]
@@ -348,7 +349,7 @@ mod tests {
     ) -> Result<Value<'v>, EvalError> {
         let mut all = vec![on.clone()];
         all.extend(args.iter().map(|arg| Value::string(*arg)));
-        implementation(&Call { args: &all })
+        implementation(&Call { args: &all, steps: &Steps::unlimited() })
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! Bounds on the work and the memory of one call.
 //!
-//! Costs are charged after a call, so a call whose cost or result is out of all proportion must be refused before.
+//! A call is charged before it is computed, by its arguments, but some calls cost next to nothing whatever they do, and some are
+//! charged by their result; those whose work or result is out of all proportion must be refused before.
 
 use crate::error::{EvalError, EvalErrorKind};
+use crate::evaluation::steps::Steps;
 
 /// Text and lists that one call may make. Costs follow the arguments and not the result, so this is what bounds the
 /// memory of calls such as `s.replace('a', t)`.
@@ -32,4 +34,25 @@ pub(crate) fn limit_comparisons(left: usize, right: usize) -> Result<(), EvalErr
 pub(crate) fn cost_limit_exceeded() -> EvalError {
     let message = "operation cancelled: actual cost limit exceeded";
     EvalError { kind: EvalErrorKind::CostLimit, ..EvalError::new(message) }
+}
+
+/// Elements of a list that one call may make: more than a request of the largest size can hold. Concatenations share their sides, and
+/// may have billions of elements.
+const ELEMENTS_MAX: usize = 4_000_000;
+
+/// Refuses a call that makes a list of so many elements.
+///
+/// # Errors
+/// The result is too large.
+pub(crate) fn limit_list(elements: usize) -> Result<(), EvalError> {
+    if elements > ELEMENTS_MAX { Err(result_too_large()) } else { Ok(()) }
+}
+
+/// The same for a call that visits each element as it makes the list: counts its steps.
+///
+/// # Errors
+/// The result is too large, or the evaluation was interrupted.
+pub(crate) fn make_list(elements: usize, steps: &Steps<'_>) -> Result<(), EvalError> {
+    limit_list(elements)?;
+    steps.many(elements)
 }

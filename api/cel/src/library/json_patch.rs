@@ -16,17 +16,19 @@ pub fn library() -> Library {
 
 fn escape_key<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let [Value::String(key)] = call.args else { return Err(EvalError::no_such_overload()) };
+    call.steps.text(key.len())?;
     Ok(Value::string(key.replace('~', "~0").replace('/', "~1")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluation::steps::Steps;
 
     #[test]
     fn tildes_and_slashes_are_escaped() {
         for (key, want) in [("a/b~c", "a~1b~0c"), ("~1", "~01"), ("é", "é")] {
-            let escaped = escape_key(&Call { args: &[Value::string(key)] });
+            let escaped = escape_key(&Call { args: &[Value::string(key)], steps: &Steps::unlimited() });
             assert!(matches!(&escaped, Ok(Value::String(text)) if **text == *want), "{key}: {escaped:?}");
         }
     }

@@ -6,7 +6,7 @@ use crate::ast::Constant;
 use crate::cost::rules::{self, TEXT_FACTOR, arg_size, is_text};
 use crate::cost::{CallEstimate, CallSite, SizeEstimate};
 use crate::error::EvalError;
-use crate::evaluation::equality::{self, Comparison};
+use crate::evaluation::equality;
 use crate::evaluation::operators;
 use crate::library::bounds;
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
@@ -124,7 +124,8 @@ pub fn library() -> Library {
             Function::new(
                 "slice",
                 [second(Overload::member("list_slice", [list(), Type::Int, Type::Int], list()), slice)
-                    .costing(slice_estimate, result_actual)],
+                    .costing(slice_estimate, result_actual)
+                    .by_result()],
             ),
             Function::new(
                 "flatten",
@@ -155,11 +156,15 @@ pub fn library() -> Library {
                         .if_chosen()
                 }),
             ),
-            Function::new("lists.range", [second(range, make_range).costing(range_estimate, result_actual)]),
+            Function::new(
+                "lists.range",
+                [second(range, make_range).costing(range_estimate, result_actual).by_result()],
+            ),
             Function::new(
                 "reverse",
                 [second(Overload::member("list_reverse", [list()], list()), reverse)
-                    .costing(reverse_estimate, result_actual)],
+                    .costing(reverse_estimate, result_actual)
+                    .by_result()],
             ),
             Function::new(
                 "distinct",
@@ -265,6 +270,7 @@ fn order(left: &Value<'_>, right: &Value<'_>) -> Option<Ordering> {
 fn is_sorted<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let mut previous: Option<Value<'v>> = None;
     for element in receiver(call)?.iter() {
+        call.steps.one()?;
         if !has_order(&element) {
             return Err(EvalError::no_such_overload());
         }
@@ -283,7 +289,10 @@ fn has_order(value: &Value<'_>) -> bool {
 }
 
 fn sum<'v>(call: &Call<'_, 'v>, zero: Value<'v>) -> Outcome<'v> {
-    receiver(call)?.iter().try_fold(zero, |sum, element| operators::add(&sum, &element))
+    receiver(call)?.iter().try_fold(zero, |sum, element| {
+        call.steps.one()?;
+        operators::add(&sum, &element)
+    })
 }
 
 fn max<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
@@ -298,6 +307,7 @@ fn min<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 fn extreme<'v>(call: &Call<'_, 'v>, name: &str, replaced: Ordering) -> Outcome<'v> {
     let mut best: Option<Value<'v>> = None;
     for element in receiver(call)?.iter() {
+        call.steps.one()?;
         if !has_order(&element) {
             return Err(EvalError::no_such_overload());
         }
@@ -306,10 +316,6 @@ fn extreme<'v>(call: &Call<'_, 'v>, name: &str, replaced: Ordering) -> Outcome<'
         }
     }
     best.ok_or_else(|| EvalError::new(format!("{name} called on empty list")))
-}
-
-fn equal<'v>(left: &Value<'v>, right: &Value<'v>) -> Result<bool, EvalError> {
-    equality::equal(left, right, &mut Comparison::new(&|| false))
 }
 
 fn index_of<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
@@ -325,8 +331,9 @@ fn last_index_of<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 fn position<'v>(call: &Call<'_, 'v>, places: impl Iterator<Item = usize>) -> Outcome<'v> {
     let [Value::List(list), wanted] = call.args else { return Err(EvalError::no_such_overload()) };
     for place in places {
+        call.steps.one()?;
         if let Some(element) = list.get(place)
-            && equal(&element, wanted)?
+            && equality::equal(&element, wanted, call.steps)?
         {
             return Ok(Value::Int(place as i64));
         }
@@ -348,6 +355,7 @@ fn slice<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     if list.len() < to {
         return fail(&format!("list is length {}", list.len()));
     }
+    bounds::make_list(to - from, call.steps)?;
     Ok(Value::list((from..to).filter_map(|place| list.get(place)).collect::<Vec<_>>()))
 }
 
@@ -360,14 +368,18 @@ fn flatten<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     if depth < 0 {
         return Err(EvalError::new("level must be non-negative"));
     }
+    let list = receiver(call)?;
+    bounds::make_list(list.len(), call.steps)?;
     let mut flat = Vec::new();
     // Elements still to visit with the levels left for them, the next one on top.
-    let mut rest: Vec<_> = receiver(call)?.iter().map(|element| (element, depth)).collect();
+    let mut rest: Vec<_> = list.iter().map(|element| (element, depth)).collect();
     rest.reverse();
     while let Some((value, levels)) = rest.pop() {
+        call.steps.one()?;
         match value {
             Value::List(list) if levels > 0 => {
                 let first = rest.len();
+                bounds::limit_list(first.saturating_add(flat.len()).saturating_add(list.len()))?;
                 rest.extend(list.iter().map(|element| (element, levels - 1)));
                 rest[first..].reverse();
             }
@@ -379,16 +391,16 @@ fn flatten<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 
 fn sort<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let list = receiver(call)?;
-    sorted(list, list)
+    sorted(call, list, list)
 }
 
 fn sort_by<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::List(list), Value::List(keys)] = call.args else { return Err(EvalError::no_such_overload()) };
-    sorted(list, keys)
+    sorted(call, list, keys)
 }
 
 /// The elements of `list` in the order of their `keys`.
-fn sorted<'v>(list: &List<'v>, keys: &List<'v>) -> Outcome<'v> {
+fn sorted<'v>(call: &Call<'_, 'v>, list: &List<'v>, keys: &List<'v>) -> Outcome<'v> {
     if list.len() != keys.len() {
         return Err(EvalError::new(format!(
             "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} and {} \
@@ -397,6 +409,7 @@ fn sorted<'v>(list: &List<'v>, keys: &List<'v>) -> Outcome<'v> {
             keys.len()
         )));
     }
+    bounds::make_list(list.len(), call.steps)?;
     let mut pairs: Vec<_> = keys.iter().zip(list.iter()).collect();
     if let Some((first, _)) = pairs.first() {
         if !has_order(first) {
@@ -409,9 +422,18 @@ fn sorted<'v>(list: &List<'v>, keys: &List<'v>) -> Outcome<'v> {
     }
     // Not-a-number has no order; it goes to the end so that the order stays total.
     let not_a_number = |value: &Value<'_>| matches!(value, Value::Double(double) if double.is_nan());
+    // Once interrupted, sorting ends as soon as all the rest is taken for equal.
+    let mut interrupted = Ok(());
     pairs.sort_by(|(left, _), (right, _)| {
-        order(left, right).unwrap_or_else(|| not_a_number(left).cmp(&not_a_number(right)))
+        if interrupted.is_ok() {
+            interrupted = call.steps.one();
+        }
+        match interrupted {
+            Ok(()) => order(left, right).unwrap_or_else(|| not_a_number(left).cmp(&not_a_number(right))),
+            Err(_) => Ordering::Equal,
+        }
     });
+    interrupted?;
     Ok(Value::list(pairs.into_iter().map(|(_, element)| element).collect::<Vec<_>>()))
 }
 
@@ -420,13 +442,14 @@ fn make_range<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     if *len > RANGE_LEN_MAX {
         return Err(bounds::cost_limit_exceeded());
     }
+    bounds::make_list(usize::try_from(*len).unwrap_or(0), call.steps)?;
     Ok(Value::list((0..*len).map(Value::Int).collect::<Vec<_>>()))
 }
 
 fn reverse<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
-    let mut elements: Vec<_> = receiver(call)?.iter().collect();
-    elements.reverse();
-    Ok(Value::list(elements))
+    let list = receiver(call)?;
+    bounds::make_list(list.len(), call.steps)?;
+    Ok(Value::list((0..list.len()).rev().filter_map(|place| list.get(place)).collect::<Vec<_>>()))
 }
 
 fn distinct<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
@@ -435,7 +458,8 @@ fn distinct<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let mut kept: Vec<Value<'v>> = Vec::new();
     'elements: for element in list.iter() {
         for other in &kept {
-            if equal(&element, other)? {
+            call.steps.one()?;
+            if equality::equal(&element, other, call.steps)? {
                 continue 'elements;
             }
         }
@@ -447,6 +471,7 @@ fn distinct<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluation::steps::Steps;
 
     fn ints(values: &[i64]) -> Value<'static> {
         Value::list(values.iter().copied().map(Value::Int).collect::<Vec<_>>())
@@ -501,9 +526,13 @@ mod tests {
             (distinct, vec![ints(&[2, 1, 2])], "2 1"),
         ];
         for (implementation, args, want) in cases {
-            assert_eq!(shown(implementation(&Call { args })), *want, "{args:?}");
+            assert_eq!(shown(implementation(&Call { args, steps: &Steps::unlimited() })), *want, "{args:?}");
         }
-        assert_eq!(shown(sum(&Call { args: &[ints(&[1, 2])] }, Value::Int(0))), "3");
-        assert_eq!(shown(sum(&Call { args: &[ints(&[i64::MAX, 1])] }, Value::Int(0))), "integer overflow");
+        let sum = |list: &[i64]| {
+            let args = [ints(list)];
+            shown(super::sum(&Call { args: &args, steps: &Steps::unlimited() }, Value::Int(0)))
+        };
+        assert_eq!(sum(&[1, 2]), "3");
+        assert_eq!(sum(&[i64::MAX, 1]), "integer overflow");
     }
 }

@@ -7,6 +7,7 @@ use regex::Regex;
 use crate::cost::rules::{self, arg_size};
 use crate::cost::{CallEstimate, CallSite, SizeEstimate};
 use crate::error::EvalError;
+use crate::evaluation::steps::Steps;
 use crate::library::strings;
 use crate::library::{Call, Function, Library, Overload};
 use crate::types::Type;
@@ -62,8 +63,8 @@ fn actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
 /// The compiled pattern, from this thread's cache if it is there.
 ///
 /// # Errors
-/// Those of [`compile`].
-pub fn cached(pattern: &str) -> Result<Regex, EvalError> {
+/// Those of [`compile`], and that the evaluation was interrupted.
+pub fn cached(pattern: &str, steps: &Steps<'_>) -> Result<Regex, EvalError> {
     thread_local! {
         /// Patterns as written with their compiled form, the most recently used one last.
         static CACHE: RefCell<Vec<(Box<str>, Regex)>> = const { RefCell::new(Vec::new()) };
@@ -71,7 +72,11 @@ pub fn cached(pattern: &str) -> Result<Regex, EvalError> {
     CACHE.with_borrow_mut(|cache| {
         let entry = match cache.iter().position(|(known, _)| **known == *pattern) {
             Some(place) => cache.remove(place),
-            None => (pattern.into(), compile(pattern)?),
+            None => {
+                // A short pattern may take tenths of a second to compile, and there may be another one for each element.
+                steps.look()?;
+                (pattern.into(), compile(pattern)?)
+            }
         };
         if cache.len() >= CACHE_LEN_MAX {
             cache.remove(0);
@@ -82,11 +87,18 @@ pub fn cached(pattern: &str) -> Result<Regex, EvalError> {
     })
 }
 
+/// Counts the steps of matching a text, which cannot be interrupted: at worst it visits each part of the pattern for each byte. The
+/// call was charged for that before, so that it is less than a second.
+pub(crate) fn count(steps: &Steps<'_>, text: &str, pattern: &str) -> Result<(), EvalError> {
+    steps.text(text.len().saturating_mul(pattern.len() / 8 + 1))
+}
+
 fn find<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let [Value::String(text), Value::String(pattern)] = call.args else {
         return Err(EvalError::no_such_overload());
     };
-    let regex = cached(pattern)?;
+    count(call.steps, text, pattern)?;
+    let regex = cached(pattern, call.steps)?;
     let found = regex.find(text);
     Ok(found.map_or_else(|| Value::string(""), |found| strings::part(text, found.as_str())))
 }
@@ -97,9 +109,11 @@ fn find_all<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
         [Value::String(text), Value::String(pattern), Value::Int(limit)] => (text, pattern, *limit),
         _ => return Err(EvalError::no_such_overload()),
     };
-    let regex = cached(pattern)?;
+    count(call.steps, text, pattern)?;
+    let regex = cached(pattern, call.steps)?;
     let found = regex.find_iter(text).take(usize::try_from(limit).unwrap_or(usize::MAX));
-    Ok(Value::list(found.map(|found| strings::part(text, found.as_str())).collect::<Vec<_>>()))
+    let found = found.map(|found| call.steps.one().map(|()| strings::part(text, found.as_str())));
+    Ok(Value::list(found.collect::<Result<Vec<_>, _>>()?))
 }
 
 #[cfg(test)]
@@ -117,7 +131,9 @@ mod tests {
             ("baaac", "a*", -1, "|aaa|"),
         ] {
             let args = [Value::string(text), Value::string(pattern), Value::Int(limit)];
-            let Ok(Value::List(found)) = find_all(&Call { args: &args }) else { panic!("{pattern}") };
+            let Ok(Value::List(found)) = find_all(&Call { args: &args, steps: &Steps::unlimited() }) else {
+                panic!("{pattern}")
+            };
             let found: Vec<_> = found
                 .iter()
                 .map(|found| match found {
@@ -134,7 +150,7 @@ mod tests {
         for round in 0..3 {
             for number in 0..2 * CACHE_LEN_MAX {
                 let pattern = format!("^{number}$");
-                let regex = cached(&pattern).unwrap_or_else(|error| panic!("{error}"));
+                let regex = cached(&pattern, &Steps::unlimited()).unwrap_or_else(|error| panic!("{error}"));
                 assert!(regex.is_match(&number.to_string()), "{pattern} in round {round}");
             }
         }

@@ -3,7 +3,8 @@
 use crate::cost::rules::arg_size;
 use crate::cost::{CallEstimate, CallSite, CostEstimate};
 use crate::error::EvalError;
-use crate::evaluation::equality::{self, Comparison};
+use crate::evaluation::equality;
+use crate::evaluation::steps::Steps;
 use crate::library::bounds;
 use crate::library::{Call, Function, Implementation, Library, Overload, Version};
 use crate::types::Type;
@@ -60,19 +61,19 @@ fn lists<'c, 'v>(call: &'c Call<'_, 'v>) -> Result<(&'c List<'v>, &'c List<'v>),
     Ok((left, right))
 }
 
-fn has<'v>(list: &List<'v>, element: &Value<'v>) -> Result<bool, EvalError> {
-    let mut comparison = Comparison::new(&|| false);
+fn has<'v>(list: &List<'v>, element: &Value<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
     for candidate in list.iter() {
-        if equality::equal(&candidate, element, &mut comparison)? {
+        steps.one()?;
+        if equality::equal(&candidate, element, steps)? {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-fn has_all<'v>(list: &List<'v>, elements: &List<'v>) -> Result<bool, EvalError> {
+fn has_all<'v>(list: &List<'v>, elements: &List<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
     for element in elements.iter() {
-        if !has(list, &element)? {
+        if !has(list, &element, steps)? {
             return Ok(false);
         }
     }
@@ -81,18 +82,18 @@ fn has_all<'v>(list: &List<'v>, elements: &List<'v>) -> Result<bool, EvalError> 
 
 fn contains<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let (left, right) = lists(call)?;
-    has_all(left, right).map(Value::Bool)
+    has_all(left, right, call.steps).map(Value::Bool)
 }
 
 fn equivalent<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let (left, right) = lists(call)?;
-    Ok(Value::Bool(has_all(left, right)? && has_all(right, left)?))
+    Ok(Value::Bool(has_all(left, right, call.steps)? && has_all(right, left, call.steps)?))
 }
 
 fn intersects<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let (left, right) = lists(call)?;
     for element in left.iter() {
-        if has(right, &element)? {
+        if has(right, &element, call.steps)? {
             return Ok(Value::Bool(true));
         }
     }
@@ -122,7 +123,7 @@ mod tests {
         ];
         for (implementation, left, right, want) in cases {
             let args = [ints(left.iter().copied()), ints(right.iter().copied())];
-            let got = implementation(&Call { args: &args });
+            let got = implementation(&Call { args: &args, steps: &Steps::unlimited() });
             assert!(matches!(got, Ok(Value::Bool(got)) if got == want), "{left:?} {right:?}: {got:?}");
         }
     }
@@ -130,13 +131,16 @@ mod tests {
     #[test]
     fn numbers_are_equal_across_types() {
         let args = [Value::list(vec![Value::Int(1)]), Value::list(vec![Value::Double(1.0), Value::Uint(1)])];
-        assert!(matches!(equivalent(&Call { args: &args }), Ok(Value::Bool(true))));
+        assert!(matches!(
+            equivalent(&Call { args: &args, steps: &Steps::unlimited() }),
+            Ok(Value::Bool(true))
+        ));
     }
 
     #[test]
     fn sets_too_large_to_compare_are_refused() {
         let args = [ints(0..10_000), ints(10_000..20_000)];
-        let refused = intersects(&Call { args: &args });
+        let refused = intersects(&Call { args: &args, steps: &Steps::unlimited() });
         assert!(matches!(refused, Err(error) if error.message.contains("cost limit exceeded")));
     }
 }

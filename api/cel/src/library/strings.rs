@@ -27,7 +27,7 @@ pub fn library() -> Library {
     let visits = |overload: Overload| overload.costing(rules::visits_elements, rules::visits_elements_actual);
     let replaces = |overload: Overload| overload.costing(replace_estimate, rules::rewrites_text_actual);
     let splits = |overload: Overload| overload.costing(split_estimate, rules::rewrites_text_actual);
-    let joins = |overload: Overload| overload.costing(join_estimate, join_actual);
+    let joins = |overload: Overload| overload.costing(join_estimate, join_actual).by_result();
     let texts = || Type::list(TEXT);
     let dyns = || Type::list(Type::Dyn);
     let second = |overload: Overload| Overload { since: SECOND, ..overload };
@@ -202,6 +202,7 @@ fn char_at<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::String(text), Value::Int(index)] = call.args else {
         return Err(EvalError::no_such_overload());
     };
+    call.steps.text(text.len())?;
     let offset = byte_offset(text, *index).ok_or_else(|| out_of_range(*index))?;
     let found = text[offset..].chars().next();
     Ok(Value::string(found.map(String::from).unwrap_or_default()))
@@ -213,6 +214,7 @@ fn index_of<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
         [Value::String(text), Value::String(part), Value::Int(from)] => (text, part, *from),
         _ => return Err(EvalError::no_such_overload()),
     };
+    call.steps.text(text.len())?;
     if part.is_empty() {
         return Ok(Value::Int(from));
     }
@@ -229,6 +231,7 @@ fn last_index_of<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
         [Value::String(text), Value::String(part), Value::Int(from)] => (text, part, Some(*from)),
         _ => return Err(EvalError::no_such_overload()),
     };
+    call.steps.text(text.len())?;
     if part.is_empty() {
         return Ok(Value::Int(from.unwrap_or_else(|| text.chars().count() as i64)));
     }
@@ -251,16 +254,19 @@ fn floor_boundary(text: &str, offset: usize) -> usize {
 
 fn lower_ascii<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::String(text)] = call.args else { return Err(EvalError::no_such_overload()) };
+    call.steps.text(text.len())?;
     Ok(Value::string(text.to_ascii_lowercase()))
 }
 
 fn upper_ascii<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::String(text)] = call.args else { return Err(EvalError::no_such_overload()) };
+    call.steps.text(text.len())?;
     Ok(Value::string(text.to_ascii_uppercase()))
 }
 
 fn trim<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::String(text)] = call.args else { return Err(EvalError::no_such_overload()) };
+    call.steps.text(text.len())?;
     Ok(part(text, text.trim()))
 }
 
@@ -270,6 +276,7 @@ fn substring<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
         [Value::String(text), Value::Int(start), Value::Int(end)] => (text, *start, Some(*end)),
         _ => return Err(EvalError::no_such_overload()),
     };
+    call.steps.text(text.len())?;
     if let Some(end) = end.filter(|end| *end < start) {
         return Err(EvalError::new(format!("invalid substring range. start: {start}, end: {end}")));
     }
@@ -293,6 +300,7 @@ fn replace<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     if grown > RESULT_BYTES_MAX {
         return Err(result_too_large());
     }
+    call.steps.text(grown)?;
     Ok(Value::string(text.replacen(&**old, new, count)))
 }
 
@@ -302,6 +310,7 @@ fn split<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
         [Value::String(text), Value::String(separator), Value::Int(limit)] => (text, separator, *limit),
         _ => return Err(EvalError::no_such_overload()),
     };
+    call.steps.text(text.len())?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let value = |piece: &str| part(text, piece);
     let parts: Vec<_> = if !separator.is_empty() {
@@ -337,6 +346,8 @@ fn join<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
         let Value::String(text) = &element else {
             return Err(EvalError::new(format!("join: invalid input: {}", describe(&element))));
         };
+        call.steps.one()?;
+        call.steps.text(separator.len() + text.len())?;
         if index > 0 {
             joined.push_str(separator);
         }
@@ -350,6 +361,7 @@ fn join<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 
 fn quote<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
     let [Value::String(text)] = call.args else { return Err(EvalError::no_such_overload()) };
+    call.steps.text(text.len())?;
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
@@ -373,6 +385,7 @@ fn quote<'v>(call: &Call<'_, 'v>) -> Outcome<'v> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::evaluation::steps::Steps;
     use crate::library::Implementation;
 
     fn text(value: &str) -> Value<'static> {
@@ -425,14 +438,15 @@ mod tests {
             (quote, vec![text("\"é\\\n")], "\"\\\"é\\\\\\n\""),
         ];
         for (implementation, args, want) in cases {
-            assert_eq!(shown(implementation(&Call { args })), *want, "{args:?}");
+            assert_eq!(shown(implementation(&Call { args, steps: &Steps::unlimited() })), *want, "{args:?}");
         }
     }
 
     #[test]
     fn results_have_a_bound() {
         let many = text(&"a".repeat(1 << 14));
-        let result = replace(&Call { args: &[many.clone(), text("a"), many] });
+        let args = [many.clone(), text("a"), many];
+        let result = replace(&Call { args: &args, steps: &Steps::unlimited() });
         assert_eq!(shown(result), "operation cancelled: result too large");
     }
 }

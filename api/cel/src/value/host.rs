@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::EvalError;
+use crate::evaluation::steps::Steps;
 use crate::value::Value;
 use crate::value::list::List;
 
@@ -36,7 +37,15 @@ pub trait HostList: Send + Sync {
     fn get<'v>(&'v self, view: View<'v>, index: usize) -> Value<'v>;
 
     /// The host's own equality (sets ignore order); `None`: element by element.
-    fn equals<'v>(&'v self, _view: View<'v>, _other: &List<'v>) -> Option<bool> {
+    ///
+    /// # Errors
+    /// The comparison was interrupted.
+    fn equals<'v>(
+        &'v self,
+        _view: View<'v>,
+        _other: &List<'v>,
+        _steps: &Steps<'_>,
+    ) -> Option<Result<bool, EvalError>> {
         None
     }
 
@@ -56,8 +65,11 @@ pub trait HostMap: Send + Sync {
         self.len(view) == 0
     }
 
-    /// The value under `key`.
+    /// The value under `key`, in a time that does not depend on the number of entries.
     fn get<'v>(&'v self, view: View<'v>, key: &str) -> Option<Value<'v>>;
+
+    /// The value of the entry at `index`, which is below [`len`](Self::len).
+    fn value_at<'v>(&'v self, view: View<'v>, index: usize) -> Option<Value<'v>>;
 
     /// The key of the entry at `index`, which is below [`len`](Self::len); the order is the host's and stays the same.
     fn key_at<'v>(&'v self, view: View<'v>, index: usize) -> &'v str;
@@ -98,7 +110,15 @@ pub trait HostObject: Send + Sync {
     }
 
     /// The host's own equality, which may look at fields without a name; `None`: field by field.
-    fn equals<'v>(&'v self, _view: View<'v>, _other: HostRef<'v, dyn HostObject + 'v>) -> Option<bool> {
+    ///
+    /// # Errors
+    /// The comparison was interrupted.
+    fn equals<'v>(
+        &'v self,
+        _view: View<'v>,
+        _other: HostRef<'v, dyn HostObject + 'v>,
+        _steps: &Steps<'_>,
+    ) -> Option<Result<bool, EvalError>> {
         None
     }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::error::{EvalError, EvalErrorKind};
+use crate::evaluation::steps::Steps;
 use crate::value::Value;
 use crate::value::host::{HostList, HostRef};
 
@@ -69,9 +70,12 @@ impl<'v> List<'v> {
     }
 
     /// The host's own answer to `self == other`, for a list of the host that has one.
-    pub fn host_equals(&self, other: &List<'v>) -> Option<bool> {
+    ///
+    /// # Errors
+    /// The comparison was interrupted.
+    pub fn host_equals(&self, other: &List<'v>, steps: &Steps<'_>) -> Option<Result<bool, EvalError>> {
         match self {
-            Self::Host(host) => host.node.equals(host.view, other),
+            Self::Host(host) => host.node.equals(host.view, other, steps),
             _ => None,
         }
     }

@@ -31,7 +31,7 @@ pub enum Map<'v> {
 #[derive(Clone, Debug, Default)]
 pub struct OwnedMap<'v> {
     entries: Vec<(Value<'v>, Value<'v>)>,
-    /// Places in `entries`, by the hash of the key; empty up to [`SCAN_LEN_MAX`] entries.
+    /// Places in `entries` of keys that can be found again, by the hash of the key; empty up to [`SCAN_LEN_MAX`] entries.
     index: HashTable<u32>,
     hasher: DefaultHashBuilder,
     /// See [`OwnedMap::with_identifiers`].
@@ -85,10 +85,16 @@ impl<'v> Map<'v> {
     pub fn entry_at(&self, index: usize) -> Option<(Value<'v>, Value<'v>)> {
         match self {
             Self::Shared(map) => map.entries.get(index).cloned(),
-            Self::Host(host) => {
-                let key = (index < self.len()).then(|| host.node.key_at(host.view, index))?;
-                Some((Value::String(Text::Borrowed(key)), host.node.get(host.view, key)?))
-            }
+            Self::Host(_) => Some((self.key_at(index)?, self.value_at(index)?)),
+        }
+    }
+
+    /// The value of the entry at `index`, in the map's own order.
+    pub fn value_at(&self, index: usize) -> Option<Value<'v>> {
+        match self {
+            Self::Shared(map) => map.entries.get(index).map(|(_, value)| value.clone()),
+            Self::Host(host) if index < self.len() => host.node.value_at(host.view, index),
+            Self::Host(_) => None,
         }
     }
 
@@ -152,10 +158,13 @@ impl<'v> OwnedMap<'v> {
         let Self { entries, index, hasher, .. } = self;
         let first_new = match entries.len() {
             len if len <= SCAN_LEN_MAX => return,
-            len if index.is_empty() => 0..len,
+            len if len == SCAN_LEN_MAX + 1 => 0..len,
             len => len - 1..len,
         };
         for place in first_new {
+            if !is_identifiable(&entries[place].0) {
+                continue;
+            }
             index.insert_unique(hash(hasher, &entries[place].0), place as u32, |&place| {
                 hash(hasher, &entries[place as usize].0)
             });
@@ -164,7 +173,10 @@ impl<'v> OwnedMap<'v> {
 
     /// Where exactly this key is.
     fn place(&self, key: &Value<'v>) -> Option<usize> {
-        if self.index.is_empty() {
+        if !is_identifiable(key) {
+            return None;
+        }
+        if self.entries.len() <= SCAN_LEN_MAX {
             return self.entries.iter().position(|(other, _)| same_key(other, key));
         }
         let found =
@@ -183,8 +195,13 @@ impl<'v> FromIterator<(Value<'v>, Value<'v>)> for OwnedMap<'v> {
     }
 }
 
+/// Whether a value can be the same key as another one. Others are in no index: all of them would have one hash.
+fn is_identifiable(key: &Value<'_>) -> bool {
+    !matches!(key, Value::List(_) | Value::Map(_) | Value::Object(_) | Value::Optional(_) | Value::Opaque(_))
+}
+
 /// Whether two values are the same key. Lists, maps and other values without identity are never the same.
-fn same_key(left: &Value<'_>, right: &Value<'_>) -> bool {
+pub(crate) fn same_key(left: &Value<'_>, right: &Value<'_>) -> bool {
     match (left, right) {
         (Value::Null, Value::Null) => true,
         (Value::Bool(a), Value::Bool(b)) => a == b,

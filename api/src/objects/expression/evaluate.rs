@@ -1,14 +1,33 @@
-//! Evaluates expressions within the limit of one evaluation and the budget of all of them.
+//! Evaluates expressions within the limit of one evaluation, the budget of all of them, and the time of the request.
 
 use std::fmt;
+use std::time::{Duration, Instant};
 
-use cel::evaluation::{Activation, Evaluation, Limits};
+use cel::error::EvalError;
+use cel::evaluation::{Activation, Evaluation, Limits, Program};
 use cel::value::Value;
 
 use super::compile::Expression;
+use crate::values::cancellation;
 
 /// Most that one evaluation may cost.
-pub const CALL_COST_MAX: u64 = 1_000_000;
+const CALL_COST_MAX: u64 = 1_000_000;
+
+/// Longest evaluation outside of requests, whose time bounds theirs: the largest cost is spent in a few seconds by all but
+/// expressions that are made to take long.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Evaluates a program within [`CALL_COST_MAX`] and within the time of the request, or [`TIME_MAX`]. An evaluation that the end of the
+/// request interrupts ends the request: it has no result that a policy could ignore.
+pub fn run<'v>(program: &Program, activation: &dyn Activation<'v>) -> Evaluation<'v> {
+    let began = Instant::now();
+    let interrupted = || cancellation::is_over() || began.elapsed() > TIME_MAX;
+    let evaluation = program.evaluate(activation, &Limits { cost: CALL_COST_MAX, interrupted: &interrupted });
+    if evaluation.result.as_ref().is_err_and(EvalError::is_interruption) {
+        cancellation::check();
+    }
+    evaluation
+}
 
 /// What the expressions of one object may still cost together.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +88,7 @@ pub fn evaluate<'v>(
 ) -> Result<Value<'v>, Failure> {
     let program = expression.program();
     let program = program.map_err(|why| Failure::Evaluation(format!("compilation error: {why}")))?;
-    let Evaluation { result, cost } = program.evaluate(activation, &Limits::cost(CALL_COST_MAX));
+    let Evaluation { result, cost, .. } = run(program, activation);
     budget.take(shared())?;
     budget.take(cost)?;
     result.map_err(|error| {

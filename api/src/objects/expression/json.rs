@@ -4,6 +4,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use cel::value::{HostMap, HostRef, List, Map, Text, Value, View};
 
+use crate::values::cancellation;
 use crate::values::json::{self, Key, Object};
 
 /// A JSON value.
@@ -38,6 +39,10 @@ impl HostMap for Object {
         Object::get(self, key).map(of)
     }
 
+    fn value_at<'v>(&'v self, _: View<'v>, index: usize) -> Option<Value<'v>> {
+        self.members().get(index).map(|(_, value)| of(value))
+    }
+
     fn key_at<'v>(&'v self, _: View<'v>, index: usize) -> &'v str {
         self.members().get(index).map_or("", |(key, _)| key)
     }
@@ -46,16 +51,22 @@ impl HostMap for Object {
 /// Deepest nesting of lists and maps that becomes JSON, as in requests.
 const DEPTH_MAX: usize = json::DEPTH_MAX;
 
+/// Most elements and members that become JSON: more than a request of the largest size can hold. An expression makes lists of
+/// billions of elements out of a few, by adding a list to itself.
+const NODES_MAX: usize = 4_000_000;
+
 /// A value as JSON.
 ///
 /// # Errors
-/// A part of it has no JSON form; the text says which.
+/// A part of it has no JSON form, or it is too large; the text says which.
 pub fn from(value: &Value<'_>) -> Result<json::Value, String> {
-    convert(value, DEPTH_MAX)
+    convert(value, DEPTH_MAX, &mut { NODES_MAX })
 }
 
-fn convert(value: &Value<'_>, depth: usize) -> Result<json::Value, String> {
+fn convert(value: &Value<'_>, depth: usize, nodes: &mut usize) -> Result<json::Value, String> {
     let depth = depth.checked_sub(1).ok_or("the value is nested too deeply")?;
+    *nodes = nodes.checked_sub(1).ok_or("the value is too large")?;
+    cancellation::step();
     Ok(match value {
         Value::Null => json::Value::Null,
         Value::Bool(value) => (*value).into(),
@@ -70,13 +81,13 @@ fn convert(value: &Value<'_>, depth: usize) -> Result<json::Value, String> {
         Value::Duration(duration) => cel::duration::to_seconds_text(duration.nanoseconds).into(),
         Value::Timestamp(time) => time.to_text().into(),
         Value::List(list) => {
-            let items = list.iter().map(|item| convert(&item, depth));
+            let items = list.iter().map(|item| convert(&item, depth, nodes));
             json::Value::Array(items.collect::<Result<_, _>>()?)
         }
         Value::Map(map) => {
             let mut members = Object::with_capacity(map.len());
             for (key, value) in map.iter() {
-                members.insert(key_text(&key)?, convert(&value, depth)?);
+                members.insert(key_text(&key)?, convert(&value, depth, nodes)?);
             }
             members.into()
         }
@@ -84,11 +95,11 @@ fn convert(value: &Value<'_>, depth: usize) -> Result<json::Value, String> {
             let mut members = Object::new();
             for field in object.fields() {
                 let value = object.get(&field).map_err(|error| error.to_string())?;
-                members.insert(field.into_owned(), convert(&value.unwrap_or(Value::Null), depth)?);
+                members.insert(field.into_owned(), convert(&value.unwrap_or(Value::Null), depth, nodes)?);
             }
             members.into()
         }
-        Value::Optional(Some(value)) => convert(value, depth)?,
+        Value::Optional(Some(value)) => convert(value, depth, nodes)?,
         Value::Optional(None) => json::Value::Null,
         Value::Type(_) | Value::Opaque(_) => return Err(unsupported(value)),
     })

@@ -16,4 +16,4 @@ pub mod policy;
 pub mod types;
 
 pub use compile::{Expression, Refusal, base};
-pub use evaluate::{Budget, CALL_COST_MAX, Failure, evaluate};
+pub use evaluate::{Budget, Failure, evaluate, run};

@@ -1,10 +1,11 @@
 //! Expressions over `claims` and `user`: compiled when the configuration is read, evaluated for every token.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use cel::ast::{CheckedAst, Name, NodeId, NodeKind};
 use cel::environment::{Environment, Origin};
-use cel::evaluation::{Limits, Program};
+use cel::evaluation::Program;
 use cel::library::{Library, Version, extensions, standard};
 use cel::types::{Type, TypeProvider};
 use cel::value::map::OwnedMap;
@@ -21,6 +22,9 @@ const VERSION: Version = Version::new(1, 35);
 
 /// Most that one evaluation may cost.
 const COST_MAX: u64 = 1_000_000;
+
+/// Longest evaluation, for those that take longer than they cost.
+const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Name of the type of `user`.
 const USER: &str = "kubernetes.UserInfo";
@@ -150,7 +154,7 @@ impl Expression {
     }
 
     fn evaluate<'v>(&self, variables: Vec<(String, Value<'v>)>) -> Result<Value<'v>, String> {
-        let evaluation = self.program.evaluate(&variables, &Limits::cost(COST_MAX));
+        let evaluation = self.program.evaluate_for(&variables, COST_MAX, TIME_MAX);
         evaluation.result.map_err(|error| format!("expression '{}' resulted in error: {error}", self.text))
     }
 }

@@ -8,6 +8,7 @@ use go::quote;
 use crate::ast::{CheckedAst, NodeId, NodeKind};
 use crate::error::EvalError;
 use crate::evaluation::conversion;
+use crate::evaluation::steps::Steps;
 use crate::library::Call;
 use crate::library::bounds::{RESULT_BYTES_MAX, result_too_large};
 use crate::types::Type;
@@ -232,11 +233,34 @@ pub(super) fn format<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
     let [Value::String(format), Value::List(args)] = call.args else {
         return Err(EvalError::no_such_overload());
     };
-    let mut writer = Writer { out: String::new(), args: &|index| args.get(index).unwrap_or(Value::Null) };
-    match interpolate(format, args.len(), &mut writer) {
+    let len = args.len();
+    call.steps.text(format.len())?;
+    let args = &|index| args.get(index).unwrap_or(Value::Null);
+    let mut writer = Writer { out: String::new(), args, steps: call.steps };
+    match interpolate(format, len, &mut writer) {
         Ok(_) => Ok(Value::string(writer.out)),
         Err(Failure::Format(message)) => Err(EvalError::new(message)),
         Err(Failure::Argument(error)) => Err(error),
+    }
+}
+
+/// Why an argument was not formatted.
+enum Refused {
+    /// The clause does not take it.
+    By(String),
+    /// The evaluation ended meanwhile.
+    Interrupted(EvalError),
+}
+
+impl From<String> for Refused {
+    fn from(fault: String) -> Self {
+        Self::By(fault)
+    }
+}
+
+impl From<EvalError> for Refused {
+    fn from(error: EvalError) -> Self {
+        Self::Interrupted(error)
     }
 }
 
@@ -244,6 +268,7 @@ pub(super) fn format<'v>(call: &Call<'_, 'v>) -> Result<Value<'v>, EvalError> {
 struct Writer<'a, 'v> {
     out: String,
     args: &'a dyn Fn(usize) -> Value<'v>,
+    steps: &'a Steps<'a>,
 }
 
 impl Sink for Writer<'_, '_> {
@@ -255,11 +280,17 @@ impl Sink for Writer<'_, '_> {
 
     fn argument(&mut self, index: usize, clause: Clause) -> Result<(), EvalError> {
         let value = (self.args)(index);
+        self.steps.one()?;
         let written = match (clause, &value) {
-            (Clause::Text, value) => text(value, &mut self.out, 0),
-            (clause, value) => number(value, clause).map(|written| self.out.push_str(&written)),
+            (Clause::Text, value) => text(value, &mut self.out, 0, self.steps),
+            (clause, value) => {
+                number(value, clause).map(|written| self.out.push_str(&written)).map_err(Refused::By)
+            }
         };
-        written.map_err(|fault| EvalError::new(format!("error during formatting: {fault}")))?;
+        written.map_err(|fault| match fault {
+            Refused::By(fault) => EvalError::new(format!("error during formatting: {fault}")),
+            Refused::Interrupted(error) => error,
+        })?;
         if self.out.len() > RESULT_BYTES_MAX {
             return Err(result_too_large());
         }
@@ -373,13 +404,13 @@ fn padded(text: String, width: usize) -> String {
 }
 
 /// Formats a value for `%s`.
-fn text(value: &Value<'_>, out: &mut String, depth: usize) -> Result<(), String> {
+fn text(value: &Value<'_>, out: &mut String, depth: usize, steps: &Steps<'_>) -> Result<(), Refused> {
     match value {
         Value::Null => out.push_str("null"),
         Value::Type(of) => out.push_str(of.runtime_name()),
-        Value::List(_) | Value::Map(_) => literal(value, out, depth)?,
+        Value::List(_) | Value::Map(_) => literal(value, out, depth, steps)?,
         Value::Optional(_) | Value::Opaque(_) | Value::Object(_) => {
-            return Err(Clause::Text.refusal(&value.type_name()));
+            return Err(Clause::Text.refusal(&value.type_name()).into());
         }
         value => out.push_str(&converted(value)?),
     }
@@ -388,7 +419,8 @@ fn text(value: &Value<'_>, out: &mut String, depth: usize) -> Result<(), String>
 
 /// What `string(value)` gives.
 fn converted(value: &Value<'_>) -> Result<String, String> {
-    match conversion::to_string(&Call { args: std::slice::from_ref(value) }) {
+    let call = Call { args: std::slice::from_ref(value), steps: &Steps::unlimited() };
+    match conversion::to_string(&call) {
         Ok(Value::String(text)) => Ok(text.to_string()),
         Ok(_) => Err(Clause::Text.refusal(&value.type_name())),
         Err(error) => Err(format!("could not convert argument {} to string", quote(&error.message))),
@@ -396,9 +428,10 @@ fn converted(value: &Value<'_>) -> Result<String, String> {
 }
 
 /// Formats a value inside a list or map, as the expression that makes it.
-fn literal(value: &Value<'_>, out: &mut String, depth: usize) -> Result<(), String> {
+fn literal(value: &Value<'_>, out: &mut String, depth: usize, steps: &Steps<'_>) -> Result<(), Refused> {
+    steps.one()?;
     if depth > DEPTH_MAX || out.len() > RESULT_BYTES_MAX {
-        return Err("value is too large".to_owned());
+        return Err("value is too large".to_owned().into());
     }
     match value {
         Value::String(text) => out.push_str(&quote(text)),
@@ -414,7 +447,7 @@ fn literal(value: &Value<'_>, out: &mut String, depth: usize) -> Result<(), Stri
             out.push('[');
             for (index, element) in list.iter().enumerate() {
                 out.push_str(if index > 0 { ", " } else { "" });
-                literal(&element, out, depth + 1)?;
+                literal(&element, out, depth + 1, steps)?;
             }
             out.push(']');
         }
@@ -424,13 +457,11 @@ fn literal(value: &Value<'_>, out: &mut String, depth: usize) -> Result<(), Stri
                 let mut written = String::new();
                 match &key {
                     Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Uint(_) => {
-                        literal(&key, &mut written, depth + 1)?;
+                        literal(&key, &mut written, depth + 1, steps)?;
                     }
                     key => {
-                        return Err(format!(
-                            "no formatting function for map key of type {}",
-                            key.type_name()
-                        ));
+                        let kind = key.type_name();
+                        return Err(format!("no formatting function for map key of type {kind}").into());
                     }
                 }
                 entries.push((written, value));
@@ -441,14 +472,14 @@ fn literal(value: &Value<'_>, out: &mut String, depth: usize) -> Result<(), Stri
                 out.push_str(if index > 0 { ", " } else { "" });
                 out.push_str(key);
                 out.push(':');
-                literal(value, out, depth + 1)?;
+                literal(value, out, depth + 1, steps)?;
             }
             out.push('}');
         }
         Value::Optional(_) | Value::Opaque(_) | Value::Object(_) => {
-            return Err(format!("no formatting function for {}", value.type_name()));
+            return Err(format!("no formatting function for {}", value.type_name()).into());
         }
-        value => text(value, out, depth)?,
+        value => text(value, out, depth, steps)?,
     }
     Ok(())
 }
@@ -458,7 +489,8 @@ mod tests {
     use super::*;
 
     fn formatted(format: &str, args: Vec<Value<'_>>) -> String {
-        match super::format(&Call { args: &[Value::string(format), Value::list(args)] }) {
+        let args = [Value::string(format), Value::list(args)];
+        match super::format(&Call { args: &args, steps: &Steps::unlimited() }) {
             Ok(Value::String(text)) => text.to_string(),
             Ok(other) => panic!("{other:?}"),
             Err(error) => error.message.into_owned(),

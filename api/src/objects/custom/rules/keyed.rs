@@ -9,7 +9,9 @@
 
 use std::borrow::Cow;
 
-use cel::evaluation::equality::{Comparison, equal as equal_values};
+use cel::error::EvalError;
+use cel::evaluation::Steps;
+use cel::evaluation::equality::equal as equal_values;
 use cel::identifier::escape;
 use cel::value::{List, Value};
 use hashbrown::{HashMap, HashSet};
@@ -32,21 +34,46 @@ enum Identity {
 }
 
 /// `a == b`; `None` for lists without a rule.
-pub(super) fn equal<'v>(merge: &ListType, a: &List<'v>, b: &List<'v>) -> Option<bool> {
+///
+/// # Errors
+/// The comparison was interrupted.
+pub(super) fn equal<'v>(
+    merge: &ListType,
+    a: &List<'v>,
+    b: &List<'v>,
+    steps: &Steps<'_>,
+) -> Option<Result<bool, EvalError>> {
     let names = names(merge)?;
     if a.len() != b.len() {
-        return Some(false);
+        return Some(Ok(false));
     }
-    let own: HashMap<Identity, usize> =
-        a.iter().enumerate().map(|(at, item)| (identity(&names, &item, (true, at)), at)).collect();
-    Some(b.iter().enumerate().all(|(at, item)| {
-        let Some(at) = own.get(&identity(&names, &item, (false, at))) else { return false };
+    Some(equal_elements(&names, a, b, steps))
+}
+
+fn equal_elements<'v>(
+    names: &[String],
+    a: &List<'v>,
+    b: &List<'v>,
+    steps: &Steps<'_>,
+) -> Result<bool, EvalError> {
+    let mut own: HashMap<Identity, usize> = HashMap::with_capacity(a.len());
+    for (at, item) in a.iter().enumerate() {
+        steps.one()?;
+        own.insert(identity(names, &item, (true, at)), at);
+    }
+    for (at, item) in b.iter().enumerate() {
+        steps.one()?;
+        let Some(found) = own.get(&identity(names, &item, (false, at))) else { return Ok(false) };
         // A scalar that is there is equal.
-        names.is_empty()
-            || a.get(*at).is_some_and(|own| {
-                equal_values(&own, &item, &mut Comparison::new(&|| false)).unwrap_or_default()
-            })
-    }))
+        if names.is_empty() {
+            continue;
+        }
+        let Some(found) = a.get(*found) else { return Ok(false) };
+        if !equal_values(&found, &item, steps)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// `a + b`; `None` for lists without a rule.

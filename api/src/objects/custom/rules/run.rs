@@ -11,7 +11,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use cel::evaluation::{Activation, Limits as CostLimits, Program};
+use cel::evaluation::{Activation, Program};
 use cel::value::Value;
 
 use super::compile::Scope;
@@ -22,13 +22,12 @@ use crate::objects::custom::path::Path;
 use crate::objects::custom::same::{Before, counterpart};
 use crate::objects::custom::schema::{Additional, Items, Rule, Schema};
 use crate::objects::expression::json::of as json_value;
+use crate::objects::expression::run;
 use crate::types::schema::limits::Limits;
 use crate::types::schema::table::{Kind, Message};
+use crate::values::cancellation;
 use crate::values::field::{FieldError, FieldErrorKind};
 use crate::values::json::{self, Object};
-
-/// Most that one evaluation may cost.
-const CALL_COST_MAX: u64 = 1_000_000;
 
 /// Most that all rules of one object may cost.
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
@@ -301,6 +300,7 @@ impl Run {
         path: &Path<'_>,
         is_as_before: bool,
     ) -> Result<(), Exhausted> {
+        cancellation::step();
         if new.is_null() {
             return Ok(());
         }
@@ -396,7 +396,7 @@ impl Run {
                 (before, false) => before.clone(),
             };
             let variables = Variables { own: own.clone(), old };
-            let evaluated = ready.rule.evaluate(&variables, &CostLimits::cost(CALL_COST_MAX));
+            let evaluated = run(&ready.rule, &variables);
             let said = if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() };
             if evaluated.cost > self.left {
                 self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
@@ -461,7 +461,7 @@ impl Run {
         rule: &Rule,
         variables: &Variables<'_>,
     ) -> Result<Option<String>, String> {
-        let evaluated = program.evaluate(variables, &CostLimits::cost(CALL_COST_MAX));
+        let evaluated = run(program, variables);
         if evaluated.cost > self.left {
             return Err("messageExpression evaluation failed due to running out of cost budget, no further \
                         validation rules will be run"

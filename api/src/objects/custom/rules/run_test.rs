@@ -202,3 +202,128 @@ fn times_that_are_appended_to_a_list_are_no_texts_of_it() {
         assert!(judged.contains(want), "{rule}: {judged}");
     }
 }
+
+#[test]
+fn reserved_words_are_fields_by_their_own_name_and_by_their_identifier() {
+    const WORDS: [&str; 17] = [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "namespace",
+        "package",
+        "return",
+        "var",
+        "void",
+        "while",
+    ];
+    for word in WORDS {
+        for (rule, holds) in [
+            (format!("self.{word} == 'x'"), true),
+            (format!("has(self.{word}) && self.?{word}.hasValue()"), true),
+            (format!("self.{word} == self.__{word}__"), true),
+            (format!("self.{word} == 'y'"), false),
+            (format!("self.{word} == oldSelf.{word}"), true),
+        ] {
+            let schema = format!(
+                r#"{{"type":"object","properties":{{"{word}":{{"type":"string"}}}},
+                "{{x}}validations":[{{"rule":"{rule}","message":"broken"}}]}}"#
+            );
+            let value = format!(r#"{{"{word}":"x"}}"#);
+            let want = if holds { "" } else { "spec.v: Invalid value: broken" };
+            let told = judged(&schema, &value, Some(&value));
+            assert_eq!(told.trim_start_matches("warning "), want, "{rule}");
+        }
+    }
+}
+
+/// A value of `count` members or elements, each of them made by `one`.
+fn many(open: char, count: usize, one: impl Fn(usize) -> String, close: char) -> String {
+    let parts: Vec<String> = (0..count).map(one).collect();
+    format!("{open}{}{close}", parts.join(","))
+}
+
+/// Rules over maps, sets, keyed lists and objects, with the shape of their values.
+const GROWING: [(&str, &str, char); 9] = [
+    (r#"{"type":"object","additionalProperties":{"type":"integer"}"#, "self == oldSelf", '{'),
+    (r#"{"type":"object","additionalProperties":{"type":"integer"}"#, "self.all(k, k in oldSelf)", '{'),
+    (
+        r#"{"type":"object","additionalProperties":{"type":"integer"}"#,
+        "self.all(k, self[k] == oldSelf[k])",
+        '{',
+    ),
+    (r#"{"type":"object","additionalProperties":{"type":"integer"}"#, "self.all(k, v, oldSelf[k] == v)", '{'),
+    (r#"{"type":"object","additionalProperties":{"type":"integer"}"#, "'%s'.format([self]).size() > 0", '{'),
+    (
+        r#"{"type":"object","{x}preserve-unknown-fields":true,"properties":{"k9":{"type":"integer"}}"#,
+        "self == oldSelf && self.k9 == 9",
+        '{',
+    ),
+    (
+        r#"{"type":"array","{x}list-type":"set","items":{"type":"integer"}"#,
+        "self == oldSelf && self + oldSelf == self",
+        '[',
+    ),
+    (
+        r#"{"type":"array","{x}list-type":"map","{x}list-map-keys":["k"],"items":{"type":"object","required":["k"],
+           "properties":{"k":{"type":"integer"}}}"#,
+        "self == oldSelf",
+        'm',
+    ),
+    (
+        r#"{"type":"array","items":{"type":"integer"}"#,
+        "self == oldSelf && self.sum() == oldSelf.sum() && self.indexOf(-1) < 0",
+        '[',
+    ),
+];
+
+#[test]
+fn the_time_of_rules_over_maps_and_lists_is_linear() {
+    const MARGIN: f64 = 6.0;
+    for (schema, rule, shape) in GROWING {
+        let schema = format!(r#"{schema},"{{x}}validations":[{{"rule":"{rule}"}}]}}"#);
+        // Many members at first, so that the time without them does not count.
+        let times = [2_000, 8_000, 32_000].map(|count| {
+            let value = |count, reversed: bool| {
+                let at = move |at: usize| if reversed { count - 1 - at } else { at };
+                match shape {
+                    '{' => many('{', count, |n| format!(r#""k{}":{}"#, at(n), at(n)), '}'),
+                    'm' => many('[', count, |n| format!(r#"{{"k":{}}}"#, at(n)), ']'),
+                    _ => many('[', count, |n| n.to_string(), ']'),
+                }
+            };
+            let (new, old) = (value(count, false), value(count, true));
+            let took = (0..2).map(|_| {
+                let began = std::time::Instant::now();
+                assert_eq!(judged(&schema, &new, Some(&old)), "", "{rule} of {count}");
+                began.elapsed().as_secs_f64()
+            });
+            took.fold(f64::MAX, f64::min)
+        });
+        // Quadratic work takes 256 times as long.
+        let growth = times[2] / times[0];
+        assert!(growth < 16.0 * MARGIN, "{rule}: {times:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_evaluation_ends_with_its_request() {
+    use crate::values::cancellation::{Cancelled, Reason, Token, within};
+    use std::time::{Duration, Instant};
+
+    // Costs nothing in proportion: lists in lists are free, and there are millions of comparisons.
+    let schema = r#"{"type":"array","items":{"type":"array","items":{"type":"integer"}},
+        "{x}validations":[{"rule":"self.all(x, self.indexOf([1]) < 0)"}]}"#;
+    let value = many('[', 20_000, |_| "[]".to_owned(), ']');
+    let token = Token::default();
+    token.cancel_at(Instant::now() + Duration::from_millis(300));
+    let ended = within(token, async { judged(schema, &value, None) }).await;
+    assert_eq!(ended, Err(Cancelled(Reason::Deadline)));
+}

@@ -8,7 +8,8 @@ use std::any::Any;
 use std::borrow::Cow;
 
 use cel::error::EvalError;
-use cel::evaluation::equality::{Comparison, equal};
+use cel::evaluation::Steps;
+use cel::evaluation::equality::equal;
 use cel::identifier::{escape, unescape};
 use cel::value::{
     Duration, HostList, HostMap, HostObject, HostRef, List, Map, Object, Octets, Text, Value, View,
@@ -149,6 +150,34 @@ fn read_again<'v>(kind: &Kind, item: Value<'v>) -> Value<'v> {
     Value::fault(EvalError::new(format!("invalid data, {wanted}")))
 }
 
+fn equal_fields(
+    message: Option<&Message>,
+    own: &json::Object,
+    other: &json::Object,
+    steps: &Steps<'_>,
+) -> Result<bool, EvalError> {
+    for (name, value) in own.iter() {
+        steps.one()?;
+        let found = other.get(name);
+        let is_equal = match message.and_then(|message| declared(message, name)) {
+            Some(field) => {
+                let limits = limits_of(&field.kind, field.limits.as_deref());
+                match found.filter(|found| !found.is_null()) {
+                    Some(found) => {
+                        equal(&of(&field.kind, limits, value), &of(&field.kind, limits, found), steps)?
+                    }
+                    None => false,
+                }
+            }
+            None => found.is_none_or(|found| found == value),
+        };
+        if !is_equal {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 /// The field of a struct that rules can speak of: of metadata, these are the names.
 fn declared<'t>(message: &'t Message, name: &str) -> Option<&'t Field> {
     let is_metadata = message.checked_apart;
@@ -173,9 +202,14 @@ impl HostList for json::Value {
         item.map_or(Value::Null, |item| of(&list.item.kind, limits, item))
     }
 
-    fn equals<'v>(&'v self, list: View<'v>, other: &List<'v>) -> Option<bool> {
+    fn equals<'v>(
+        &'v self,
+        list: View<'v>,
+        other: &List<'v>,
+        steps: &Steps<'_>,
+    ) -> Option<Result<bool, EvalError>> {
         let own = List::Host(HostRef { node: self, view: list });
-        keyed::equal(&view::<kind::List>(list)?.merge, &own, other)
+        keyed::equal(&view::<kind::List>(list)?.merge, &own, other, steps)
     }
 
     fn concat<'v>(&'v self, list: View<'v>, other: &List<'v>) -> Option<Result<List<'v>, EvalError>> {
@@ -204,6 +238,13 @@ impl HostMap for json::Value {
         let map = view::<kind::Map>(map)?;
         let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
         Some(of(&map.value.kind, limits, self.get(key)?))
+    }
+
+    fn value_at<'v>(&'v self, map: View<'v>, index: usize) -> Option<Value<'v>> {
+        let map = view::<kind::Map>(map)?;
+        let limits = limits_of(&map.value.kind, map.value.limits.as_deref());
+        let (_, value) = self.as_object()?.members().get(index)?;
+        Some(of(&map.value.kind, limits, value))
     }
 
     fn key_at<'v>(&'v self, _: View<'v>, index: usize) -> &'v str {
@@ -249,18 +290,15 @@ impl HostObject for json::Object {
 
     /// Fields that the schema knows are compared as values, others as what is stored. One that the schema does not know
     /// and the other object does not have makes no difference.
-    fn equals<'v>(&'v self, message: View<'v>, other: HostRef<'v, dyn HostObject + 'v>) -> Option<bool> {
+    fn equals<'v>(
+        &'v self,
+        message: View<'v>,
+        other: HostRef<'v, dyn HostObject + 'v>,
+        steps: &Steps<'_>,
+    ) -> Option<Result<bool, EvalError>> {
         let message = view::<Message>(message);
         let other: &json::Object = other.node.data()?.downcast_ref()?;
-        Some(self.iter().all(|(name, value)| match message.and_then(|message| declared(message, name)) {
-            Some(field) => {
-                let limits = limits_of(&field.kind, field.limits.as_deref());
-                let Some(found) = other.get(name).filter(|found| !found.is_null()) else { return false };
-                let (own, found) = (of(&field.kind, limits, value), of(&field.kind, limits, found));
-                equal(&own, &found, &mut Comparison::new(&|| false)).unwrap_or_default()
-            }
-            None => other.get(name).is_none_or(|found| found == value),
-        }))
+        Some(equal_fields(message, self, other, steps))
     }
 
     fn data(&self) -> Option<&dyn Any> {

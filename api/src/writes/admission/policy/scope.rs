@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use cel::error::EvalError;
-use cel::evaluation::{Activation, Evaluation, Limits};
+use cel::evaluation::{Activation, Evaluation};
 use cel::library::authorizer::{self, Authorizer, Resource};
 use cel::value::{HostObject, HostRef, Object as ObjectValue, Value, View};
 
 use super::request::Request;
 use crate::objects::expression::policy::environment::Variable;
-use crate::objects::expression::{CALL_COST_MAX, json};
+use crate::objects::expression::{self, json};
 use crate::values::json::Object;
 
 /// Levels of nested evaluations of variables that read variables, counted as levels of their expressions. It bounds
@@ -83,10 +83,10 @@ impl<'a> Scope<'a> {
         let entered = self.nesting.fetch_add(depth, Ordering::Relaxed);
         let evaluation = if entered + depth > NESTING_MAX {
             let error = EvalError::new("variables that read each other are nested too deeply");
-            Evaluation { result: Err(error), cost: 0 }
+            Evaluation { result: Err(error), cost: 0, steps: 0 }
         } else {
             let open = Open { scope: this, end: Some(variable) };
-            program.evaluate(&open, &Limits::cost(CALL_COST_MAX))
+            expression::run(program, &open)
         };
         self.nesting.fetch_sub(depth, Ordering::Relaxed);
         self.unpaid.fetch_add(evaluation.cost, Ordering::Relaxed);
