@@ -10,6 +10,7 @@ mod auth;
 mod backfill;
 mod backups;
 mod basics;
+mod cancellations;
 mod cbor;
 mod controllers;
 mod conversions;

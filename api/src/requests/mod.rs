@@ -1,6 +1,8 @@
 //! The way of a request: stages, routes, and what each verb means.
 
 mod counted;
+#[cfg(test)]
+mod growth_test;
 mod heavy;
 pub mod pipeline;
 pub mod routes;

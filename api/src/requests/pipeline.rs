@@ -38,9 +38,10 @@ use crate::state::audit::{self, Arrival, Trail, answer};
 use crate::state::fairness::{self, Permit, Work};
 use crate::state::impersonation;
 use crate::types::served::Served;
+use crate::values::cancellation::{self, Cancelled, Reason, Token};
 use crate::values::memory::Account;
 use crate::values::query::Query;
-use crate::values::status::{Status, Subject};
+use crate::values::status::{self, Status, Subject};
 use crate::wire::metrics::requests::Labels;
 use crate::wire::negotiate::{Offer, Output};
 use crate::wire::request::{RequestError, RequestInfo, Verb};
@@ -88,6 +89,8 @@ pub struct Exchange<'c> {
     trail: Option<Arc<Trail>>,
     /// What flow control classified the request by.
     flow: Option<Arc<fairness::Ids>>,
+    /// Ends the computations of the request.
+    token: Token,
 }
 
 /// The answer of the stage that ended a request.
@@ -105,6 +108,7 @@ impl<'c> Exchange<'c> {
         if let Some(upgrade) = upgrade {
             head.extensions.insert(upgrade);
         }
+        let token = head.extensions.remove().unwrap_or_default();
         let audit_id = match head.headers.get(&AUDIT_ID) {
             Some(given) => given.clone(),
             None => {
@@ -135,6 +139,7 @@ impl<'c> Exchange<'c> {
             warning: None,
             trail: None,
             flow: None,
+            token,
         }
     }
 
@@ -439,21 +444,30 @@ impl<'c> Exchange<'c> {
             newest,
         }));
         let work = traces::within(self.trace.as_ref().map(Trace::context), work);
+        let work = cancellation::within(self.token.clone(), work);
         let began = Instant::now();
         let result = if info.is_long_running() {
             work.await
         } else {
-            let served = tokio::time::timeout(self.time_allowed(), work).await;
+            // The timer ends what waits, the token what computes.
+            let time = self.time_allowed();
+            self.token.cancel_at(began + time);
+            let served = tokio::time::timeout(time, work).await;
             self.passed("serving", began.elapsed());
-            match served {
-                Ok(result) => result,
-                Err(_) => {
-                    self.count_termination(info, StatusCode::GATEWAY_TIMEOUT);
-                    return Err(Box::new(timed_out()));
-                }
-            }
+            served.unwrap_or(Err(Cancelled(Reason::Deadline)))
         };
-        result.map_err(|status| self.answer(&status))
+        match result {
+            Ok(result) => result.map_err(|status| self.answer(&status)),
+            Err(Cancelled(Reason::Shutdown)) => Err(self.answer(&Status::new(
+                status::Reason::ServiceUnavailable,
+                "the server ended before the request was done; nothing was stored",
+            ))),
+            // Nobody hears of the end of a request whose client is gone.
+            Err(Cancelled(Reason::Deadline | Reason::Gone)) => {
+                self.count_termination(info, StatusCode::GATEWAY_TIMEOUT);
+                Err(Box::new(timed_out()))
+            }
+        }
     }
 
     /// Counts a request that is ended before it is done.

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::compare::{NULL, indexed, is_empty, is_same, take_run};
 use super::typed::Type;
 use crate::types::schema::table::{Field, ListType, Message, Unknown};
+use crate::values::cancellation;
 use crate::values::field::{Element, FieldSet, write_field, write_plain_field, write_step};
 use crate::values::json::{Object, Value};
 
@@ -39,6 +40,7 @@ fn step(
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unclear> {
+    cancellation::step();
     if old.is_some_and(|old| is_same(old, new)) {
         return Ok(());
     }
@@ -71,6 +73,7 @@ fn step(
 
 /// Whether a value differs as a whole from the one before it, rather than in parts.
 fn is_modified(of: Type<'_>, old: &Value, new: &Value) -> bool {
+    cancellation::step();
     let objects_are_empty = || is_empty(old.as_object()) && is_empty(new.as_object());
     match of.for_value(new) {
         Type::Scalar(_)
@@ -175,6 +178,7 @@ fn structure(
     skip: Option<&FieldSet<'_>>,
     out: &mut Vec<u8>,
 ) -> Result<(), Unclear> {
+    cancellation::step();
     let ranks = message.ranks();
     let mut all = Named::new();
     for (name, value) in new.iter() {

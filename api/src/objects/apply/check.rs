@@ -4,6 +4,7 @@
 use super::typed::{Primitive, Type, item_element};
 use crate::types::schema::decode::plain_number;
 use crate::types::schema::table::{ListType, Message};
+use crate::values::cancellation;
 use crate::values::field::{Element, go_quote};
 use crate::values::json::{Object, Value, go_print};
 
@@ -79,6 +80,7 @@ enum Checked {
 }
 
 fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Vec<TypeError>) {
+    cancellation::step();
     let mut wrong = |wanted: &str| {
         errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_text(value))));
     };

@@ -5,6 +5,7 @@
 
 use super::typed::{Type, item_element};
 use crate::types::schema::table::{ListType, Message};
+use crate::values::cancellation;
 use crate::values::field::{Element, FieldSet, Node};
 use crate::values::json::{Object, Value};
 
@@ -26,6 +27,7 @@ fn members<'t>(of: Type<'_>, object: &'t Object) -> FieldSet<'t> {
 
 /// Whether a value is a leaf, and what lies below it.
 fn collect<'t>(of: Type<'_>, value: &'t Value) -> (bool, FieldSet<'t>) {
+    cancellation::step();
     match (of.for_value(value), value) {
         (Type::Scalar(_), _)
         | (Type::Struct { atomic: true, .. } | Type::Map { atomic: true, .. }, _)

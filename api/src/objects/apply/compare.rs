@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 use super::typed::{Type, below, item_element};
 use crate::types::schema::declared::Declared;
 use crate::types::schema::table::{Kind, ListType, Message, Unknown};
+use crate::values::cancellation;
 use crate::values::field::{Element, FieldSet, Node};
 use crate::values::json::{Object, Value};
 
@@ -117,6 +118,7 @@ impl<'t> Found<'t> {
         (old, new): (Option<&'t Value>, Option<&'t Value>),
         skip: Option<&FieldSet<'_>>,
     ) {
+        cancellation::step();
         let skip = match skip.and_then(|skip| skip.get(&element())) {
             Some(node) if node.member => return,
             Some(node) => Some(&node.children).filter(|children| !children.is_empty()),
@@ -142,6 +144,7 @@ impl<'t> Found<'t> {
 
 /// Whether two values are equal, regardless of the order of members and of a zero fraction in numbers.
 pub(super) fn is_same(a: &Value, b: &Value) -> bool {
+    cancellation::step();
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
             let same = |((a, old), (b, new)): ((&str, &Value), (&str, &Value))| a == b && is_same(old, new);
@@ -183,6 +186,7 @@ fn differing<'t>(
     skip: Option<&FieldSet<'_>>,
     found: &mut Found<'t>,
 ) -> Own {
+    cancellation::step();
     let (old_is, new_is) = (of.for_value(old), of.for_value(new));
     match new_is {
         Type::Scalar(_) => {

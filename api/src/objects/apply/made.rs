@@ -7,6 +7,7 @@ use super::check::{check_made, join};
 use super::merge::merge;
 use super::typed::{Primitive, Type};
 use crate::types::schema::table::{ListType, Message};
+use crate::values::cancellation;
 use crate::values::field::Element;
 use crate::values::json::{Object, Value};
 
@@ -43,6 +44,7 @@ pub fn merge_given(message: &Message, live: &Object, config: &Object) -> Result<
 
 /// Collects the paths of atomic parts.
 fn value(of: Type<'_>, value: &Value, path: String, atomic: &mut Vec<String>) {
+    cancellation::step();
     match (of.for_value(value), value) {
         (
             of @ (Type::Struct { atomic: is_atomic, .. } | Type::Map { atomic: is_atomic, .. }),

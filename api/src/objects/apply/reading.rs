@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 
 use super::typed::Type;
 use crate::types::schema::table::Message;
+use crate::values::cancellation;
 use crate::values::json::compact::Cursor;
 use crate::values::json::{Key, Object, Value};
 
@@ -78,6 +79,7 @@ fn items(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Vec<Value>> {
 
 /// A value of any type where `of` is expected; `of` only provides the names of members below.
 fn value(cursor: &mut Cursor<'_>, of: Type<'_>) -> Option<Value> {
+    cancellation::step();
     Some(match cursor.peek() {
         b'"' => Value::String(cursor.string()?.into_owned()),
         b'{' => Value::Object(match of {

@@ -9,6 +9,7 @@ use super::collect::field_set;
 use super::managed::Operation;
 use super::typed::{Primitive, Type};
 use crate::types::schema::table::{ListType, Message};
+use crate::values::cancellation;
 use crate::values::field::{Element, FieldSet, Node};
 use crate::values::json::Object;
 
@@ -73,6 +74,7 @@ fn below<'t>(
     set: &FieldSet<'t>,
     live: Option<&FieldSet<'t>>,
 ) -> FieldSet<'t> {
+    cancellation::step();
     let nodes = set.nodes().iter().map(|node| {
         let found = live.and_then(|live| live.get(&node.element)).map(|found| &found.children);
         let Some(of) = of.step(&node.element) else { return node.clone() };

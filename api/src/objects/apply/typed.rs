@@ -8,6 +8,7 @@
 use std::borrow::Cow;
 
 use crate::types::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
+use crate::values::cancellation;
 use crate::values::field::{Element, FieldSet, Scalar};
 use crate::values::json::{self, Value};
 
@@ -172,6 +173,7 @@ pub enum KeyError {
 ///
 /// Absent keys are completed from the schema's defaults.
 pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Result<Element<'t>, KeyError> {
+    cancellation::step();
     match list {
         ListType::Atomic => Err(KeyError::Atomic),
         ListType::Set => match value {
@@ -209,6 +211,7 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
 
 /// Whether two list elements have the same identity; false if one has none. Allocates no step.
 pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
+    cancellation::step();
     match list {
         ListType::Atomic => false,
         ListType::Set => match (a, b) {

@@ -7,6 +7,7 @@
 
 use crate::types::schema::limits::Limits;
 use crate::types::schema::table::{Kind, List, ListType, Message};
+use crate::values::cancellation;
 use crate::values::json::{Object, Value};
 
 /// What stood in the stored object where a value stands now, and the type by which both are compared.
@@ -83,6 +84,7 @@ fn is_described(kind: &Kind, name: &str) -> bool {
 
 /// Equality without regard to the order of members.
 fn is_equal(a: &Value, b: &Value) -> bool {
+    cancellation::step();
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))

@@ -22,6 +22,7 @@ use super::same::{Before, limits_of};
 use super::scale;
 use crate::types::schema::limits::{Limits, Schemas};
 use crate::types::schema::table::{Empty, Kind, Message, ResourceTable, Slot};
+use crate::values::cancellation;
 use crate::values::field::{FieldError, FieldErrorKind, go_quote};
 use crate::values::json::{Object, Value};
 
@@ -245,6 +246,7 @@ impl<'t> Shape<'t> {
 
 /// Checks a value; errors are dropped if it is the old one.
 fn check(shape: Shape, limits: Option<&Limits>, value: &Value, old: Option<Before>, path: &Path) -> Outcome {
+    cancellation::step();
     let mut checked = check_anew(shape, limits, value, old, path);
     if !checked.is_valid() && old.is_some_and(|old| old.is(value)) {
         checked.errors.clear();

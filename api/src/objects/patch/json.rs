@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use hashbrown::HashSet;
 
 use super::{Status, Value, words};
+use crate::values::cancellation;
 use crate::values::field::go_quote;
 use crate::values::json::{DEPTH_MAX, Object, write};
 use crate::values::status::Reason;
@@ -292,6 +293,7 @@ struct Run {
 
 impl Run {
     fn carry_out(&mut self, operation: Operation) -> Result<(), Refused> {
+        cancellation::step();
         let Operation { verb, kind, path, from, value } = operation;
         let verb_text = &*kind;
         let undecoded = |what: &str| {
@@ -538,6 +540,7 @@ fn index(text: &str, count: usize) -> Option<usize> {
 
 /// Levels of nested containers in `value`, including itself; 0 for a scalar.
 fn nesting(value: &Value) -> usize {
+    cancellation::step();
     match value {
         Value::Array(items) => 1 + items.iter().map(nesting).max().unwrap_or(0),
         Value::Object(members) => 1 + members.iter().map(|(_, value)| nesting(value)).max().unwrap_or(0),
@@ -547,6 +550,7 @@ fn nesting(value: &Value) -> usize {
 
 /// Number of values in `value`, including itself.
 fn size(value: &Value) -> usize {
+    cancellation::step();
     match value {
         Value::Array(items) => 1 + items.iter().map(size).sum::<usize>(),
         Value::Object(members) => 1 + members.iter().map(|(_, value)| size(value)).sum::<usize>(),

@@ -10,6 +10,7 @@ use super::Value;
 use super::lists::Key;
 use super::strategic::{DELETE_PREFIX, DIRECTIVE, ORDER_PREFIX, RETAIN_KEYS, Type, discard_nulls, target};
 use crate::types::schema::table::Message;
+use crate::values::cancellation;
 use crate::values::json::Object;
 
 /// The patch after it was merged into `original`.
@@ -21,6 +22,7 @@ pub(super) fn of(message: &Message, original: &Value, mut patch: Value) -> Value
 }
 
 fn object(original: &Object, patch: &mut Object, kind: Type<'_>) {
+    cancellation::step();
     if let Some(directive) = patch.get(DIRECTIVE) {
         if directive.as_str() == Some("replace") {
             patch.remove(DIRECTIVE);

@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 
 use super::Value;
 use super::strategic::{Failure, Outcome};
+use crate::values::cancellation;
 use crate::values::json::go_print;
 
 /// How elements of a list are identified.
@@ -138,6 +139,7 @@ pub(super) enum Scalar {
 impl Scalar {
     /// The scalar of `value`, if it is one.
     pub fn of(value: &Value) -> Option<Scalar> {
+        cancellation::step();
         match value {
             Value::Null => Some(Scalar::Null),
             Value::Bool(value) => Some(Scalar::Bool(*value)),

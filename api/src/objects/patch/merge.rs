@@ -8,6 +8,7 @@
 
 use super::members::Members;
 use super::{Status, Value};
+use crate::values::cancellation;
 use crate::values::json::Object;
 
 /// The error text for anything that is not a patch.
@@ -41,6 +42,7 @@ pub(super) fn apply(original: Value, patch: Value) -> Value {
 
 /// `current` after a change of it.
 fn merged(current: Value, change: Value) -> Value {
+    cancellation::step();
     match (current, change) {
         (Value::Object(current), Value::Object(change)) => merge_members(current, change).into(),
         (Value::Object(_), change) => change,
@@ -73,6 +75,7 @@ fn merge_members(original: Object, patch: Object) -> Object {
 
 /// Removes the `null` members of all objects in `value`, and sorts the others. Elements of lists stay.
 fn prune(value: &mut Value) {
+    cancellation::step();
     match value {
         Value::Object(members) => {
             members.retain(|_, member| {

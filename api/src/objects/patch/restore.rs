@@ -11,6 +11,7 @@ use crate::types::schema::decode::plain_number;
 use crate::types::schema::scalars::bytes;
 use crate::types::schema::table::{Kind, Message};
 use crate::types::schema::text_types::text_type;
+use crate::values::cancellation;
 use crate::values::json::write;
 
 /// Makes integers of the whole numbers in `value` that stand where its type has integers.
@@ -31,6 +32,7 @@ pub fn restore(message: &Message, value: &mut Value) -> Result<(), String> {
 
 /// The same for a value of a kind. Its texts are of the Go type `text`.
 fn within(kind: &Kind, value: &mut Value, text: &str) -> Result<(), String> {
+    cancellation::step();
     if value.is_null() {
         return Ok(());
     }

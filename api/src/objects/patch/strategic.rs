@@ -18,6 +18,7 @@ use super::lists::{Class, Key, Scalar, bad_type, element_class};
 use super::members::Members;
 use super::{Status, Value, plain_error};
 use crate::types::schema::table::{Field, Kind, Message, PatchStrategy, Shape};
+use crate::values::cancellation;
 use crate::values::json::{Object, go_print};
 
 pub(super) const DIRECTIVE: &str = "$patch";
@@ -133,6 +134,7 @@ impl<'s> Type<'s> {
 }
 
 fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<Object> {
+    cancellation::step();
     if let Some(directive) = patch.get(DIRECTIVE) {
         return match directive.as_str() {
             Some("replace") => {
@@ -193,6 +195,7 @@ fn merge_object(original: Object, mut patch: Object, kind: Type<'_>) -> Outcome<
 /// A value without counterpart in the object: without `null` members, and without anything that has a `$patch`; `None`
 /// if it has a `$patch` itself.
 fn new_value(mut value: Value) -> Option<Value> {
+    cancellation::step();
     match &mut value {
         Value::Null => return None,
         Value::Object(_) | Value::Array(_) => discard_nulls(&mut value),
@@ -202,6 +205,7 @@ fn new_value(mut value: Value) -> Option<Value> {
 }
 
 pub(super) fn discard_nulls(value: &mut Value) {
+    cancellation::step();
     match value {
         Value::Object(members) => members.retain(|_, member| {
             discard_nulls(member);
@@ -213,6 +217,7 @@ pub(super) fn discard_nulls(value: &mut Value) {
 }
 
 fn without_directives(value: Value) -> Option<Value> {
+    cancellation::step();
     match value {
         Value::Object(members) if members.contains(DIRECTIVE) => None,
         Value::Object(members) => {

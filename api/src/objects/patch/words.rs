@@ -9,10 +9,12 @@ use hashbrown::HashMap;
 use serde_json::value::RawValue;
 
 use super::Value;
+use crate::values::cancellation;
 use crate::values::json::{Object, write};
 
 /// The words of `value` as this server writes it.
 pub(super) fn of(value: &Value) -> Value {
+    cancellation::step();
     match value {
         Value::Null => Value::Null,
         Value::Array(items) => Value::Array(items.iter().map(of).collect()),
@@ -53,6 +55,7 @@ pub(super) fn read(raw: &RawValue) -> Value {
 
 /// Whether `value` is written as `words`.
 pub(super) fn equal(value: &Value, words: &Value) -> bool {
+    cancellation::step();
     match (value, words) {
         (Value::Null, Value::Null) => true,
         (Value::Array(items), Value::Array(words)) => {

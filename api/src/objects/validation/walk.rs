@@ -17,6 +17,7 @@ use super::rules;
 use super::rules::view::View;
 use crate::types::schema::declared::{Declared, visit};
 use crate::types::schema::table::{Check, Field, Form, Kind, Message, Presence, Union};
+use crate::values::cancellation;
 use crate::values::field::FieldError;
 use crate::values::json::{Object, Value};
 
@@ -106,6 +107,7 @@ fn refuse_missing(validator: &mut Validator, field: &Field, path: &Path) {
 
 /// Checks a member that is there.
 fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) {
+    cancellation::step();
     let is_empty = match value {
         Value::String(text) => text.is_empty(),
         Value::Array(items) => items.is_empty(),
@@ -129,6 +131,7 @@ fn member(validator: &mut Validator, field: &Field, value: &Value, path: &Path) 
 
 /// Checks what is in a value.
 fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
+    cancellation::step();
     match (kind, value) {
         (Kind::Message(inner), Value::Object(object)) if !inner.checked_apart => {
             structure(validator, inner, object, path, false);

@@ -22,6 +22,7 @@ use super::filling::Filling;
 use super::list::{CHUNK_BYTES, FORM_MULTIPLE, ITEM_BYTES, LARGE_BYTES};
 use super::selected::{Found, Need, Selected};
 use crate::objects::representation::{ListSize, Renderer};
+use crate::values::cancellation::{self, Cancelled, following};
 use crate::values::memory::Charge;
 use crate::values::status::Status;
 use crate::wire::codec::protobuf::MEMO_BYTES;
@@ -64,7 +65,7 @@ pub struct Ahead {
 /// A part of the list, in order.
 enum Job {
     /// Being made.
-    Task(JoinHandle<Made>),
+    Task(JoinHandle<Result<Made, Cancelled>>),
     /// What did not fit the chunk before.
     Rest(Vec<Found>),
     /// An object that goes by itself.
@@ -111,7 +112,7 @@ impl Ahead {
                 Some(Job::Large(found)) => return self.large(renderer, *found).await.map(Some),
                 Some(Job::Rest(rest)) => self.jobs.push_front(Job::Rest(rest)),
                 Some(Job::Task(task)) => {
-                    let made = task.await.map_err(Status::internal)?;
+                    let made = task.await.map_err(Status::internal)?.map_err(Status::internal)?;
                     made.result?;
                     self.idle.push(made.renderer);
                     if !made.rest.is_empty() {
@@ -162,10 +163,15 @@ impl Ahead {
         Ok(())
     }
 
-    fn start(&mut self, renderer: &Renderer, batch: Vec<Found>, charge: Charge) -> JoinHandle<Made> {
+    fn start(
+        &mut self,
+        renderer: &Renderer,
+        batch: Vec<Found>,
+        charge: Charge,
+    ) -> JoinHandle<Result<Made, Cancelled>> {
         let renderer = self.idle.pop().unwrap_or_else(|| renderer.fork());
         let show = self.show.clone();
-        tokio::spawn(async move { make(renderer, &show, batch, charge) })
+        tokio::spawn(following(async move { make(renderer, &show, batch, charge) }))
     }
 
     async fn large(&mut self, renderer: &Renderer, found: Found) -> Result<Bytes, Status> {
@@ -198,6 +204,7 @@ fn make(mut renderer: Renderer, show: &Show, mut batch: Vec<Found>, charge: Char
         && let Some(found) = batch.get(taken)
     {
         taken += 1;
+        cancellation::check();
         record_bytes += found.record_bytes();
         result = found.show(|stored| show(&mut renderer, stored, &mut chunk)).map(|_| ());
     }
@@ -251,7 +258,7 @@ pub async fn measure(
 ) -> Result<(), Status> {
     let memory = renderer.account().answer(*TASKS * (MEMO_BYTES + ITEM_BYTES)).await;
     let _charge = memory.map_err(Status::no_memory)?;
-    let mut tasks: VecDeque<JoinHandle<Result<(Renderer, ListSize), Status>>> = VecDeque::new();
+    let mut tasks: VecDeque<JoinHandle<Result<Measured, Cancelled>>> = VecDeque::new();
     let mut idle: Vec<Renderer> = Vec::new();
     let mut is_over = false;
     while !is_over || !tasks.is_empty() {
@@ -274,11 +281,11 @@ pub async fn measure(
                 continue;
             }
             let maker = idle.pop().unwrap_or_else(|| renderer.fork());
-            tasks.push_back(tokio::spawn(async move { measure_batch(maker, batch.found) }));
+            tasks.push_back(tokio::spawn(following(async move { measure_batch(maker, batch.found) })));
             continue;
         }
         let Some(task) = tasks.pop_front() else { break };
-        let (maker, more) = task.await.map_err(Status::internal)??;
+        let (maker, more) = task.await.map_err(Status::internal)?.map_err(Status::internal)??;
         idle.push(maker);
         size.items += more.items;
         size.bytes += more.bytes;
@@ -286,12 +293,16 @@ pub async fn measure(
     Ok(())
 }
 
-fn measure_batch(mut renderer: Renderer, batch: Vec<Found>) -> Result<(Renderer, ListSize), Status> {
+/// A renderer, and what it measured.
+type Measured = Result<(Renderer, ListSize), Status>;
+
+fn measure_batch(mut renderer: Renderer, batch: Vec<Found>) -> Measured {
     let mut size = ListSize::default();
     let mut scratch = Vec::with_capacity(ITEM_BYTES);
     // By reference, for the reason that `make` has.
     for found in &batch {
         let Some(revision) = found.revision() else { continue };
+        cancellation::check();
         scratch.clear();
         found.show(|stored| renderer.list_item(stored, false, &mut scratch))?;
         renderer.remember_item_len(revision, scratch.len());

@@ -54,6 +54,7 @@ use engine::TailError;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
+use crate::values::cancellation::{Cancelled, within};
 use crate::values::status::Status;
 use crate::writes::context::Context;
 
@@ -183,10 +184,14 @@ where
     let mut backoff = Backoff::default();
     loop {
         let began = Instant::now();
-        match AssertUnwindSafe(run(api.clone())).catch_unwind().await {
-            Ok(Err(Trouble::Tail(TailError::Closed))) => return,
-            Ok(Err(trouble)) => tracing::warn!(controller = name, error = %trouble, "controller begins anew"),
-            Ok(Ok(never)) => match never {},
+        // So that the shutdown ends what it computes, and that it does not keep the runtime's threads from others.
+        let run = within(api.lifecycle().computations().child(), run(api.clone()));
+        match AssertUnwindSafe(run).catch_unwind().await {
+            Ok(Err(Cancelled(_)) | Ok(Err(Trouble::Tail(TailError::Closed)))) => return,
+            Ok(Ok(Err(trouble))) => {
+                tracing::warn!(controller = name, error = %trouble, "controller begins anew");
+            }
+            Ok(Ok(Ok(never))) => match never {},
             Err(_) => tracing::error!(controller = name, "controller failed, beginning anew"),
         }
         if began.elapsed() > BACKOFF.1 {

@@ -13,6 +13,7 @@ use super::decode::{DecodeError, Decoded, Single, read_item, read_root, read_val
 use super::decode_form::{given, is_always_written, is_lost, zero_field};
 use super::decode_report::Report;
 use super::table::{Field, Kind, Message};
+use crate::values::cancellation;
 use crate::values::json::{DEPTH_MAX, Key, Object, Value};
 
 /// Makes `value` an object of type `message`: types checked, unknown fields dropped and reported, fields in schema
@@ -103,6 +104,7 @@ fn members(message: &Message, object: &mut Object, known: &Object, depth: usize)
 
 /// Makes the value of a field conform, which may nest `depth` levels; whether there is one then.
 fn whole(field: &Field, value: &mut Value, known: Option<&Value>, depth: usize) -> Result<bool, Odd> {
+    cancellation::step();
     let deeper = |levels: usize| depth.checked_sub(levels).ok_or(Odd);
     match (&field.kind, &mut *value, known) {
         (Kind::Message(message), Value::Object(object), Some(Value::Object(known))) => {

@@ -34,6 +34,7 @@ use super::decode_report::{At, Path, Report, message_name, mismatched, type_name
 use super::decode_straight::{self, Author, settled, straight};
 use super::scalars::{bytes, duration, time};
 use super::table::{Element, Kind, Message};
+use crate::values::cancellation;
 use crate::values::json::{self, Object, ParseError, Value};
 
 /// An object read by schema.
@@ -239,6 +240,7 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
     type Value = Option<Value>;
 
     fn deserialize<D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
+        cancellation::step();
         if matches!(self.kind, Kind::FieldsV1) {
             return field_set_text(self.report, self.path, source);
         }

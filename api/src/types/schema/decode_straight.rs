@@ -24,6 +24,7 @@ use super::encode::encode;
 use super::handle::Ref;
 use super::scalars::{bytes, duration, time};
 use super::table::{Field, Kind, List, Map, Message};
+use crate::values::cancellation;
 use crate::values::json::compact::Cursor;
 use crate::values::json::{self, Key, Object, ReadMembers, Value};
 
@@ -212,6 +213,7 @@ impl<'t> Reader<'t> {
 
     /// The whole value of a field of the root, settled.
     fn part(&mut self, field: &Field) -> Option<Given> {
+        cancellation::step();
         let start = self.cursor.position();
         let is_part = matches!(field.kind, Kind::Message(_)) && field.name != "metadata";
         let settling = self.settling.as_mut().filter(|_| is_part);
@@ -271,6 +273,7 @@ impl<'t> Reader<'t> {
 
     /// One value of a kind.
     fn value(&mut self, kind: &Kind) -> Option<Given> {
+        cancellation::step();
         if self.cursor.word("null") {
             return Some(None);
         }

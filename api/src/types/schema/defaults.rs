@@ -23,6 +23,7 @@ use super::decode_form::{has_default, is_left_out, zero_object};
 use super::defaults_rules;
 use super::limits::Limits;
 use super::table::{Element, Empty, Field, Kind, Message};
+use crate::values::cancellation;
 use crate::values::json::{self, Key, Object, Value};
 use crate::values::naming::Naming;
 
@@ -73,6 +74,7 @@ fn apply_within(message: &Message, object: &mut Object, naming: &'static Naming,
 
 /// Fills in the defaults of the structs that a value is or has.
 fn apply_below(kind: &Kind, value: &mut Value, naming: &'static Naming, filled: &mut usize) {
+    cancellation::step();
     match (kind, value) {
         (Kind::Message(message), Value::Object(object)) => apply_within(message, object, naming, filled),
         (Kind::List(list), Value::Array(items)) => {
@@ -125,6 +127,7 @@ fn describes_defaults(limits: &Limits) -> bool {
 
 /// Fills in what a schema says of parts of metadata.
 fn assign_described(kind: &Kind, limits: &Limits, value: &mut Value, filled: &mut usize) {
+    cancellation::step();
     let Some(schemas) = limits.schemas.as_deref() else { return };
     match (kind, value) {
         (Kind::Message(_) | Kind::Map(_), Value::Object(object)) => {

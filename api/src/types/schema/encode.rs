@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use super::declared::{Declared, visit};
 use super::decode_form::{is_always_written, is_left_out, zero_field};
 use super::table::{Empty, Field, Kind, Message, Text, Unknown};
+use crate::values::cancellation;
 use crate::values::json::{self, Object, Value};
 
 /// Appends `object` as canonical JSON.
@@ -172,6 +173,7 @@ fn write_name(name: &Text, start: usize, out: &mut Vec<u8>) {
 
 /// Writes a value; lists and maps without anything in them as `null`, if `null` is the same as they are.
 fn write_value(kind: &Kind, empty_is_null: bool, value: &Value, out: &mut Vec<u8>) {
+    cancellation::step();
     match (kind, value) {
         (
             Kind::Message(message)

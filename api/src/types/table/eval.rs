@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use smallvec::SmallVec;
 
 use super::cell::{Cell, Part, Step, Template};
+use crate::values::cancellation;
 use crate::values::json::{self, Value};
 
 /// The object of a row.
@@ -138,6 +139,7 @@ impl<'r> Row<'r> {
 
     /// Evaluates `cell`.
     pub fn evaluate(&self, cell: &'r Cell) -> Output<'r> {
+        cancellation::step();
         match cell {
             Cell::Text(template) => match template.literal() {
                 Some(text) => Output::text(text),

@@ -16,8 +16,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cork::{Cork, Corked};
 use futures_util::FutureExt;
-use http::StatusCode;
 use http::header::{CONNECTION, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{Method, StatusCode};
 use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::rt::{Read, Write};
 use hyper::server::conn::{http1, http2};
@@ -25,6 +25,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::head;
@@ -32,6 +33,7 @@ use super::lull::Lull;
 use super::seldom::Seldom;
 use super::turns::{Place, Turns};
 use super::{Aborted, Body, ConnectionInfo, Handler, Limits, Request, Response, Retire, Shutdown};
+use crate::values::cancellation::{Reason, Token};
 
 /// The response to a request whose handler panicked (docs/api/errors.md#encoding-of-errors).
 const PANIC_TEXT: &str = "This request caused apiserver to panic. Look in the logs for details.\n";
@@ -342,17 +344,25 @@ where
             }
             let (handler, info, shutdown) = (handler.clone(), info.clone(), shutdown.clone());
             let activity = activity.clone();
+            let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
             // The task of a connection serves its requests over HTTP/1.1; over HTTP/2 each has its own.
-            let place = (!http1).then(|| turns.place());
+            let place = (is_write || !http1).then(|| turns.place());
+            let token = shutdown.request_token();
             async move {
-                let request = request.map(|body| Incoming::new(body, activity.clone()));
+                let mut request = request.map(|body| Incoming::new(body, activity.clone()));
+                request.extensions_mut().insert(token.clone());
                 // Boxed, because what holds it goes on to hold the response, for as long as a watch takes, and would keep the
                 // room for all that a handler may need.
-                let answering = Box::pin(answer(&*handler, request, &info));
-                let mut response = match place {
-                    Some(place) => in_turns(place, &info, answering).await,
-                    None => answering.await,
-                };
+                let answering = Box::pin(async move {
+                    let answering = Box::pin(answer(&*handler, request, &info));
+                    match place {
+                        Some(place) => in_turns(place, &info, answering).await,
+                        None => answering.await,
+                    }
+                });
+                let awaited = Awaited(Some(token));
+                let mut response = if is_write { apart(answering).await } else { answering.await };
+                awaited.arrived();
                 // An unread rest of the body precedes the next request on the wire, so hyper closes the connection.
                 // Without `Connection: close` the client might send its next request into the close.
                 let retires = response.extensions().get::<Retire>().is_some();
@@ -459,6 +469,40 @@ enum News {
 /// Runs `work` for a request of the connection, in turns while it is crowded.
 async fn in_turns<F: Future>(mut place: Place, info: &ConnectionInfo, mut work: Pin<Box<F>>) -> F::Output {
     std::future::poll_fn(|cx| place.poll(cx, info.is_crowded(), |cx| work.as_mut().poll(cx))).await
+}
+
+/// The answer that a client waits for. Dropping it, because the client is gone, ends the computations of the request.
+struct Awaited(Option<Token>);
+
+impl Awaited {
+    /// Notes that there is an answer: what goes on belongs to it.
+    fn arrived(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        if let Some(token) = &self.0 {
+            token.cancel(Reason::Gone);
+        }
+    }
+}
+
+/// Has a task of its own answer a request that may compute for long: meanwhile the task of the connection, or of the stream, sees
+/// that the client is gone. A read computes one object, or a list piece by piece, so it stays where it is.
+async fn apart(answering: impl Future<Output = Response> + Send + 'static) -> Response {
+    struct Answering(JoinHandle<Response>);
+
+    impl Drop for Answering {
+        fn drop(&mut self) {
+            self.0.abort();
+        }
+    }
+
+    let mut task = Answering(tokio::spawn(answering));
+    // A panic of the handler is an answer; no other keeps the task from its end but that of the runtime.
+    (&mut task.0).await.unwrap_or_else(|_| panic_response())
 }
 
 async fn answer<H: Handler>(handler: &H, request: Request, info: &Arc<ConnectionInfo>) -> Response {

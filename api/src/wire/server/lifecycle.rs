@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
+use crate::values::cancellation::Token;
+
 /// Stages of the process, in order.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Stage {
@@ -37,6 +39,8 @@ pub struct Lifecycle(Arc<Shared>);
 struct Shared {
     stage: watch::Sender<Stage>,
     in_flight: watch::Sender<u64>,
+    /// Ends the computations of all requests.
+    computations: Token,
 }
 
 /// A request in flight, until this is dropped.
@@ -53,7 +57,11 @@ impl Lifecycle {
     /// A life that starts.
     #[expect(clippy::new_without_default, reason = "a default life would be shared by no other part")]
     pub fn new() -> Self {
-        let shared = Shared { stage: watch::Sender::new(Stage::Starting), in_flight: watch::Sender::new(0) };
+        let shared = Shared {
+            stage: watch::Sender::new(Stage::Starting),
+            in_flight: watch::Sender::new(0),
+            computations: Token::default(),
+        };
         Lifecycle(Arc::new(shared))
     }
 
@@ -91,6 +99,12 @@ impl Lifecycle {
         let _ = self.0.in_flight.subscribe().wait_for(|count| *count == 0).await;
     }
 
+    /// The token that the computations of all requests and controllers descend from. Cancelling it ends those that would outlast the
+    /// shutdown.
+    pub fn computations(&self) -> &Token {
+        &self.0.computations
+    }
+
     /// A handle for tasks that only need to know whether shutdown has begun.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown(self.clone())
@@ -115,6 +129,11 @@ impl Shutdown {
     /// Whether the drain has begun.
     pub fn is_begun(&self) -> bool {
         self.0.stage() >= Stage::Draining
+    }
+
+    /// A token for the computations of one request.
+    pub(super) fn request_token(&self) -> Token {
+        self.0.computations().child()
     }
 
     /// Resolves when the drain begins, at once if it has.

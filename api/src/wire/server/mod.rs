@@ -60,7 +60,8 @@ pub struct Retire;
 
 /// Answers requests. One value serves every connection.
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request. The future is dropped when the client goes away, and a panic in it becomes a 500.
+    /// Answers one request. The future is dropped when the client goes away, and a panic in it becomes a 500. The request has, as an
+    /// extension, the [`Token`](crate::values::cancellation::Token) that ends its computations then.
     fn handle(
         &self,
         request: Request,

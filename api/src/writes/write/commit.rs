@@ -10,6 +10,7 @@ use crate::objects::apply::take_managed_fields;
 use crate::objects::store::{self, CommitFailure, Store};
 use crate::types::schema::encode::encode;
 use crate::types::schema::registry::Resource;
+use crate::values::cancellation;
 use crate::values::json::{Object, Value};
 use crate::values::object::{at, finalizers, meta};
 use crate::values::status::Status;
@@ -35,6 +36,8 @@ pub async fn commit(
     expected: Expected,
     change: Change,
 ) -> Result<Attempt, Status> {
+    // A request that is over stores nothing, whatever its stages did not notice.
+    cancellation::check();
     match store.commit(key, expected, change).await {
         Ok(committed) => Ok(Attempt::Committed(committed)),
         Err(CommitFailure::Conflict { current }) => Ok(Attempt::Conflict(current)),

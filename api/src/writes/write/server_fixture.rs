@@ -19,6 +19,7 @@ use crate::state::allocation::Ranges;
 use crate::state::tokens::{EXTENDED_LIFETIME, Signer, Tokens};
 use crate::types::enablement::Enablement;
 use crate::types::features::Features;
+use crate::values::cancellation::Token;
 use crate::values::json::{Value, parse};
 use crate::values::naming::KUBERNETES;
 use crate::wire::response::Response;
@@ -134,15 +135,27 @@ impl Server {
 
     /// Sends one request; returns the code, the warnings and the body as a tree.
     pub(crate) async fn ask(&self, request: &str, body: &str) -> (u16, Vec<String>, Value) {
+        self.ask_within(&Token::default(), request, body).await
+    }
+
+    /// The same with the token that ends the request's computations.
+    pub(crate) async fn ask_within(
+        &self,
+        token: &Token,
+        request: &str,
+        body: &str,
+    ) -> (u16, Vec<String>, Value) {
         let (method, path) = request.split_once(' ').unwrap();
         let (method, content_type) = match method {
             "APPLY" => ("PATCH", "application/apply-patch+yaml"),
             "JSON" => ("PATCH", "application/json-patch+json"),
             "MERGE" => ("PATCH", "application/merge-patch+json"),
             "STRATEGIC" => ("PATCH", "application/strategic-merge-patch+json"),
+            "YAML" => ("POST", "application/yaml"),
             method => (method, "application/json"),
         };
         let request = http::Request::builder().method(method).uri(path).header("content-type", content_type);
+        let request = request.extension(token.clone());
         let body = Incoming::detached(Bytes::copy_from_slice(body.as_bytes()));
         let response = self.api.handle(request.body(body).unwrap(), &self.connection).await;
         let code = response.status().as_u16();

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 
 use super::{SELF_DESCRIBED, major, tag};
+use crate::values::cancellation;
 use crate::values::json::{DEPTH_MAX, Key, MemberCollector, Value};
 
 /// Why bytes are not one CBOR item that JSON can represent.
@@ -106,6 +107,7 @@ impl<'b> Reader<'b> {
     }
 
     fn item(&mut self, depth: usize) -> Result<Value, CborError> {
+        cancellation::step();
         let head = self.head()?;
         match (head.major, head.argument) {
             (major::UNSIGNED, Some(number)) => {

@@ -7,6 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::{major, tag};
 use crate::types::schema::table::{Kind, Message};
+use crate::values::cancellation;
 use crate::values::json::{Object, Value};
 
 /// Appends an object of type `message`, without the self-described tag. Members that the type does not declare are
@@ -24,6 +25,7 @@ pub fn encode(message: &Message, object: &Object, out: &mut Vec<u8>) {
 
 /// Appends a tree without a schema.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
+    cancellation::step();
     match value {
         Value::Null => out.push(0xf6),
         Value::Bool(value) => out.push(if *value { 0xf5 } else { 0xf4 }),
@@ -76,6 +78,7 @@ fn write_items(kind: &Kind, items: &[Value], out: &mut Vec<u8>) {
 }
 
 fn write_kind(kind: &Kind, value: &Value, out: &mut Vec<u8>) {
+    cancellation::step();
     match (kind, value) {
         (
             Kind::Message(message)

@@ -10,6 +10,7 @@ use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_
 use crate::types::schema::decode::DecodeError;
 use crate::types::schema::scalars::{bytes as base64, time};
 use crate::types::schema::table::{Field, Kind, Message, Place, Shape, Text, WireField};
+use crate::values::cancellation;
 use crate::values::json::{self, Object, Value};
 
 /// Why an object cannot be encoded.
@@ -140,6 +141,7 @@ fn write_strings(field: &Field, number: u32, list: &Value, out: &mut Vec<u8>) ->
 
 /// One value under `number`; `null` is the zero value.
 fn write_value(field: &Field, number: u32, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    cancellation::step();
     static EMPTY: Object = Object::new();
     match (field.element(), value) {
         (Kind::Bool, Value::Bool(value)) => write_bool(number, *value, out),

@@ -23,6 +23,7 @@ use super::wire::{write_bool, write_bytes, write_delimited, write_double, write_
 use crate::types::schema::compiled::{Wire, WireMember};
 use crate::types::schema::scalars::{bytes as base64, time};
 use crate::types::schema::table::{Field, Kind, Message, Place, Shape};
+use crate::values::cancellation;
 use crate::values::json::DEPTH_MAX;
 use crate::values::json::scan::Scan;
 
@@ -381,6 +382,7 @@ impl Writer<'_> {
 
     /// One value under `number`; a `null` is unusual.
     fn value(&mut self, field: &Field, number: u32, out: &mut Vec<u8>) -> Result<(), Unusual> {
+        cancellation::step();
         match field.element() {
             Kind::String => {
                 let text = self.scan.string().ok_or(Unusual)?;

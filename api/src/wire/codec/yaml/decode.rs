@@ -10,6 +10,7 @@ use hashbrown::HashMap;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
 
 use super::scalar::{self, Scalar, Tag};
+use crate::values::cancellation;
 use crate::values::json::{self, DEPTH_MAX, Key, MemberCollector, Object, Value};
 
 /// Most memory that anchors and aliases may add to a document, in bytes: a little more than the largest request body,
@@ -254,6 +255,7 @@ impl Builder {
     }
 
     fn take(&mut self, event: Event<'_>, line: usize) -> Result<(), YamlError> {
+        cancellation::step();
         let wrong = |what: &str| YamlError::Syntax { line, what: what.to_owned() };
         match event {
             Event::SequenceStart(anchor, _) => {
@@ -419,6 +421,7 @@ fn merge(value: Value, merged: &mut Vec<Object>) -> Result<(), YamlError> {
 }
 
 fn cost(value: &Value) -> Cost {
+    cancellation::step();
     let base = size_of::<Value>();
     let inside = |costs: &mut dyn Iterator<Item = Cost>| {
         costs.fold(Cost { bytes: base, depth: 1 }, |sum, cost| Cost {

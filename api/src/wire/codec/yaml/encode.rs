@@ -10,6 +10,7 @@ use std::cmp::Ordering;
 use std::io::Write;
 
 use super::scalar::{self, Scalar};
+use crate::values::cancellation;
 use crate::values::json::{self, Object, Value};
 
 /// Longest key written before its colon on one line; readers search no further for the colon.
@@ -87,6 +88,7 @@ fn sorted(members: &Object) -> Vec<(&str, &Value)> {
 
 /// One member; the caller has indented the line. Ends its line.
 fn member(name: &str, value: &Value, level: usize, out: &mut Vec<u8>) {
+    cancellation::step();
     if name.len() > KEY_BYTES_MAX {
         out.extend_from_slice(b"? ");
         write_quotable(name, out);
@@ -119,6 +121,7 @@ fn member(name: &str, value: &Value, level: usize, out: &mut Vec<u8>) {
 
 /// One item; the caller has indented the line. Ends its line.
 fn item(value: &Value, level: usize, out: &mut Vec<u8>) {
+    cancellation::step();
     out.extend_from_slice(b"- ");
     match value {
         Value::Object(members) if !members.is_empty() => write_members(members, level + 1, out),

@@ -1,0 +1,119 @@
+//! A computation ends with its request: at the deadline, and when the client is gone. Meanwhile the server serves others.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tests::{Options, Server};
+
+const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// A policy that computes for minutes about a config map of some thousand keys, and costs little: lists in lists are free, and there
+/// are a million of them.
+fn policy() -> [Value; 2] {
+    let mut variables = vec![json!({"name": "v0", "expression": format!("[{}]", vec!["[]"; 64].join(","))})];
+    for at in 0..14 {
+        let sum = format!("variables.v{at} + variables.v{at}");
+        variables.push(json!({"name": format!("v{}", at + 1), "expression": sum}));
+    }
+    let policy = json!({"metadata": {"name": "slow"}, "spec": {
+        "matchConstraints": {"resourceRules": [
+            {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
+        "matchConditions": [{"name": "slow", "expression": "object.metadata.name.startsWith('slow')"}],
+        "variables": variables,
+        // What fails may be ignored; what is interrupted may not.
+        "failurePolicy": "Ignore",
+        "validations": [{"expression": "object.data.all(k, variables.v14.indexOf([1]) < 0)"}],
+    }});
+    let binding =
+        json!({"metadata": {"name": "slow"}, "spec": {"policyName": "slow", "validationActions": ["Deny"]}});
+    [policy, binding]
+}
+
+fn config_map(name: &str, keys: usize) -> Value {
+    let data: serde_json::Map<String, Value> = (0..keys).map(|at| (format!("k{at}"), json!("v"))).collect();
+    json!({"metadata": {"name": name}, "data": data})
+}
+
+/// Processor time that the server has used.
+fn processor_time(server: &Server) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", server.pid())).unwrap();
+    let (_, rest) = stat.rsplit_once(')').unwrap();
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+/// Waits until the server computes no more; it may have much to do besides that at first.
+async fn is_idle_soon(server: &Server) -> bool {
+    for _ in 0..60 {
+        let before = processor_time(server);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if processor_time(server) - before < Duration::from_millis(400) {
+            return true;
+        }
+    }
+    false
+}
+
+#[tokio::test]
+async fn a_computation_ends_with_its_request_and_keeps_nobody_waiting() {
+    let flags = vec!["--disable-admission-plugins=ServiceAccount".to_owned()];
+    let server = Server::start(Options { flags, ..Options::default() }).await;
+    for (plural, object) in
+        ["validatingadmissionpolicies", "validatingadmissionpolicybindings"].iter().zip(policy())
+    {
+        let made = server.client().post(&format!("{GROUP}/{plural}"), &object).await;
+        assert_eq!(made.status, 201, "{}", made.text());
+    }
+    // Until the policy is in force: it then refuses to end in time.
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let late = server
+            .client()
+            .post(&format!("{MAPS}?timeout=2s"), &config_map(&format!("slow-{attempts}"), 5000))
+            .await;
+        if late.status == 504 {
+            let told = late.json();
+            assert_eq!(
+                (told["reason"].as_str(), told["code"].as_u64()),
+                (Some("Timeout"), Some(504)),
+                "{told}"
+            );
+            break;
+        }
+        assert!(late.status == 201 && attempts < 200, "{}", late.text());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(server.client().get(&format!("{MAPS}/slow-{attempts}")).await.status, 404);
+    assert!(is_idle_soon(&server).await, "the computation goes on after the deadline");
+
+    // More computations than there are threads of the runtime, and clients that do not wait for them.
+    let threads = std::thread::available_parallelism().map_or(2, usize::from) + 2;
+    let waiting: Vec<_> = (0..threads)
+        .map(|at| {
+            let client = server.client().another();
+            tokio::spawn(async move {
+                client
+                    .post(&format!("{MAPS}?timeout=55s"), &config_map(&format!("slow-gone-{at}"), 5000))
+                    .await
+                    .status
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let began = Instant::now();
+    let small = server.client().another().post(MAPS, &config_map("quick", 1)).await;
+    assert_eq!(small.status, 201, "{}", small.text());
+    // Without help, the threads were busy until the deadline of the others.
+    assert!(began.elapsed() < Duration::from_secs(40), "{:?}", began.elapsed());
+    for request in waiting {
+        assert!(!request.is_finished(), "the computation is too short");
+        request.abort();
+    }
+    assert!(is_idle_soon(&server).await, "computations go on after their clients are gone");
+    for at in 0..threads {
+        assert_eq!(server.client().get(&format!("{MAPS}/slow-gone-{at}")).await.status, 404);
+    }
+}
