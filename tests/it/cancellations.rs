@@ -21,7 +21,7 @@ fn policy() -> [Value; 2] {
             {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]}]},
         "matchConditions": [{"name": "slow", "expression": "object.metadata.name.startsWith('slow')"}],
         "variables": variables,
-        // What fails may be ignored; what is interrupted may not.
+        // A failure may be ignored, an interruption may not.
         "failurePolicy": "Ignore",
         "validations": [{"expression": "object.data.all(k, variables.v14.indexOf([1]) < 0)"}],
     }});

@@ -190,7 +190,7 @@ fn an_interrupted_evaluation_stops_within_100_iterations() {
     let got = program("l.exists(e, 1 / e < 0 || 'a' == 'b')").evaluate(&[("l", numbers)], &limits);
     let error = got.result.unwrap_err();
     assert_eq!(error.kind, EvalErrorKind::Interrupted);
-    // Nothing makes up for an interruption, and fewer than 300 of the 10 000 elements were looked at.
+    // No later element makes up for an interruption, and fewer than 300 of the 10 000 elements were visited.
     assert!(got.cost < 300 * 12, "{}", got.cost);
 }
 

@@ -88,7 +88,7 @@ pub struct Overload {
     /// Whether `actual` needs the checker to have chosen this overload. Calls whose overload `dyn` leaves open then
     /// cost 1; without this, they cost what the rule says.
     pub actual_if_chosen: bool,
-    /// Whether `actual` looks at the result. What a call costs by its arguments alone is known before it is computed.
+    /// Whether `actual` depends on the result. A cost that depends on the arguments alone is charged before the call is computed.
     pub actual_by_result: bool,
 }
 

@@ -462,7 +462,7 @@ impl<'c> Exchange<'c> {
                 status::Reason::ServiceUnavailable,
                 "the server ended before the request was done; nothing was stored",
             ))),
-            // Nobody hears of the end of a request whose client is gone.
+            // A client that is gone does not receive the answer; the log and the audit event have it.
             Err(Cancelled(Reason::Deadline | Reason::Gone)) => {
                 self.count_termination(info, StatusCode::GATEWAY_TIMEOUT);
                 Err(Box::new(timed_out()))

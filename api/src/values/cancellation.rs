@@ -41,11 +41,15 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 /// Steps between two looks at the token: a step takes some tens of nanoseconds to a microsecond, a look about fifty nanoseconds.
 const STEPS_PER_LOOK: u32 = 512;
 
-/// Work of one poll after which the other tasks of the thread go to another one. Most requests take less than a tenth of that.
+/// Duration of a poll after which the other tasks of the thread go to another thread. A typical request takes less than a tenth of that.
 const HAND_OVER_AFTER: Duration = Duration::from_millis(10);
 
-/// How long the thread waits for another one to take its tasks over.
-const HAND_OVER_WAIT: Duration = Duration::from_micros(100);
+/// How much longer a poll takes until the next attempt. No attempt tells whether another thread took over, which may find no free
+/// processor for a while.
+const HAND_OVER_BACKOFF: u32 = 3;
+
+/// How long the thread waits for another one to take its tasks over: this part of the duration of the poll so far.
+const HAND_OVER_WAIT_PART: u32 = 20;
 
 /// Why a computation ends early.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -131,8 +135,10 @@ impl Token {
 /// The computation that is polled on a thread.
 struct Running {
     token: Token,
-    /// When this poll began; `None` once the thread's other tasks were handed over.
-    began: Option<Instant>,
+    /// When this poll began.
+    began: Instant,
+    /// Duration of the poll after which the thread's other tasks are handed over next.
+    hand_over_after: Duration,
 }
 
 thread_local! {
@@ -145,7 +151,8 @@ struct Scope(Option<Running>);
 
 impl Scope {
     fn enter(token: &Token) -> Scope {
-        let running = Running { token: token.clone(), began: Some(Instant::now()) };
+        let running =
+            Running { token: token.clone(), began: Instant::now(), hand_over_after: HAND_OVER_AFTER };
         Scope(RUNNING.with(|place| place.replace(Some(running))))
     }
 }
@@ -179,7 +186,7 @@ pub async fn within<F: Future>(token: Token, future: F) -> Result<F::Output, Can
 /// Runs `future`, which a task of its own is going to poll, with the token of the computation that makes the task.
 ///
 /// # Errors
-/// Those of [`within`].
+/// As for [`within`].
 pub fn following<F: Future>(future: F) -> impl Future<Output = Result<F::Output, Cancelled>> {
     within(current().unwrap_or_default(), future)
 }
@@ -189,7 +196,7 @@ pub fn current() -> Option<Token> {
     RUNNING.try_with(|place| place.borrow().as_ref().map(|running| running.token.clone())).ok().flatten()
 }
 
-/// What became of a computation that unwound; goes on unwinding for any other reason.
+/// Returns why a computation unwound; continues to unwind for any other reason.
 fn cancelled(payload: Box<dyn Any + Send>) -> Cancelled {
     match payload.downcast::<Cancelled>() {
         Ok(cancelled) => *cancelled,
@@ -227,41 +234,43 @@ pub fn is_over() -> bool {
 
 #[cold]
 fn look() -> Option<Reason> {
-    let (reason, is_long) = RUNNING
+    let (reason, long) = RUNNING
         .try_with(|place| {
             let mut running = place.try_borrow_mut().ok()?;
             let running = running.as_mut()?;
             #[cfg(test)]
             observed::look(&running.token);
-            let is_long = running.began.is_some_and(|began| began.elapsed() > HAND_OVER_AFTER);
+            let taken = running.began.elapsed();
+            let is_long = taken > running.hand_over_after;
             if is_long {
-                running.began = None;
+                running.hand_over_after = taken * HAND_OVER_BACKOFF;
             }
-            Some((running.token.reason(), is_long))
+            Some((running.token.reason(), is_long.then_some(taken)))
         })
         .ok()??;
-    if is_long {
-        hand_over();
+    if let Some(taken) = long {
+        hand_over(taken / HAND_OVER_WAIT_PART);
     }
     reason
 }
 
-/// Has another thread of the runtime run the tasks and timers that this one is kept from. The poll goes on here.
+/// Has another thread of the runtime run the tasks and timers that this one is kept from, and waits so long for that thread. The poll
+/// goes on here. Without effect where the tasks were handed over before.
 #[expect(
     clippy::disallowed_methods,
     reason = "nothing is waited for in place: the other futures of the task wait for this poll in any case"
 )]
-fn hand_over() {
+fn hand_over(wait: Duration) {
     let is_shared =
         Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if is_shared {
         // A thread that gets through the call before another one has taken over keeps its tasks.
-        tokio::task::block_in_place(|| std::thread::sleep(HAND_OVER_WAIT));
+        tokio::task::block_in_place(|| std::thread::sleep(wait));
     }
 }
 
-/// Looks at one token, for tests that watch where a computation looks and end it there. One count per thread: the test runs the whole
-/// server on its own.
+/// Counts the looks at a token and cancels it at one of them, for tests that end a computation at a chosen place. The count is per
+/// thread: such a test runs the whole server on one thread.
 #[cfg(test)]
 pub(crate) mod observed {
     use std::cell::RefCell;
@@ -339,7 +348,7 @@ mod tests {
         assert!(!is_over() && current().is_none());
         let token = Token::default();
         token.cancel(Reason::Gone);
-        // What catches nothing is not reached: the scope is left when the future pauses.
+        // The scope ends when the future pauses.
         let paused = within(token, async {
             tokio::task::yield_now().await;
             is_over()

@@ -93,7 +93,7 @@ fn equal_lists<'v>(left: &List<'v>, right: &List<'v>, steps: &Steps<'_>) -> Resu
     Ok(true)
 }
 
-/// Compares two maps. Most that are compared have the same keys in the same order, so that none is looked up.
+/// Compares two maps. Usually both have the same keys in the same order, and no key is looked up.
 fn equal_maps<'v>(left: &Map<'v>, right: &Map<'v>, steps: &Steps<'_>) -> Result<bool, EvalError> {
     let found = |at: usize, key: &Value<'v>| match right.key_at(at) {
         Some(beside) if same_key(&beside, key) => right.value_at(at),

@@ -234,6 +234,14 @@ impl<'e, 'v> Evaluator<'e, 'v> {
     /// Computes a call and charges it: before it is computed, where the arguments alone decide what it costs, so that a call that
     /// costs more than is left takes no time.
     fn charged(&mut self, call: &Call, args: &[Value<'v>]) -> Outcome<'v> {
+        // Most functions read the texts that they are given.
+        for arg in args {
+            match arg {
+                Value::String(text) => self.steps.text(text.len())?,
+                Value::Bytes(bytes) => self.steps.text(bytes.len())?,
+                _ => {}
+            }
+        }
         match call.charge {
             Charge::ResultRule(_) => {
                 let result = self.apply(&call.operation, args);
@@ -483,7 +491,7 @@ fn is_fatal(result: &Outcome<'_>) -> bool {
     matches!(result, Err(error) if error.kind != EvalErrorKind::Language)
 }
 
-/// What a call costs.
+/// Returns the cost of a call.
 fn cost_of(charge: Charge, args: &[Value<'_>], result: &Value<'_>) -> u64 {
     let size = |index: usize| args.get(index).map_or(1, Value::cost_size);
     match charge {

@@ -52,7 +52,7 @@ impl<'l> Steps<'l> {
     /// Counts several steps.
     ///
     /// # Errors
-    /// Those of [`Steps::one`].
+    /// As for [`Steps::one`].
     #[inline]
     pub fn many(&self, steps: usize) -> Result<(), EvalError> {
         let taken = self.taken.get().saturating_add(steps as u64);
@@ -63,7 +63,7 @@ impl<'l> Steps<'l> {
     /// Counts the reading or writing of text.
     ///
     /// # Errors
-    /// Those of [`Steps::one`].
+    /// As for [`Steps::one`].
     #[inline]
     pub fn text(&self, bytes: usize) -> Result<(), EvalError> {
         self.many(bytes / BYTES_PER_STEP)
@@ -72,7 +72,7 @@ impl<'l> Steps<'l> {
     /// Asks the host now: before work that takes long by itself and cannot be interrupted.
     ///
     /// # Errors
-    /// Those of [`Steps::one`].
+    /// As for [`Steps::one`].
     #[cold]
     pub fn look(&self) -> Result<(), EvalError> {
         self.next_look.set(self.taken.get().saturating_add(STEPS_PER_LOOK));

@@ -63,7 +63,7 @@ fn actual(args: &[Value<'_>], _: &Value<'_>) -> u64 {
 /// The compiled pattern, from this thread's cache if it is there.
 ///
 /// # Errors
-/// Those of [`compile`], and that the evaluation was interrupted.
+/// As for [`compile`], and that the evaluation was interrupted.
 pub fn cached(pattern: &str, steps: &Steps<'_>) -> Result<Regex, EvalError> {
     thread_local! {
         /// Patterns as written with their compiled form, the most recently used one last.

@@ -195,7 +195,7 @@ impl<'v> FromIterator<(Value<'v>, Value<'v>)> for OwnedMap<'v> {
     }
 }
 
-/// Whether a value can be the same key as another one. Others are in no index: all of them would have one hash.
+/// Whether a value can be the same key as another one. The index leaves all other values out, because they have the same hash.
 fn is_identifiable(key: &Value<'_>) -> bool {
     !matches!(key, Value::List(_) | Value::Map(_) | Value::Object(_) | Value::Optional(_) | Value::Opaque(_))
 }

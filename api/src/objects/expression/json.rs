@@ -51,8 +51,8 @@ impl HostMap for Object {
 /// Deepest nesting of lists and maps that becomes JSON, as in requests.
 const DEPTH_MAX: usize = json::DEPTH_MAX;
 
-/// Most elements and members that become JSON: more than a request of the largest size can hold. An expression makes lists of
-/// billions of elements out of a few, by adding a list to itself.
+/// Largest number of elements and members that become JSON: more than the largest request can hold. An expression can make a list of
+/// billions of elements by adding a list to itself.
 const NODES_MAX: usize = 4_000_000;
 
 /// A value as JSON.

@@ -12,7 +12,7 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::{Key, Value};
 
-/// Most members whose names are scanned.
+/// Largest number of members whose names are scanned.
 pub const SCAN_MAX: usize = 32;
 
 /// Scans of a larger object before it gets an index. Making the index hashes each name, which takes about as long as

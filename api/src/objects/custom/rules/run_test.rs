@@ -290,7 +290,7 @@ fn the_time_of_rules_over_maps_and_lists_is_linear() {
     for (schema, rule, shape) in GROWING {
         let schema = format!(r#"{schema},"{{x}}validations":[{{"rule":"{rule}"}}]}}"#);
         // Many members at first, so that the time without them does not count.
-        let times = [2_000, 8_000, 32_000].map(|count| {
+        let times = [250, 1_000, 4_000].map(|count| {
             let value = |count, reversed: bool| {
                 let at = move |at: usize| if reversed { count - 1 - at } else { at };
                 match shape {
@@ -301,9 +301,9 @@ fn the_time_of_rules_over_maps_and_lists_is_linear() {
             };
             let (new, old) = (value(count, false), value(count, true));
             let took = (0..2).map(|_| {
-                let began = std::time::Instant::now();
+                let began = crate::testing::processor_time();
                 assert_eq!(judged(&schema, &new, Some(&old)), "", "{rule} of {count}");
-                began.elapsed().as_secs_f64()
+                (crate::testing::processor_time() - began).as_secs_f64().max(1e-4)
             });
             took.fold(f64::MAX, f64::min)
         });
@@ -321,7 +321,7 @@ async fn an_evaluation_ends_with_its_request() {
     // Costs nothing in proportion: lists in lists are free, and there are millions of comparisons.
     let schema = r#"{"type":"array","items":{"type":"array","items":{"type":"integer"}},
         "{x}validations":[{"rule":"self.all(x, self.indexOf([1]) < 0)"}]}"#;
-    let value = many('[', 20_000, |_| "[]".to_owned(), ']');
+    let value = many('[', 10_000, |_| "[]".to_owned(), ']');
     let token = Token::default();
     token.cancel_at(Instant::now() + Duration::from_millis(300));
     let ended = within(token, async { judged(schema, &value, None) }).await;
