@@ -135,6 +135,68 @@ async fn an_update_counts_what_it_adds_and_what_it_takes_away() {
     assert_eq!((code, answer.get("spec").map(Value::is_null)), (201, Some(false)));
 }
 
+/// What the quota `name` of the namespace uses of `count/pods`.
+async fn used_pods(server: &Server, name: &str) -> String {
+    let (_, _, quota) = server.ask(&format!("GET {QUOTAS}/{name}"), "").await;
+    quota.str_at(&["status", "used", "count/pods"]).to_owned()
+}
+
+#[tokio::test]
+async fn a_pod_that_enters_a_scope_is_charged_to_the_quotas_with_that_scope() {
+    let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"0"}"#).await;
+    for (name, scope) in [("with", "Terminating"), ("without", "NotTerminating")] {
+        let hard = r#"{"count/pods":"1"}"#;
+        let quota =
+            format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"hard":{hard},"scopes":["{scope}"]}}}}"#);
+        assert_eq!(server.ask(&format!("POST {QUOTAS}"), &quota).await.0, 201);
+        let status = format!(r#"{{"status":{{"hard":{hard},"used":{{"count/pods":"0"}}}}}}"#);
+        assert_eq!(server.ask(&format!("MERGE {QUOTAS}/{name}/status"), &status).await.0, 200);
+    }
+    let pods = "/api/v1/namespaces/n/pods";
+    let pod = |name: &str, more: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{{more}"containers":[{{"name":"c","image":"i"}}]}}}}"#
+        )
+    };
+    assert_eq!(server.ask(&format!("POST {pods}"), &pod("a", "")).await.0, 201);
+    // An update that changes no scope takes nothing.
+    let labels = r#"{"metadata":{"labels":{"a":"b"}}}"#;
+    assert_eq!(server.ask(&format!("MERGE {pods}/a"), labels).await.0, 200);
+    assert_eq!(
+        (used_pods(&server, "with").await, used_pods(&server, "without").await),
+        ("0".into(), "1".into())
+    );
+    let deadline = r#"{"spec":{"activeDeadlineSeconds":30}}"#;
+    assert_eq!(server.ask(&format!("MERGE {pods}/a?dryRun=All"), deadline).await.0, 200);
+    assert_eq!(server.ask(&format!("MERGE {pods}/a"), deadline).await.0, 200);
+    // The quota that the pod has left is for the next recount.
+    assert_eq!(
+        (used_pods(&server, "with").await, used_pods(&server, "without").await),
+        ("1".into(), "1".into())
+    );
+    let (code, _, answer) =
+        server.ask(&format!("POST {pods}"), &pod("b", r#""activeDeadlineSeconds":5,"#)).await;
+    let why = "pods \"b\" is forbidden: exceeded quota: with, requested: count/pods=1, used: count/pods=1, limited: \
+               count/pods=1";
+    assert_eq!((code, answer.str_at(&["message"])), (403, why));
+    let controllers = crate::system::controllers::start(
+        server.api.clone(),
+        &crate::system::controllers::Selection::default(),
+    );
+    let counted = async {
+        while used_pods(&server, "without").await != "0" {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let counted = tokio::time::timeout(std::time::Duration::from_secs(20), counted).await;
+    assert!(counted.is_ok(), "the quota that the pod has left is not recounted");
+    assert_eq!(server.ask(&format!("POST {pods}"), &pod("c", "")).await.0, 201);
+    // A pod that would enter a scope without room stays as it is.
+    let (code, _, answer) = server.ask(&format!("MERGE {pods}/c"), deadline).await;
+    assert_eq!(code, 403, "{}", text(&answer));
+    controllers.stop().await;
+}
+
 #[tokio::test]
 async fn usage_is_counted_from_what_is_stored() {
     let server = server(r#"{"configmaps":"9"}"#, r#"{"configmaps":"4"}"#).await;
