@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use api::wire::metrics::Metrics;
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use crate::flags::LogFormat;
@@ -31,7 +30,7 @@ const FLUSH_MAX: Duration = Duration::from_millis(500);
 /// Pause before another attempt where standard error is a non-blocking pipe that is full.
 const FULL_PIPE_PAUSE: Duration = Duration::from_millis(10);
 
-/// What libraries say of single frames and handshakes begins one level above that of requests.
+/// Lines of libraries about single frames and handshakes begin at a level of their own.
 const WITHOUT_FRAMES: &str = "h2=info,hyper=info,hyper_util=info,rustls=info,tokio_rustls=info";
 
 /// The queue of the process; set by [`start`].
@@ -40,16 +39,17 @@ static QUEUE: OnceLock<Arc<Queue>> = OnceLock::new();
 /// Takes another filter; set by [`start`].
 static REFILTER: OnceLock<Box<dyn Fn(EnvFilter) + Send + Sync>> = OnceLock::new();
 
-/// What is logged at a level of detail.
+/// Returns the filter of a level of detail (docs/api/operations.md#the-log): each level adds to the one before. The
+/// targets of lines about requests are made in the request chain.
 fn filter(verbosity: i32) -> EnvFilter {
-    let level = match verbosity {
-        ..=3 => LevelFilter::INFO,
-        4..=5 => LevelFilter::DEBUG,
-        _ => LevelFilter::TRACE,
-    };
-    EnvFilter::new(match level {
-        LevelFilter::DEBUG => format!("{level},{WITHOUT_FRAMES}"),
-        _ => level.to_string(),
+    EnvFilter::new(match verbosity {
+        ..=0 => "info".to_owned(),
+        1 => "info,request::failed=debug".to_owned(),
+        2 => "info,request::failed=debug,request::write=debug".to_owned(),
+        3 => "info,request=debug".to_owned(),
+        4 => format!("debug,{WITHOUT_FRAMES}"),
+        5 => "debug".to_owned(),
+        _ => "trace".to_owned(),
     })
 }
 
@@ -272,6 +272,33 @@ mod tests {
         queue.write(&mut reader, &lines, &mut announced);
         let seen = String::from_utf8(reader.seen).unwrap();
         assert_eq!(seen, "log lines dropped: 2 since the start\nthree\nfour\n");
+    }
+
+    #[test]
+    fn every_level_of_detail_adds_lines() {
+        use tracing::Level;
+        use tracing_subscriber::layer::SubscriberExt;
+        // A line of each kind, and the first level that has it.
+        let lines = |verbosity| {
+            let subscriber = tracing_subscriber::registry().with(filter(verbosity));
+            tracing::subscriber::with_default(subscriber, || {
+                [
+                    tracing::enabled!(target: "api::requests", Level::INFO),
+                    tracing::enabled!(target: "request::failed", Level::DEBUG),
+                    tracing::enabled!(target: "request::write", Level::DEBUG),
+                    tracing::enabled!(target: "request::read", Level::DEBUG),
+                    tracing::enabled!(target: "api::requests", Level::DEBUG),
+                    tracing::enabled!(target: "h2::frame", Level::DEBUG),
+                    tracing::enabled!(target: "api::requests", Level::TRACE),
+                ]
+            })
+        };
+        for level in 0..=6 {
+            let enabled = lines(level);
+            let wanted = std::array::from_fn(|kind| kind as i32 <= level);
+            assert_eq!(enabled, wanted, "-v={level}");
+        }
+        assert_eq!((lines(-1), lines(10)), (lines(0), lines(6)));
     }
 
     #[test]

@@ -145,3 +145,86 @@ async fn authorities_of_the_environment_that_cannot_be_read_are_said_at_the_star
         assert!(said[0].contains(&why) && said[0].contains(" WARN "), "{why}: {said:?}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_401_and_a_403_are_explained_at_the_default_level() {
+    let server = Server::start(Options {
+        files: vec![("tokens", "secret-word,joe,1\n".to_owned())],
+        flags: vec!["--token-auth-file=$dir/tokens".to_owned()],
+        ..Options::default()
+    })
+    .await;
+    let ask = async |token: &str, path: &str, id: &str, more: &[(&str, &str)]| {
+        let headers: Vec<(&str, &str)> = [("audit-id", id)].into_iter().chain(more.iter().copied()).collect();
+        server.client().with_token(token).send("GET", path, &headers, b"").await.status
+    };
+    assert_eq!(ask("wrong-word", &format!("{MAPS}?limit=1"), "first", &[]).await, 401);
+    assert_eq!(ask("secret-word", &format!("{MAPS}/m"), "second", &[]).await, 403);
+    assert_eq!(ask("secret-word", MAPS, "third", &[("impersonate-user", "ann")]).await, 403);
+    for (id, text, parts) in [
+        ("first", "request unauthenticated", [r#"reason="invalid bearer token""#, "verb=\"list\""]),
+        (
+            "second",
+            "request forbidden",
+            [
+                r#"reason="User \"joe\" cannot get resource \"configmaps\" in API group \"\" in the namespace \"default\": no authorizer allows it""#,
+                "user=\"joe\"",
+            ],
+        ),
+        ("third", "request forbidden", ["cannot impersonate resource \\\"users\\\"", "user=\"joe\""]),
+    ] {
+        let said = lines(&server, &format!("audit_id=\"{id}\""), 1).await;
+        let path = if id == "second" { format!("path=\"{MAPS}/m\"") } else { format!("path=\"{MAPS}\"") };
+        for part in [text, parts[0], parts[1], &path, "peer=\"127.0.0.1:"] {
+            assert!(said[0].contains(part), "{part} is not in {}", said[0]);
+        }
+    }
+    // A client that is refused again and again does not fill the log.
+    for _ in 0..300 {
+        assert_eq!(ask("wrong-word", MAPS, "many", &[]).await, 401);
+    }
+    let log = server.log();
+    let count = log.lines().filter(|line| line.contains("audit_id=\"many\"")).count();
+    assert!((1..300).contains(&count), "{count}");
+    assert!(!log.contains("wrong-word") && !log.contains("secret-word"), "{log}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_level_of_detail_has_the_requests_that_it_says() {
+    let mut server = Server::start_upstream().await;
+    for (level, wanted) in [
+        (0, [false, false, false]),
+        (1, [true, false, false]),
+        (2, [true, true, false]),
+        (3, [true, true, true]),
+    ] {
+        server.restart_with(&[format!("-v={level}").as_str()]).await;
+        let client = server.client();
+        let name = format!("level-{level}");
+        let agent = format!("probe-{level}");
+        let headers = [("user-agent", agent.as_str()), ("content-type", "application/json")];
+        let map = json!({"metadata": {"name": name}}).to_string();
+        let path = format!("{MAPS}/{name}");
+        assert_eq!(client.send("GET", &path, &headers, b"").await.status, 404);
+        assert_eq!(client.send("POST", MAPS, &headers, map.as_bytes()).await.status, 201);
+        assert_eq!(client.send("GET", &path, &headers, b"").await.status, 200);
+        // The end of the process writes the lines that are still queued.
+        server.terminate();
+        let log = server.log();
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(&agent)).collect();
+        let has = |part: &str| lines.iter().any(|line| line.contains(part));
+        let found = [has("status=404"), has("status=201"), has("status=200")];
+        assert_eq!(found, wanted, "-v={level}: {lines:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_start_names_version_and_commit() {
+    let server = Server::start_upstream().await;
+    let version = server.client().get("/version").await.json();
+    let said = lines(&server, "connect=\"export KUBECONFIG=", 1).await;
+    for (field, member) in [("version", "gitVersion"), ("commit", "gitCommit")] {
+        let part = format!("{field}=\"{}\"", version[member].as_str().unwrap());
+        assert!(said[0].contains(&part), "{part} is not in {}", said[0]);
+    }
+}

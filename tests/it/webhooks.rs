@@ -570,3 +570,108 @@ async fn servers_without_a_bundle_are_verified_against_the_authorities_of_the_sy
         assert_eq!(map.status, if is_believed { 201 } else { 500 }, "{}", map.text());
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn refusals_failures_and_slowness_of_webhooks_are_in_the_log_and_in_the_audit_event() {
+    let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\n\
+                  rules: [{level: Metadata, resources: [{group: '', resources: [configmaps]}]}]\n";
+    let server = Server::start(Options {
+        files: vec![("policy", policy.to_owned())],
+        flags: ["--audit-policy-file=$dir/policy", "--audit-log-path=$dir/audit.log", "--controllers="]
+            .map(str::to_owned)
+            .to_vec(),
+        ..Options::default()
+    })
+    .await;
+    let hook = Hook::start(|review: Value| async move {
+        match review["request"]["name"].as_str().unwrap_or_default() {
+            "denied" => admitted(
+                &review,
+                json!({"allowed": false, "status": {"message": "not this one", "code": 418}}),
+            ),
+            "slow" => {
+                tokio::time::sleep(Duration::from_millis(600)).await;
+                admitted(&review, json!({}))
+            }
+            _ => json!({"nonsense": true}),
+        }
+    })
+    .await;
+    for (path, kind, policy) in [
+        (VALIDATING, "ValidatingWebhookConfiguration", "Fail"),
+        (MUTATING, "MutatingWebhookConfiguration", "Ignore"),
+    ] {
+        let mut config = configuration(kind, "told", &hook, "default");
+        config["webhooks"][0]["failurePolicy"] = policy.into();
+        config["webhooks"][0]["name"] = format!("{}.example.com", policy.to_lowercase()).into();
+        assert_eq!(server.client().post(path, &config).await.status, 201);
+    }
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let post = async |name: &str| {
+        let headers = [("audit-id", name), ("content-type", "application/json")];
+        let map = json!({"metadata": {"name": name}}).to_string();
+        server.client().send("POST", maps, &headers, map.as_bytes()).await.status
+    };
+    assert_eq!((post("denied").await, post("broken").await, post("slow").await), (418, 500, 201));
+    let began = std::time::Instant::now();
+    let wanted: [(&str, &str, &[&str]); 5] = [
+        (
+            "denied",
+            "webhook denied the request",
+            &[
+                "webhook=\"ignore.example.com\"",
+                "not this one",
+                "latency_ms=",
+                "code=418",
+                "operation=\"CREATE\"",
+            ],
+        ),
+        ("broken", "failing open", &["webhook=\"ignore.example.com\"", "reason=", "latency_ms="]),
+        (
+            "broken",
+            "failing closed",
+            &["webhook=\"fail.example.com\"", "resource=\"configmaps\"", "name=\"broken\""],
+        ),
+        (
+            "slow",
+            "slow request",
+            &["fail.example.com 6", "ignore.example.com 6", "validating webhooks 6", "layers="],
+        ),
+        ("slow", "slow request", &["status=201"]),
+    ];
+    for (id, text, parts) in wanted {
+        let is_it = |line: &&str| {
+            (line.contains(&format!("audit_id=\"{id}\"")) || line.contains(&format!("audit_id={id} ")))
+                && line.contains(text)
+        };
+        let line = loop {
+            let log = server.log();
+            if let Some(line) = log.lines().find(is_it) {
+                break line.to_owned();
+            }
+            assert!(began.elapsed() < tests::PATIENCE, "{id}: {text}: {log}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        };
+        for part in parts {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
+    }
+    let events = std::fs::read_to_string(server.data_dir().join("audit.log")).unwrap();
+    let events: Vec<Value> = events.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let event = |id: &str| events.iter().find(|event| event["auditID"] == id).unwrap();
+    let annotations = event("slow")["annotations"].as_object().unwrap();
+    for layer in [
+        "total",
+        "etcd",
+        "mutating-webhook",
+        "validating-webhook",
+        "response-write",
+        "authentication",
+        "authorization",
+    ] {
+        let took = annotations.get(&format!("apiserver.latency.k8s.io/{layer}")).and_then(Value::as_str);
+        assert!(took.is_some_and(|took| took.ends_with('s')), "{layer}: {annotations:?}");
+    }
+    let is_latency = |key: &String| key.starts_with("apiserver.latency.k8s.io/");
+    assert!(!event("denied")["annotations"].as_object().unwrap().keys().any(is_latency));
+}

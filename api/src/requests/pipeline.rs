@@ -12,6 +12,7 @@
 
 mod ending;
 mod fields;
+mod refusal;
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -41,6 +42,7 @@ use crate::types::served::Served;
 use crate::values::cancellation::{self, Cancelled, Reason, Token};
 use crate::values::memory::Account;
 use crate::values::query::Query;
+use crate::values::request_scope::RequestScope;
 use crate::values::status::{self, Status, Subject};
 use crate::wire::metrics::requests::Labels;
 use crate::wire::negotiate::{Offer, Output};
@@ -81,6 +83,10 @@ pub struct Exchange<'c> {
     is_anonymous: bool,
     /// How long the stages took, in order.
     stages: Vec<(&'static str, Duration)>,
+    /// What the layers below report of the request.
+    scope: Arc<RequestScope>,
+    /// Why the request is refused, for the log: clients are not told all of it.
+    refusal: Option<String>,
     /// The trace, if the request is traced.
     trace: Option<Trace>,
     /// A warning about the credentials.
@@ -127,6 +133,8 @@ impl<'c> Exchange<'c> {
             head,
             query,
             incoming: Some(incoming),
+            scope: RequestScope::new(audit_id.clone()),
+            refusal: None,
             audit_id,
             errors: plain.unwrap_or(Output::FALLBACK),
             pretty,
@@ -256,7 +264,7 @@ impl<'c> Exchange<'c> {
             }
             Err(error) => {
                 metrics.authenticated("error", took);
-                tracing::debug!(%error, "authentication failed");
+                self.refusal = Some(error.to_string());
                 let refusal = self.answer(&Status::unauthorized());
                 if let Some(trail) = self.info.as_ref().and_then(|info| self.trail_of(None, info)) {
                     answer::unauthenticated(&trail, &refusal);
@@ -273,6 +281,7 @@ impl<'c> Exchange<'c> {
         let attributes = attributes_of(&user, info);
         let began = Instant::now();
         let decided = self.context.authorizer().impersonate(&attributes, &wanted).await;
+        self.passed("impersonation", began.elapsed());
         let (decision, mode) = match &decided {
             Ok(acting) => ("allowed", acting.constraint.unwrap_or("legacy")),
             Err(_) => ("denied", ""),
@@ -280,6 +289,7 @@ impl<'c> Exchange<'c> {
         self.context.metrics().impersonations.count(&[decision, mode]);
         self.context.metrics().impersonation_durations.time(&[decision, mode], began.elapsed());
         let acting = decided.map_err(|refused| {
+            self.refusal = Some(refused.message.clone());
             let subject = Subject { group: &refused.group, kind: &refused.resource, name: &refused.name };
             self.forbid(&impersonation::refusal(&self.head.headers, subject, &refused.message))
         })?;
@@ -410,9 +420,12 @@ impl<'c> Exchange<'c> {
             Err(denied) if denied.error.is_some() => self.annotate_undecided(),
             Err(denied) => self.annotate_decision("forbid", &denied.reason),
         }
-        decided.map_err(|denied| match &denied.error {
-            None => self.forbid(&forbidden(attributes, &denied.message)),
-            Some(error) => self.undecided(error),
+        decided.map_err(|denied| {
+            self.refusal = Some(refusal::of(attributes, &denied));
+            match &denied.error {
+                None => self.forbid(&forbidden(attributes, &denied.message)),
+                Some(error) => self.undecided(error),
+            }
         })
     }
 
@@ -543,7 +556,8 @@ impl Handler for Context {
 
     async fn handle(&self, request: Request, connection: &Arc<ConnectionInfo>) -> Response {
         let mut exchange = Exchange::received(self, request, connection);
-        let outcome = AssertUnwindSafe(exchange.run()).catch_unwind().await;
+        let scope = exchange.scope.clone();
+        let outcome = AssertUnwindSafe(scope.within(exchange.run())).catch_unwind().await;
         let response = match outcome {
             Ok(Ok(response)) => response,
             Ok(Err(ended)) => *ended,

@@ -9,6 +9,7 @@ use super::context::Context;
 use super::write::Intent;
 use crate::types::options::ListOptions;
 use crate::types::schema::registry::Resource;
+use crate::values::request_scope;
 
 /// Whether objects of a type are kept in memory: all but those that expire.
 pub fn is_kept(resource: &Resource) -> bool {
@@ -80,6 +81,7 @@ impl Context {
 
     /// Counts an access to the store that took so long.
     pub fn accessed_for(&self, resource: &Resource, operation: &str, took: Duration) {
+        request_scope::stored(took);
         self.metrics().accessed(&resource.group, operation, &resource.table.plural, took);
     }
 

@@ -1,6 +1,7 @@
 //! Answers made of objects: one stored object, a Status that reports a success, and a Status that reports an error.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::header::RETRY_AFTER;
@@ -8,6 +9,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::{Renderer, status_body};
 use crate::values::json::{Object, Value};
+use crate::values::request_scope;
 use crate::values::status::Status;
 use crate::wire::negotiate::Output;
 use crate::wire::response::{Response, respond};
@@ -51,7 +53,9 @@ pub async fn respond_object(
         return Ok(respond_parts(code, &renderer, charge.hold(stored.clone())));
     }
     let charge = renderer.account().answer(FORM_MULTIPLE * stored.len()).await.map_err(Status::no_memory)?;
+    let began = Instant::now();
     let document = renderer.document(stored)?;
+    request_scope::serialized(began.elapsed());
     Ok(respond(code, renderer.media_type(), charge.hold(document)))
 }
 

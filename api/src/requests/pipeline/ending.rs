@@ -1,7 +1,7 @@
 //! What is made of an exchange at its end: the headers that every answer has, and what is told of the request in the log, its
 //! trace and its audit event.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use auth::User;
 use auth::identity::MASTERS;
@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, CONTENT_LENGTH, HeaderName, USER_AGENT, WARNIN
 use http::{HeaderValue, Method};
 
 use super::{AUDIT_ID, Exchange};
-use crate::state::audit::answer;
+use crate::state::audit::{Latency, answer};
 use crate::values::warning;
 use crate::wire::response::Response;
 use crate::wire::traces::Parent;
@@ -40,13 +40,30 @@ impl Exchange<'_> {
 
     /// Says where the time of a slow request went, in the log and in its audit event.
     fn tell_slow(&self, response: &Response) {
-        let took = self.received.elapsed();
         let is_stream = self.info.as_ref().is_some_and(|info| info.is_long_running());
-        if took < SLOW || is_stream {
+        if is_stream {
             return;
         }
-        let stages: Vec<String> =
-            self.stages.iter().map(|(stage, took)| format!("{stage} {} ms", took.as_millis())).collect();
+        if let Some(trail) = &self.trail {
+            trail.note_latency(self.latency());
+        }
+        let took = self.received.elapsed();
+        if took < SLOW {
+            return;
+        }
+        let spent = self.scope.spent();
+        let layers = [
+            ("store", spent.storage),
+            ("mutating webhooks", spent.mutating_webhooks),
+            ("validating webhooks", spent.validating_webhooks),
+            ("serialization", spent.serialization),
+        ];
+        let layers = layers.into_iter().filter(|(_, took)| took.as_millis() > 0);
+        let shown = |(name, took): (&str, Duration)| format!("{name} {} ms", took.as_millis());
+        let stages: Vec<String> = self.stages.iter().copied().map(shown).collect();
+        let layers: Vec<String> = layers.map(shown).collect();
+        let webhooks: Vec<String> =
+            spent.calls.iter().map(|(name, took)| shown((name.as_str(), *took))).collect();
         let (_, resource) = self.subject();
         tracing::warn!(
             verb = self.info.as_ref().map_or("", |info| info.verb_name()),
@@ -57,15 +74,22 @@ impl Exchange<'_> {
             status = response.status().as_u16(),
             elapsed_ms = took.as_millis() as u64,
             stages = stages.join(", "),
+            layers = layers.join(", "),
+            webhooks = webhooks.join(", "),
             "slow request"
         );
-        if let Some(trail) = &self.trail {
-            let group = self.context.naming().group("apiserver.latency", true);
-            let shown = |took: Duration| format!("{}ms", took.as_micros() as f64 / 1000.0);
-            trail.annotate(format!("{group}/total"), shown(took));
-            for (stage, took) in self.stages.iter().filter(|(stage, _)| *stage != "serving") {
-                trail.annotate(format!("{group}/{stage}"), shown(*took));
-            }
+    }
+
+    /// The annotations about the latency of the request, without those that are known once the answer is sent.
+    fn latency(&self) -> Latency {
+        let group = self.context.naming().group("apiserver.latency", true);
+        let stages = self.stages.iter().copied().filter(|(stage, _)| *stage != "serving");
+        Latency {
+            group,
+            received: self.received,
+            answered: Instant::now(),
+            stages: stages.collect(),
+            scope: self.scope.clone(),
         }
     }
 
@@ -104,6 +128,7 @@ impl Exchange<'_> {
     /// Completes the answer of a request, served or refused, and reports the request.
     pub(super) fn finish(mut self, mut response: Response) -> Response {
         self.log(&response);
+        self.explain(&response);
         self.tell_slow(&response);
         self.end_trace(&response);
         self.context.edge().complete(&self.head, self.is_anonymous, &mut response);
@@ -134,24 +159,38 @@ impl Exchange<'_> {
         }
     }
 
-    /// One line for each request, once its answer is known; the body of a list or watch is still to be sent then.
+    /// One line for each request, once its answer is known; the body of a list or watch is still to be sent then. The targets
+    /// of the three kinds of lines belong to the levels of detail of the log (docs/api/operations.md#the-log).
     fn log(&self, response: &Response) {
-        if !tracing::enabled!(tracing::Level::DEBUG) {
-            return;
+        macro_rules! line {
+            ($target:literal) => {
+                if tracing::enabled!(target: $target, tracing::Level::DEBUG) {
+                    let agent = self.head.headers.get(USER_AGENT);
+                    let agent = agent.map(|agent| String::from_utf8_lossy(agent.as_bytes()));
+                    tracing::debug!(
+                        target: $target,
+                        verb = self.info.as_ref().map_or("", |info| info.verb_name()),
+                        path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
+                        user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
+                        impersonated = %self.impersonated.as_ref().map_or("", |user| user.name.as_str()),
+                        agent = %agent.unwrap_or_default(),
+                        peer = %self.connection.remote,
+                        audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
+                        resource = self.subject().1,
+                        status = response.status().as_u16(),
+                        elapsed_us = self.received.elapsed().as_micros() as u64,
+                        "request"
+                    );
+                }
+            };
         }
-        let agent = self.head.headers.get(USER_AGENT).map(|agent| String::from_utf8_lossy(agent.as_bytes()));
-        tracing::debug!(
-            verb = self.info.as_ref().map_or("", |info| info.verb_name()),
-            path = %self.info.as_ref().map_or(self.head.uri.path(), |info| info.path.as_str()),
-            user = %self.user.as_ref().map_or("", |user| user.name.as_str()),
-            impersonated = %self.impersonated.as_ref().map_or("", |user| user.name.as_str()),
-            agent = %agent.unwrap_or_default(),
-            peer = %self.connection.remote,
-            audit_id = %String::from_utf8_lossy(self.audit_id.as_bytes()),
-            resource = self.subject().1,
-            status = response.status().as_u16(),
-            elapsed_us = self.received.elapsed().as_micros() as u64,
-            "request"
-        );
+        let code = response.status();
+        if code.is_client_error() || code.is_server_error() {
+            line!("request::failed");
+        } else if matches!(self.head.method, Method::GET | Method::HEAD | Method::OPTIONS) {
+            line!("request::read");
+        } else {
+            line!("request::write");
+        }
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod answer;
 pub mod format;
+pub mod latency;
 pub mod policy;
 pub mod trail;
 
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use crate::values::json::Object;
 
 pub use format::{EncodeError, Encoder, Format};
+pub use latency::Latency;
 pub use policy::{Level, Policy, Stage};
 pub use trail::{Arrival, Trail};
 

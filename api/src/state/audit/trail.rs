@@ -5,13 +5,14 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use auth::User;
 use http::{HeaderMap, StatusCode};
 use parking_lot::Mutex;
 
 use super::policy::{Decision, Level, Stage};
-use super::{Auditor, Event};
+use super::{Auditor, Event, Latency};
 use crate::values::json::{self, Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object::meta;
@@ -64,6 +65,8 @@ struct Found {
     request: Option<Value>,
     response: Option<Value>,
     annotations: BTreeMap<String, String>,
+    /// What annotations about the latency are made of once the answer has been sent.
+    latency: Option<Latency>,
     /// The patch of the request is no JSON.
     lacks_patch: bool,
 }
@@ -127,6 +130,7 @@ impl Trail {
                 request: None,
                 response: None,
                 annotations: BTreeMap::new(),
+                latency: None,
             }),
         })
     }
@@ -200,11 +204,23 @@ impl Trail {
         self.found.lock().annotations.entry(key).or_insert(value);
     }
 
+    /// Notes what the annotations about the latency are made of once the answer has been sent.
+    pub fn note_latency(&self, latency: Latency) {
+        self.found.lock().latency = Some(latency);
+    }
+
     /// Writes the event of a stage, unless the policy leaves the stage out. Whether it is recorded, or need not be: a
     /// lost event is logged.
     pub fn reach(&self, stage: Stage) -> bool {
         if self.decision.omits.contains(stage) {
             return true;
+        }
+        let is_sent = stage == Stage::ResponseComplete;
+        if let Some(latency) = is_sent.then(|| self.found.lock().latency.take()).flatten() {
+            latency
+                .annotations(Instant::now())
+                .into_iter()
+                .for_each(|(key, value)| self.annotate(key, value));
         }
         self.metrics.audit.events.count(&[]);
         match self.auditor.sink.record(&self.event(stage)) {

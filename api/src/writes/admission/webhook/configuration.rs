@@ -5,6 +5,7 @@ use std::time::Duration;
 use cel::environment::Origin;
 
 use super::matching::Matching;
+use super::report::{self, About};
 use super::review::Verdict;
 use crate::objects::expression::policy::environment::{Declarations, Extent, Known};
 use crate::objects::validation::names;
@@ -97,16 +98,17 @@ impl Webhook {
         review.annotations.extend(keys.map(|(key, value)| (format!("{name}/{key}"), value.clone())));
     }
 
-    /// What it means that it cannot be asked.
+    /// Applies the failure policy to a call that failed for the reason `why`, and logs the failure.
     ///
     /// # Errors
-    /// 500, where that is not ignored.
-    pub(super) fn failed(&self, why: &str) -> Result<(), Status> {
+    /// 500 if the policy is `Fail`.
+    pub(super) fn failed(&self, why: &str, about: &About<'_>) -> Result<(), Status> {
         let name = &self.name;
         if self.ignores_failures {
-            tracing::warn!(webhook = name, "failed calling webhook, failing open: {why}");
+            report::failed_open(name, about, why);
             return Ok(());
         }
+        report::failed_closed(name, about, why);
         Err(Status::internal(format!("failed calling webhook \"{name}\": {why}")))
     }
 }

@@ -16,11 +16,12 @@ mod configuration;
 mod credentials;
 mod matching;
 mod mutating;
+mod report;
 mod review;
 mod validating;
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use auth::User;
 
@@ -28,12 +29,14 @@ pub use mutating::MutatingWebhooks;
 pub use validating::ValidatingWebhooks;
 
 use self::configuration::{Configuration, Webhook};
+use self::report::About;
 use self::review::Verdict;
 use super::policy::condition::{Match, Owner};
 use super::settings::{Files, Make};
 use super::{Listed, Lookup, Operation, Options, Parsed, Target};
 use crate::types::schema::registry::{Registry, Resource};
 use crate::values::json::{Object, Value};
+use crate::values::request_scope;
 use crate::values::status::{Reason, Status, Subject};
 use crate::wire::outgoing::{self, Identities};
 
@@ -71,8 +74,8 @@ impl<'r> Write<'r> {
 
 /// What a webhook came to, when it was asked.
 enum Outcome {
-    /// It answered.
-    Answered(Verdict),
+    /// It answered, after this time.
+    Answered(Verdict, Duration),
     /// It could not be asked, and that is to be ignored.
     FailedOpen,
 }
@@ -158,8 +161,12 @@ impl Webhooks {
         match judged.outcome {
             Match::Yes => Ok(Some(seen)),
             Match::No(_) => Ok(None),
-            Match::Failed(_) if webhook.ignores_failures => Ok(None),
+            Match::Failed(why) if webhook.ignores_failures => {
+                report::failed_open(&webhook.name, &About::of(write, Duration::ZERO), &why);
+                Ok(None)
+            }
             Match::Failed(why) => {
+                report::failed_closed(&webhook.name, &About::of(write, Duration::ZERO), &why);
                 let (group, kind) = (&*write.resource.group, &*write.resource.table.plural);
                 let name = review::shown_name(write);
                 Err(Status::forbidden(Subject { group, kind, name }, &why))
@@ -181,24 +188,33 @@ impl Webhooks {
         if write.dry_run && !webhook.knows_dry_runs {
             let name = &webhook.name;
             let why = format!("admission webhook \"{name}\" does not support dry run");
+            report::failed_closed(name, &About::of(write, Duration::ZERO), &why);
             return Err(Status::new(Reason::BadRequest, why));
         }
         let began = Instant::now();
         let called = self.call(webhook, write, kind, mutating).await;
-        self.count(webhook, write.operation, mutating, began, called.as_ref());
+        let took = began.elapsed();
+        request_scope::called_webhook(&webhook.name, mutating, took);
+        self.count(webhook, write.operation, mutating, took, called.as_ref());
+        let about = About::of(write, took);
         match called {
-            Ok(verdict) => Ok(Outcome::Answered(verdict)),
-            Err(why) => webhook.failed(&why).map(|()| Outcome::FailedOpen),
+            Ok(verdict) => {
+                if let Some(denial) = &verdict.denial {
+                    report::denied(&webhook.name, &about, &denial.status(&webhook.name));
+                }
+                Ok(Outcome::Answered(verdict, took))
+            }
+            Err(why) => webhook.failed(&why, &about).map(|()| Outcome::FailedOpen),
         }
     }
 
-    /// Counts a call, which `began` and came to this.
+    /// Counts a call, which took so long and came to this.
     fn count(
         &self,
         webhook: &Webhook,
         operation: Operation,
         mutating: bool,
-        began: Instant,
+        took: Duration,
         called: Result<&Verdict, &String>,
     ) {
         let metrics = &self.lookup.metrics.webhooks;
@@ -213,7 +229,7 @@ impl Webhooks {
         let is_failure = called.is_err();
         let is_refused = denial.is_some() || is_failure && !webhook.ignores_failures;
         let (code, rejected) = (code.to_string(), if is_refused { "true" } else { "false" });
-        metrics.durations.time(&[name, operation, rejected, kind], began.elapsed());
+        metrics.durations.time(&[name, operation, rejected, kind], took);
         metrics.calls.count(&[&code, name, operation, rejected, kind]);
         if is_refused {
             let code = if is_failure { "0" } else { &code };

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::report::{self, About};
 use super::review::Verdict;
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::objects::patch::{Patch, PatchKind, apply_operations};
@@ -113,17 +114,23 @@ impl MutatingWebhooks {
                 review.annotations.push((key, webhook.name.clone()));
                 Ok(false)
             }
-            Ok(Outcome::Answered(verdict)) => {
+            Ok(Outcome::Answered(verdict, took)) => {
                 webhook.annotate(&verdict, review);
                 let is_written = record.new.is_some() && record.operation != Operation::Delete;
-                match operations(&verdict, webhook, is_written) {
+                let call = About::of(&Write::of(record, record.new.as_deref()), took);
+                match operations(&verdict, webhook, is_written, &call) {
                     Ok(Some(operations)) => {
                         let mut told = about();
                         told.push("patch", sorted(operations.clone()));
                         told.push("patchType", "JSONPatch".into());
                         review.request_annotations.push((format!("patch.{place}"), text(told)));
                         // A webhook that patches has changed the object, even to what it was.
-                        self.change(record, seen, operations).await.map(|()| true)
+                        let changed = self.change(record, seen, operations).await;
+                        if let Err(status) = &changed {
+                            let call = About::of(&Write::of(record, record.new.as_deref()), took);
+                            report::failed_closed(&webhook.name, &call, &status.message);
+                        }
+                        changed.map(|()| true)
                     }
                     outcome => outcome.map(|_| false),
                 }
@@ -165,6 +172,7 @@ pub(super) fn operations(
     verdict: &Verdict,
     webhook: &Webhook,
     is_written: bool,
+    about: &About<'_>,
 ) -> Result<Option<Value>, Status> {
     if let Some(denial) = &verdict.denial {
         return Err(denial.status(&webhook.name));
@@ -174,20 +182,23 @@ pub(super) fn operations(
     }
     if let Err(why) = Patch::parse(PatchKind::Json, &verdict.patch, false) {
         let why = format!("received undecodable patch in webhook response: {}", why.message);
-        return webhook.failed(&why).map(|()| None);
+        return webhook.failed(&why, about).map(|()| None);
     }
     let operations = json::parse(&verdict.patch).map_err(Status::internal)?;
     if operations.as_array().is_none_or(<[Value]>::is_empty) {
         return Ok(None);
     }
     if !is_written {
-        return Err(Status::internal(format!(
+        let why = format!(
             "admission webhook \"{}\" attempted to modify the object, which is not supported for this operation",
             webhook.name
-        )));
+        );
+        report::failed_closed(&webhook.name, about, &why);
+        return Err(Status::internal(why));
     }
     if let Some(form) = &verdict.unknown_form {
-        return webhook.failed(&format!("unsupported patch type {}", go_quote(form))).map(|()| None);
+        let why = format!("unsupported patch type {}", go_quote(form));
+        return webhook.failed(&why, about).map(|()| None);
     }
     Ok(Some(operations))
 }

@@ -46,7 +46,7 @@ impl ValidatingWebhooks {
         let mut refusal = None;
         for ((index, webhook, _), outcome) in asked.into_iter().zip(outcomes) {
             match outcome {
-                Ok(Outcome::Answered(verdict)) => {
+                Ok(Outcome::Answered(verdict, _)) => {
                     webhook.annotate(&verdict, review);
                     if let Some(denial) = &verdict.denial {
                         refusal.get_or_insert_with(|| denial.status(&webhook.name));

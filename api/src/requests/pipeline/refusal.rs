@@ -1,0 +1,67 @@
+//! Log lines that explain a 401 and a 403, at the default level and bounded in rate. They carry the audit id that the client
+//! was sent, and neither credentials nor the query of the URL.
+
+use auth::Attributes;
+use auth::decision::Denied;
+use http::StatusCode;
+
+use super::Exchange;
+use crate::objects::representation::answer::Reported;
+use crate::values::log_limit::LogLimit;
+use crate::wire::response::Response;
+
+static UNAUTHENTICATED: LogLimit = LogLimit::new();
+static FORBIDDEN: LogLimit = LogLimit::new();
+
+/// Most bytes of a reason in a line.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// Why the authorizers do not allow a request.
+pub(super) fn of(attributes: &Attributes<'_>, denied: &Denied) -> String {
+    let why = match &denied.error {
+        Some(error) => error.clone(),
+        None if denied.reason.is_empty() => "no authorizer allows it".to_owned(),
+        None => denied.reason.to_string(),
+    };
+    format!("{attributes}: {why}")
+}
+
+impl Exchange<'_> {
+    /// Logs why a request is answered 401 or 403.
+    pub(super) fn explain(&self, response: &Response) {
+        let limit = match response.status() {
+            StatusCode::UNAUTHORIZED => &UNAUTHENTICATED,
+            StatusCode::FORBIDDEN => &FORBIDDEN,
+            _ => return,
+        };
+        let reported = response.extensions().get::<Reported>();
+        let message =
+            reported.and_then(|Reported(status)| status.get("message")?.as_str().map(str::to_owned));
+        // Admission refuses in the answer; an extension server or an agent of a node may say why in a body that is not read.
+        let reason =
+            self.refusal.clone().or(message).unwrap_or_else(|| "not known to this server".to_owned());
+        let Some(omitted) = limit.admit() else { return };
+        let verb = self.info.as_ref().map_or("", |info| info.verb_name());
+        let path = self.head.uri.path();
+        let user = self.user.as_ref().map_or("", |user| user.name.as_str());
+        let impersonated = self.impersonated.as_ref().map_or("", |user| user.name.as_str());
+        let peer = self.connection.remote.to_string();
+        let audit_id = String::from_utf8_lossy(self.audit_id.as_bytes());
+        let (audit_id, reason) = (&*audit_id, &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)]);
+        if response.status() == StatusCode::UNAUTHORIZED {
+            tracing::info!(reason, verb, path, peer, audit_id, omitted, "request unauthenticated");
+        } else {
+            tracing::info!(
+                reason,
+                verb,
+                path,
+                user,
+                impersonated,
+                peer,
+                audit_id,
+                omitted,
+                "request forbidden"
+            );
+        }
+    }
+}

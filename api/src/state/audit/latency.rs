@@ -1,0 +1,88 @@
+//! The annotations `apiserver.latency.k8s.io/…` of slow requests: where the time went. They are made when the answer has been
+//! sent, for requests that are no streams and took more than 500 ms by then, as in kube-apiserver 1.36. A layer without time
+//! of its own has no annotation.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use go::duration;
+
+use crate::values::request_scope::RequestScope;
+
+/// Requests that take longer have annotations.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// What the annotations of one request are made of.
+#[derive(Debug)]
+pub struct Latency {
+    /// The group of the annotations.
+    pub group: String,
+    /// When the request was received.
+    pub received: Instant,
+    /// When the head of the answer was known.
+    pub answered: Instant,
+    /// The stages before the request was served, by the name of their annotation.
+    pub stages: Vec<(&'static str, Duration)>,
+    /// What the layers reported.
+    pub scope: Arc<RequestScope>,
+}
+
+impl Latency {
+    /// Returns the annotations of a request whose answer was sent at `now`; none if the request was not slow.
+    pub(super) fn annotations(&self, now: Instant) -> Vec<(String, String)> {
+        let total = now.saturating_duration_since(self.received);
+        if total <= SLOW {
+            return Vec::new();
+        }
+        let spent = self.scope.spent();
+        let layers = [
+            ("etcd", spent.storage),
+            ("mutating-webhook", spent.mutating_webhooks),
+            ("validating-webhook", spent.validating_webhooks),
+            ("serialize-response-object", spent.serialization),
+            ("response-write", now.saturating_duration_since(self.answered)),
+            ("total", total),
+        ];
+        let all = self.stages.iter().copied().chain(layers).filter(|(_, took)| !took.is_zero());
+        let text = |took: Duration| duration::to_text(i64::try_from(took.as_nanos()).unwrap_or(i64::MAX));
+        all.map(|(layer, took)| (format!("{}/{layer}", self.group), text(took))).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+    use crate::values::request_scope::{called_webhook, stored};
+
+    #[tokio::test]
+    async fn slow_requests_are_annotated_by_layer() {
+        let ms = Duration::from_millis;
+        let received = Instant::now();
+        let scope = RequestScope::new(HeaderValue::from_static("id"));
+        let latency = Latency {
+            group: "apiserver.latency.k8s.io".to_owned(),
+            received,
+            answered: received + ms(499),
+            stages: vec![("authentication", Duration::from_micros(3)), ("apf-queue-wait", Duration::ZERO)],
+            scope: scope.clone(),
+        };
+        let work = async {
+            stored(ms(2));
+            called_webhook("w", false, ms(480));
+        };
+        scope.within(work).await;
+        assert!(latency.annotations(received + ms(500)).is_empty());
+        let annotations = latency.annotations(received + ms(501));
+        let shown: Vec<String> = annotations.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let wanted = [
+            "authentication=3µs",
+            "etcd=2ms",
+            "validating-webhook=480ms",
+            "response-write=2ms",
+            "total=501ms",
+        ];
+        assert_eq!(shown, wanted.map(|text| format!("apiserver.latency.k8s.io/{text}")));
+    }
+}

@@ -1,0 +1,77 @@
+//! A bound on how often one kind of line is logged: clients cause these lines, and must not fill the disk with them.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// Lines that may follow each other at once: enough for a deployment that starts with wrong credentials.
+const BURST: u32 = 100;
+
+/// Time after which one more line may be logged: ten lines a second in the long run.
+const REFILL: Duration = Duration::from_millis(100);
+
+/// The bound of one kind of line.
+#[derive(Debug)]
+pub struct LogLimit(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    left: u32,
+    /// When `left` was last raised; `None` before the first line.
+    refilled: Option<Instant>,
+    omitted: u64,
+}
+
+impl Default for LogLimit {
+    fn default() -> LogLimit {
+        LogLimit::new()
+    }
+}
+
+impl LogLimit {
+    /// A bound that was not used yet.
+    pub const fn new() -> LogLimit {
+        LogLimit(Mutex::new(State { left: BURST, refilled: None, omitted: 0 }))
+    }
+
+    /// Returns how many lines were left out since the last one, if a line may be logged now.
+    pub fn admit(&self) -> Option<u64> {
+        self.admit_at(Instant::now())
+    }
+
+    fn admit_at(&self, now: Instant) -> Option<u64> {
+        let mut state = self.0.lock();
+        let refilled = *state.refilled.get_or_insert(now);
+        let steps = now.saturating_duration_since(refilled).as_nanos() / REFILL.as_nanos();
+        let steps = u32::try_from(steps).unwrap_or(u32::MAX);
+        state.left = state.left.saturating_add(steps).min(BURST);
+        state.refilled = Some(if state.left == BURST { now } else { refilled + REFILL * steps });
+        if state.left == 0 {
+            state.omitted += 1;
+            return None;
+        }
+        state.left -= 1;
+        Some(std::mem::take(&mut state.omitted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_beyond_the_bound_are_counted_and_announced_by_the_next_one() {
+        let limit = LogLimit::new();
+        let begin = Instant::now();
+        let admitted = (0..BURST + 50).filter(|_| limit.admit_at(begin).is_some()).count();
+        assert_eq!(admitted, BURST as usize);
+        assert_eq!(limit.admit_at(begin + REFILL / 2), None);
+        assert_eq!(limit.admit_at(begin + REFILL), Some(51));
+        assert_eq!(limit.admit_at(begin + REFILL), None);
+        assert_eq!(limit.admit_at(begin + 2 * REFILL), Some(1));
+        // A long pause allows one burst.
+        let later = begin + Duration::from_secs(3_600);
+        let admitted = (0..2 * BURST).filter(|_| limit.admit_at(later).is_some()).count();
+        assert_eq!(admitted, BURST as usize);
+    }
+}

@@ -1,0 +1,87 @@
+//! Log lines about webhooks that refuse a write or fail, bounded in rate. They are written at the default level: without them
+//! nobody could tell why writes are refused, or that a webhook is not asked.
+
+use std::time::Duration;
+
+use super::Write;
+use crate::types::schema::registry::Resource;
+use crate::values::log_limit::LogLimit;
+use crate::values::request_scope::audit_id;
+use crate::values::status::Status;
+
+static LINES: LogLimit = LogLimit::new();
+
+/// Most bytes of a reason in a line: a webhook may say much.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// The call that a line is about.
+#[derive(Clone, Copy, Default)]
+pub(super) struct About<'w> {
+    operation: &'w str,
+    resource: Option<&'w Resource>,
+    subresource: &'w str,
+    namespace: &'w str,
+    name: &'w str,
+    user: &'w str,
+    took: Duration,
+}
+
+impl<'w> About<'w> {
+    pub(super) fn of(write: &Write<'w>, took: Duration) -> About<'w> {
+        About {
+            operation: write.operation.as_str(),
+            resource: Some(write.resource),
+            subresource: write.subresource,
+            namespace: write.namespace,
+            name: super::review::shown_name(write),
+            user: &write.user.name,
+            took,
+        }
+    }
+
+    fn resource(&self) -> String {
+        let slash = if self.subresource.is_empty() { "" } else { "/" };
+        let resource = self.resource.map(Resource::qualified).unwrap_or_default();
+        format!("{resource}{slash}{}", self.subresource)
+    }
+}
+
+macro_rules! line {
+    ($level:ident, $about:expr, $webhook:expr, $reason:expr, $text:literal $(, $field:ident = $value:expr)*) => {
+        if let Some(omitted) = LINES.admit() {
+            tracing::$level!(
+                webhook = $webhook,
+                latency_ms = $about.took.as_millis() as u64,
+                reason = shortened($reason),
+                $($field = $value,)*
+                operation = $about.operation,
+                resource = $about.resource(),
+                namespace = $about.namespace,
+                name = $about.name,
+                user = $about.user,
+                audit_id = audit_id(),
+                omitted,
+                $text
+            );
+        }
+    };
+}
+
+/// The webhook denies the write.
+pub(super) fn denied(webhook: &str, about: &About<'_>, status: &Status) {
+    line!(info, about, webhook, &status.message, "webhook denied the request", code = status.code.as_u16());
+}
+
+/// The webhook failed, and the write goes on: its failure policy is `Ignore`.
+pub(super) fn failed_open(webhook: &str, about: &About<'_>, why: &str) {
+    line!(warn, about, webhook, why, "failed calling webhook, failing open");
+}
+
+/// The webhook failed, and the write is refused.
+pub(super) fn failed_closed(webhook: &str, about: &About<'_>, why: &str) {
+    line!(warn, about, webhook, why, "failed calling webhook, failing closed");
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
+}
