@@ -49,7 +49,7 @@ pub use etcd::{Direction, EtcdFlags};
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
 pub use forms::{List, Port};
-pub use line::{Invocation, Stop, parse};
+pub use line::{Invocation, Stop, is_command, parse};
 pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;
 pub use own_service::{NoReconciler, OwnServiceFlags};
@@ -214,7 +214,8 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub livez_grace_period: Duration,
 
-    /// Level of detail of the log: 0 (events), 4 (requests), 6 (everything). RUST_LOG takes precedence.
+    /// Level of detail of the log: 0 (events, refusals, slow requests), 1 (and failed requests), 2 (and writes), 3 (and all
+    /// requests), 4 (and details of the server), 5 (and of its connections), 6 (everything). RUST_LOG takes precedence.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 0, allow_negative_numbers = true,
           value_parser = forms::level)]
     pub verbosity: u8,

@@ -1,4 +1,4 @@
-//! The server binary: flags → config → assembly, or flags → an offline command. An error is one line on stderr and
+//! The server binary: flags → config → assembly, or flags → an offline command. An error is one record on stderr and
 //! exit code 1; wrong flags change nothing.
 
 mod allocator;
@@ -19,6 +19,7 @@ mod encryption;
 mod etcd;
 mod expiry;
 mod extension;
+mod failure;
 mod files;
 mod flags;
 mod flaws;
@@ -46,6 +47,7 @@ mod traces;
 mod upgrade;
 mod webhooks;
 
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -68,7 +70,10 @@ fn main() -> ExitCode {
     let started = Instant::now();
     // Set here alone.
     let _ = api::types::version::BUILD.set(BUILD);
-    let (flags, shown) = match flags::parse(std::env::args_os()) {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    let format = failure::format_of(&arguments);
+    let is_command = flags::is_command(&arguments);
+    let (flags, shown) = match flags::parse(arguments) {
         Ok(Invocation::Serve(flags, shown)) => (*flags, shown),
         Ok(Invocation::Run(command)) => return cli::run(command),
         Err(Stop::Print(text)) => {
@@ -76,22 +81,19 @@ fn main() -> ExitCode {
             let _ = std::io::stdout().write_all(text.as_bytes());
             return ExitCode::SUCCESS;
         }
-        Err(Stop::Refuse(line)) => return refuse(&line),
+        Err(Stop::Refuse(line)) if is_command => return refuse(&line),
+        Err(Stop::Refuse(line)) => {
+            failure::report(format, &line);
+            return ExitCode::FAILURE;
+        }
     };
-    let naming = flags.naming;
     match serve(flags, shown, started) {
         Ok(()) => ExitCode::SUCCESS,
-        // What kube-apiserver calls fatal has a code of its own.
-        Err(error) if is_fatal(&error) => {
-            if naming == &api::values::naming::KUBERNETES {
-                record('F', &one_line(&error));
-            } else {
-                refuse(&one_line(&error));
-            }
-            ExitCode::from(255)
+        Err(error) => {
+            failure::report(format, &one_line(&error));
+            // Errors that kube-apiserver calls fatal have a code of their own.
+            if is_fatal(&error) { ExitCode::from(255) } else { ExitCode::FAILURE }
         }
-        Err(error) if naming == &api::values::naming::KUBERNETES => fail(&one_line(&error)),
-        Err(error) => refuse(&one_line(&error)),
     }
 }
 
@@ -157,28 +159,7 @@ fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// The same as what supervisors of the reference server look for: a record of its log that says that the command failed.
-fn fail(line: &str) -> ExitCode {
-    record('E', &format!("\"command failed\" err={}", value(line)));
-    ExitCode::FAILURE
-}
-
-/// Writes a record of its log, whose severity is `mark`.
-fn record(mark: char, text: &str) {
-    let now = jiff::Timestamp::now().strftime("%m%d %H:%M:%S%.6f");
-    let id = std::process::id();
-    let _ = writeln!(std::io::stderr(), "{mark}{now} {id:7} main.rs:1] {text}");
-}
-
-/// A text as the value of a record: quoted, or indented where it has several lines.
-fn value(text: &str) -> String {
-    if !text.contains('\n') {
-        return go::quote(text).to_string();
-    }
-    let lines: String = text.lines().map(|line| format!("\t{line}\n")).collect();
-    format!("<\n{lines} >")
-}
-
+/// Reports the error of an offline command.
 fn refuse(line: &str) -> ExitCode {
     let _ = writeln!(std::io::stderr(), "error: {}", line.trim_end());
     ExitCode::FAILURE
@@ -187,15 +168,6 @@ fn refuse(line: &str) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_value_of_several_lines_is_indented() {
-        for (text, want) in
-            [("a \"b\"", "\"a \\\"b\\\"\""), ("a\nb", "<\n\ta\n\tb\n >"), ("a\n\nb\n", "<\n\ta\n\t\n\tb\n >")]
-        {
-            assert_eq!(value(text), want, "{text:?}");
-        }
-    }
 
     #[test]
     fn a_cause_is_told_once() {

@@ -28,13 +28,57 @@ fn start_another(directory: &Path, naming: &str) -> Output {
         .expect("the server runs")
 }
 
+#[test]
+fn a_failed_start_is_one_record_in_the_format_of_the_log() {
+    let directory = TempDir::new();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let in_file = format!("--data-dir={}", file.display());
+    // A flag that is not known, a value that is wrong, a file that is missing, a directory that cannot be made.
+    for naming in ["kubernetes", "cluster"] {
+        for wrong in ["--no-such-flag", "--secure-port=x", "--audit-policy-file=/none/at/all", &in_file] {
+            for (format, is_json) in [("text", false), ("json", true)] {
+                let output = Command::new(binary())
+                    .args(["--secure-port=free", wrong])
+                    .args([format!("--naming={naming}"), format!("--log-format={format}")])
+                    .current_dir(directory.path())
+                    .env_remove("RUST_LOG")
+                    .stdin(Stdio::null())
+                    .output()
+                    .expect("the server runs");
+                let text = String::from_utf8_lossy(&output.stderr);
+                assert_eq!(output.status.code(), Some(1), "{wrong}: {text}");
+                if is_json {
+                    for line in text.lines() {
+                        serde_json::from_str::<serde_json::Value>(line)
+                            .unwrap_or_else(|error| panic!("{wrong}: {error} in {line}"));
+                    }
+                    let last = text.lines().last().unwrap_or_default();
+                    let record: serde_json::Value = serde_json::from_str(last).unwrap();
+                    assert_eq!(
+                        (&record["level"], &record["message"]),
+                        (&json!("ERROR"), &json!("command failed"))
+                    );
+                    assert!(!record["error"].as_str().unwrap_or_default().is_empty(), "{record}");
+                } else {
+                    let is_record = |line: &&str| {
+                        line.starts_with('E') && line.contains(" main.rs:1] \"command failed\" err=")
+                    };
+                    assert_eq!(text.lines().filter(is_record).count(), 1, "{wrong}: {text}");
+                    assert!(!text.lines().any(|line| line.starts_with("error: ")), "{wrong}: {text}");
+                }
+            }
+        }
+    }
+}
+
 /// Exit code 1 and one line that contains all `words`.
 #[track_caller]
 fn assert_refused(output: &Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{text}");
     assert_eq!(text.lines().count(), 1, "{text}");
-    let is_error = text.starts_with("error: ") || text.contains(r#"] "command failed" err=""#);
+    let is_error = text.contains(r#"] "command failed" err=""#);
     assert!(is_error && text.ends_with('\n'), "{text}");
     for word in words {
         assert!(text.contains(word), "{word} is not in {text}");

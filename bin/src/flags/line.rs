@@ -67,15 +67,20 @@ pub enum Stop {
     Refuse(String),
 }
 
+/// Returns whether a command line begins with an offline command.
+pub fn is_command(arguments: &[OsString]) -> bool {
+    let first = arguments.get(1).map(|first| first.to_string_lossy());
+    first.is_some_and(|first| first == "help" || Command::has_subcommand(&first))
+}
+
 /// Parses a command line, program name first.
 ///
 /// # Errors
 /// [`Stop`] when the process should end instead of serving.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Invocation, Stop> {
     let arguments: Vec<OsString> = normalised_all(arguments);
-    let first = arguments.get(1).map(|first| first.to_string_lossy());
     // The words after a command are its own.
-    if first.is_some_and(|first| first == "help" || Command::has_subcommand(&first)) {
+    if is_command(&arguments) {
         return match parsed(&without_empty(arguments))?.command {
             Some(command) => Ok(Invocation::Run(command)),
             None => Err(Stop::Refuse("a command is missing".to_owned())),

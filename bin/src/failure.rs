@@ -1,0 +1,106 @@
+//! The record of a failed start: one, on standard error, in the format of the log.
+//!
+//! In text it is the record by which supervisors of the reference server recognise a failed start: severity, time, process,
+//! place, `"command failed" err=…`. In JSON it is a line like those of the log. Offline commands report errors by
+//! [`refuse`](crate::refuse).
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use crate::flags::LogFormat;
+
+/// Returns the format of the log that the command line asks for, also where another flag is wrong.
+pub fn format_of(arguments: &[OsString]) -> LogFormat {
+    let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());
+    let mut format = LogFormat::Text;
+    while let Some(argument) = arguments.next() {
+        let Some(flag) = argument.strip_prefix("--") else { continue };
+        let (name, value) = match flag.split_once('=') {
+            Some((name, value)) => (name, value.to_owned()),
+            None if is_format(flag) => (flag, arguments.next().unwrap_or_default().into_owned()),
+            None => continue,
+        };
+        if is_format(name) {
+            format = if value == "json" { LogFormat::Json } else { LogFormat::Text };
+        }
+    }
+    format
+}
+
+fn is_format(name: &str) -> bool {
+    matches!(name, "log-format" | "logging-format")
+}
+
+/// Writes the record.
+pub fn report(format: LogFormat, error: &str) {
+    let record = record(format, error.trim_end(), jiff::Timestamp::now(), std::process::id());
+    // The process ends; there is nobody else to tell.
+    let _ = std::io::stderr().write_all(record.as_bytes());
+}
+
+fn record(format: LogFormat, error: &str, now: jiff::Timestamp, process: u32) -> String {
+    match format {
+        LogFormat::Text => {
+            let now = now.strftime("%m%d %H:%M:%S%.6f");
+            format!("E{now} {process:7} main.rs:1] \"command failed\" err={}\n", value(error))
+        }
+        LogFormat::Json => {
+            let now = now.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string();
+            let fields = serde_json::json!({
+                "timestamp": now,
+                "level": "ERROR",
+                "message": "command failed",
+                "error": error,
+                "target": "cluster_apiserver",
+            });
+            format!("{fields}\n")
+        }
+    }
+}
+
+/// A text as the value of a record: quoted, or indented where it has several lines.
+fn value(text: &str) -> String {
+    if !text.contains('\n') {
+        return go::quote(text).to_string();
+    }
+    let lines: String = text.lines().map(|line| format!("\t{line}\n")).collect();
+    format!("<\n{lines} >")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_of_several_lines_is_indented() {
+        for (text, want) in
+            [("a \"b\"", "\"a \\\"b\\\"\""), ("a\nb", "<\n\ta\n\tb\n >"), ("a\n\nb\n", "<\n\ta\n\t\n\tb\n >")]
+        {
+            assert_eq!(value(text), want, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_record_has_the_format_of_the_log_whatever_else_is_wrong() {
+        for (line, is_json) in [
+            ("--log-format=json --x", true),
+            ("--x --logging-format json", true),
+            ("--log-format=json --log-format=text", false),
+            ("--log-format", false),
+            ("", false),
+            ("log-format=json", false),
+        ] {
+            let arguments: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            assert_eq!(format_of(&arguments) == LogFormat::Json, is_json, "{line}");
+        }
+        let now: jiff::Timestamp = "2026-01-02T03:04:05.000006Z".parse().unwrap();
+        assert_eq!(
+            record(LogFormat::Text, "no \"room\"", now, 42),
+            "E0102 03:04:05.000006      42 main.rs:1] \"command failed\" err=\"no \\\"room\\\"\"\n"
+        );
+        let json: serde_json::Value =
+            serde_json::from_str(&record(LogFormat::Json, "no \"room\"\nat all", now, 42)).unwrap();
+        assert_eq!(json["timestamp"], "2026-01-02T03:04:05.000006Z");
+        assert_eq!((&json["level"], &json["error"]), (&"ERROR".into(), &"no \"room\"\nat all".into()));
+    }
+}
