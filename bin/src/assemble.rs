@@ -42,7 +42,7 @@ use crate::log_files;
 use crate::moving::{self, IntoEtcd, Place};
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
-use crate::{audit, debug_socket, files, host, logging, notify, signer, tokens, upgrade};
+use crate::{audit, debug_socket, extension, files, host, logging, notify, signer, tokens, upgrade};
 
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
@@ -182,6 +182,8 @@ pub async fn run(
     tracing::info!(
         address = %format_args!("https://{address}"),
         data_dir = %config.data_dir.display(),
+        version = api::types::version::git_version(),
+        commit = crate::BUILD.commit,
         naming = config.naming.profile,
         durability = config.durability.as_str(),
         authorization_mode = %config.authorization,
@@ -448,6 +450,8 @@ fn api_of(
         watch_grace: config.watch_grace,
     };
     let root_ca = credentials.root_ca.clone();
+    let mut extensions = config.extensions.settings.clone();
+    extension::tell_own_authority(&mut extensions, &credentials.client_cas);
     let nodes = config.authorization.nodes(engine.clone());
     for warning in &config.features.warnings {
         tracing::warn!("{warning}");
@@ -470,7 +474,7 @@ fn api_of(
         flags: config.flags.clone(),
         log_files: config.serves_log_files.then(|| Arc::new(log_files::Directory::default()) as _),
         tracer,
-        extensions: config.extensions.settings.clone(),
+        extensions,
         peers: config.peers.settings(
             address,
             config.advertise_address,

@@ -109,8 +109,9 @@ impl Credentials {
             }
             match files.iter().map(NamedFiles::read).collect::<anyhow::Result<Vec<_>>>() {
                 Ok(named) => {
+                    let count = named.len();
                     self.serving.replace_named(named);
-                    tracing::info!("certificates for names reloaded");
+                    tracing::info!(count, "certificates for names reloaded");
                 }
                 Err(error) => {
                     let error = format!("{error:#}");
@@ -125,6 +126,8 @@ impl Credentials {
         let paths = given.map(|files| vec![files.certificate.clone(), files.key.clone()]);
         let mut watched = Watched::new(paths.unwrap_or_default());
         let mut renewed = Instant::now();
+        let served = |texts: &Texts| (texts.chain.clone(), texts.key.clone());
+        let mut last = texts(&self.config, self.address).map(|texts| served(&texts)).unwrap_or_default();
         loop {
             tokio::time::sleep(reload::INTERVAL).await;
             let due = renewed.elapsed() >= RENEWAL_INTERVAL;
@@ -134,10 +137,16 @@ impl Credentials {
             renewed = Instant::now();
             let replaced = texts(&self.config, self.address).and_then(|texts| {
                 texts.watch(metrics);
-                self.serving.replace(&texts.chain, &texts.key).context("cannot serve the certificate")
+                self.serving.replace(&texts.chain, &texts.key).context("cannot serve the certificate")?;
+                Ok(served(&texts))
             });
             match replaced {
-                Ok(()) => tracing::debug!("serving certificate reloaded"),
+                Ok(now) if now == last => tracing::debug!("serving certificate is unchanged"),
+                Ok(now) => {
+                    let expires = expiry::shown(&now.0);
+                    tracing::info!(expires, "serving certificate reloaded");
+                    last = now;
+                }
                 Err(error) => {
                     tracing::warn!(error = %format!("{error:#}"), "still serving the old certificate")
                 }

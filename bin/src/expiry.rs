@@ -22,6 +22,12 @@ pub fn watch(metrics: &Metrics, certificate: &'static str, pem: &[u8]) {
     }
 }
 
+/// Returns the earliest end among the certificates of a PEM text in RFC 3339, for the log; empty if there is none.
+pub fn shown(pem: &[u8]) -> String {
+    let end = first_end(pem).and_then(|end| jiff::Timestamp::from_second(end).ok());
+    end.map(|end| end.to_string()).unwrap_or_default()
+}
+
 fn first_end(pem: &[u8]) -> Option<i64> {
     let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
     certificates.filter_map(|certificate| end_of(&certificate)).min()
@@ -41,6 +47,7 @@ mod tests {
         let bundle = [ending(2040), ending(2030), ending(2050)].concat();
         assert_eq!(first_end(bundle.as_bytes()), Some(1_893_456_000));
         assert_eq!(first_end(b"no certificate"), None);
+        assert_eq!((shown(bundle.as_bytes()).as_str(), shown(b"")), ("2030-01-01T00:00:00Z", String::new()));
         let metrics = Metrics::default();
         watch(&metrics, "serving", bundle.as_bytes());
         let mut page = metrics.page();

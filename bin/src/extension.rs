@@ -69,12 +69,22 @@ impl ExtensionConfig {
     }
 }
 
+/// Where no file names the authorities of clients, tells extension servers of the server's own: it authenticates clients, as
+/// of the administrator's kubeconfig. A file alone is told as it is, as kube-apiserver does.
+pub fn tell_own_authority(settings: &mut Settings, own: &[u8]) {
+    let own = String::from_utf8_lossy(own).into_owned();
+    settings.authentication.entry(CLIENT_BUNDLE.to_owned()).or_insert(own);
+}
+
+/// The member with the authorities of clients.
+const CLIENT_BUNDLE: &str = "client-ca-file";
+
 /// The members of the ConfigMap that extension servers read: bundles as they are, lists as JSON.
 fn told(authentication: &AuthenticationConfig) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     if let Some(bundle) = &authentication.client_ca {
-        told.insert("client-ca-file".to_owned(), text(&bundle.bytes));
+        told.insert(CLIENT_BUNDLE.to_owned(), text(&bundle.bytes));
     }
     if let Some(proxy) = &authentication.proxy {
         told.insert("requestheader-client-ca-file".to_owned(), text(&proxy.client_ca.bytes));

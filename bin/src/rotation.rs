@@ -92,7 +92,14 @@ async fn follow_authorities(config: &Config, credentials: &Credentials, followed
                 &authentication,
                 &config.extensions.settings.networks,
             ) {
-                Ok(read) => {
+                Ok(mut read) => {
+                    match credentials.client_cas(None) {
+                        Ok(own) => extension::tell_own_authority(&mut read.settings, &own),
+                        Err(error) => {
+                            let error = format!("{error:#}");
+                            tracing::warn!(error, "extension servers are not told of the server's own CA");
+                        }
+                    }
                     if let Some((chain, _)) = &read.settings.certificate {
                         expiry::watch(followed.api.metrics(), "proxy-client", chain);
                     }

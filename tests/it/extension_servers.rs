@@ -460,3 +460,14 @@ async fn an_api_service_that_loses_its_service_is_available_and_listed() {
     assert_eq!((group.status, &group.json()["versions"][0]["version"]), (200, &json!("v1")));
     assert_eq!(client.get(&format!("/apis/{GROUP}/v1")).await.status, 404);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_file_of_authorities_extension_servers_are_told_of_the_own_one() {
+    let server = Server::start_upstream().await;
+    let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
+    let map = server.client().until(path, |map| map.is_some()).await.unwrap();
+    let own = std::fs::read_to_string(server.data_dir().join("pki/ca.crt")).unwrap();
+    let bare = |pem: &str| pem.lines().map(str::trim).collect::<String>();
+    assert_eq!(bare(map["data"]["client-ca-file"].as_str().unwrap()), bare(&own));
+    assert_eq!(map["data"].as_object().unwrap().len(), 1, "{map}");
+}

@@ -264,4 +264,8 @@ async fn the_serving_certificate_is_replaced() {
     };
     becomes("the new certificate", Ok(""), async || shown(&new).await).await;
     becomes("the old certificate", Err(0), async || shown(&old).await).await;
+    let log = server.log();
+    let said = |line: &&str| line.contains("INFO") && line.contains("serving certificate reloaded");
+    let line = log.lines().find(said).unwrap_or_else(|| panic!("the reload is not in {log}"));
+    assert!(line.contains("expires=\"2"), "{line}");
 }
