@@ -179,13 +179,15 @@ async fn a_401_and_a_403_are_explained_at_the_default_level() {
             assert!(said[0].contains(part), "{part} is not in {}", said[0]);
         }
     }
-    // A client that is refused again and again does not fill the log.
+    // A client that is refused again and again does not fill the log: a hundred lines, then ten a second.
+    let began = Instant::now();
     for _ in 0..300 {
         assert_eq!(ask("wrong-word", MAPS, "many", &[]).await, 401);
     }
     let log = server.log();
     let count = log.lines().filter(|line| line.contains("audit_id=\"many\"")).count();
-    assert!((1..300).contains(&count), "{count}");
+    let bound = 110 + 10 * began.elapsed().as_secs() as usize;
+    assert!((1..=bound).contains(&count), "{count} of {bound}");
     assert!(!log.contains("wrong-word") && !log.contains("secret-word"), "{log}");
 }
 

@@ -267,5 +267,5 @@ async fn the_serving_certificate_is_replaced() {
     let log = server.log();
     let said = |line: &&str| line.contains("INFO") && line.contains("serving certificate reloaded");
     let line = log.lines().find(said).unwrap_or_else(|| panic!("the reload is not in {log}"));
-    assert!(line.contains("expires=\"2"), "{line}");
+    assert!(line.contains("expires=\"") && !line.contains("expires=\"\""), "{line}");
 }

@@ -635,7 +635,7 @@ async fn refusals_failures_and_slowness_of_webhooks_are_in_the_log_and_in_the_au
         (
             "slow",
             "slow request",
-            &["fail.example.com 6", "ignore.example.com 6", "validating webhooks 6", "layers="],
+            &["fail.example.com ", "ignore.example.com ", "validating webhooks ", "layers="],
         ),
         ("slow", "slow request", &["status=201"]),
     ];
