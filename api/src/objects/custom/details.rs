@@ -44,11 +44,15 @@ pub struct Details {
 }
 
 impl Details {
-    /// Those of a version of a definition that is read from `object`.
+    /// Those of a version of a definition that is read from `object`, with its place among the versions.
     ///
     /// # Errors
     /// [`MakeError`] for a schema that is not structural.
-    pub fn of(definition: &Definition, object: &Object, version: &Version) -> Result<Details, MakeError> {
+    pub fn of(
+        definition: &Definition,
+        object: &Object,
+        (at, version): (usize, &Version),
+    ) -> Result<Details, MakeError> {
         let kind = &definition.accepted.kind;
         let schema = version.validation.as_ref().and_then(|validation| validation.schema.as_ref());
         let made = match schema {
@@ -59,7 +63,7 @@ impl Details {
                 resource::object(kind, &open)?
             }
         };
-        let text = written(object, &version.name);
+        let text = written(object, at);
         Ok(Details {
             message: made.object((&definition.group, &version.name))?,
             published: Ref::new(Published::new(text)),
@@ -142,14 +146,15 @@ impl Unread {
 fn read(text: &[u8], pool: &Mutex<Pool>) -> Result<Vec<Details>, MakeError> {
     let Ok(Value::Object(object)) = json::parse(text) else { return Err(MakeError::Unreadable) };
     let definition = Definition::read(&object);
-    let details =
-        definition.versions.iter().map(|version| match Details::of(&definition, &object, version) {
-            Err(_) if !version.served && !version.storage => {
-                // Objects of such a version are read without a schema.
-                Details::of(&definition, &object, &Version { validation: None, ..version.clone() })
-            }
-            details => details,
-        });
+    let versions = definition.versions.iter().enumerate();
+    let details = versions.map(|(at, version)| match Details::of(&definition, &object, (at, version)) {
+        Err(_) if !version.served && !version.storage => {
+            // Objects of such a version are read without a schema.
+            let open = Version { validation: None, ..version.clone() };
+            Details::of(&definition, &object, (at, &open))
+        }
+        details => details,
+    });
     let mut details = details.collect::<Result<Vec<_>, _>>()?;
     let mut pool = pool.lock();
     for details in &mut details {
@@ -186,11 +191,10 @@ fn write_undescribed(schema: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// The schema of a version as the definition's object has it; `null` without one.
-fn written<'o>(object: &'o Object, version: &str) -> &'o Value {
+/// The schema of the version at `place` as the definition's object has it; `null` without one.
+fn written(object: &Object, place: usize) -> &Value {
     let versions = at(object, "spec.versions").and_then(Value::as_array).unwrap_or_default();
-    let version = versions.iter().find(|each| each.str_at(&["name"]) == version);
-    version.and_then(|version| version.at(&["schema", "openAPIV3Schema"])).unwrap_or(&Value::Null)
+    versions.get(place).and_then(|version| version.at(&["schema", "openAPIV3Schema"])).unwrap_or(&Value::Null)
 }
 
 #[cfg(test)]

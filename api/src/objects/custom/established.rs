@@ -1,8 +1,8 @@
 //! The custom types that are served, by their definitions.
 //!
 //! ```text
-//! definition (newest state) ─ same spec, same names? ─┬─ yes: the types stay, and with them their watches
-//!                                                     └─ no: other types in their place ─► Changes ─► Registry
+//! definition (newest state) ─ is_current? ─┬─ yes: the types stay, and with them their watches
+//!                                          └─ no: Prepared ─ put ─► other types in their place ─► Changes ─► Registry
 //! ```
 //!
 //! Nearly all the work is done in [`Prepared`], which looks at nothing but one definition: at the start many are prepared
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
@@ -53,7 +53,7 @@ impl Prepared {
     /// Prepares a definition.
     ///
     /// # Errors
-    /// As for [`Established::set`].
+    /// [`MakeError`] for schemas that are not structural.
     pub fn of((name, object): (&str, &Object), definition: &Definition) -> Result<Prepared, MakeError> {
         let makers = Makers::of(definition, object)?;
         Ok(Prepared { name: name.to_owned(), source: source(object, definition), makers })
@@ -84,25 +84,10 @@ pub struct Changes {
 }
 
 impl Established {
-    /// Serves the types of a definition under its accepted names, in place of those that it had. A definition whose spec
-    /// and accepted names are as they were keeps its types.
-    ///
-    /// # Errors
-    /// [`MakeError`] for schemas that are not structural; the definition keeps the types that it had.
-    pub fn set(
-        &mut self,
-        (name, object): (&str, &Object),
-        definition: &Definition,
-        naming: &Naming,
-        changes: &mut Changes,
-    ) -> Result<(), MakeError> {
-        let source = source(object, definition);
-        if self.by_name.get(name).is_some_and(|made| made.source == source) {
-            return Ok(());
-        }
-        let makers = Makers::of(definition, object)?;
-        self.put(Prepared { name: name.to_owned(), source, makers }, naming, changes);
-        Ok(())
+    /// Whether the types of a definition are served as its spec and its accepted names say. Such a definition keeps its
+    /// types.
+    pub fn is_current(&self, (name, object): (&str, &Object), definition: &Definition) -> bool {
+        self.by_name.get(name).is_some_and(|made| made.source == source(object, definition))
     }
 
     /// Serves the types of a definition that was prepared, in place of those that it had.
@@ -160,15 +145,19 @@ impl Changes {
     /// The registry with the changes. Types of the same name as a built-in one are not served.
     #[must_use]
     pub fn apply(self, registry: &Registry) -> Registry {
-        let is_free = |resource: &Arc<Resource>| {
-            let known = registry.resource(&resource.group, &resource.version, &resource.table.plural);
-            !known.is_some_and(|known| known.is_builtin())
-        };
+        let builtin = registry.resources().filter(|resource| resource.is_builtin());
+        let builtin: HashSet<_> = builtin.map(|resource| name_of(resource)).collect();
+        let is_free = |resource: &Arc<Resource>| !builtin.contains(&name_of(resource));
         let Changes { mut gone, mut new, .. } = self;
         gone.retain(is_free);
         new.retain(is_free);
         registry.changed(&gone, new, Priorities::CUSTOM)
     }
+}
+
+/// What tells a resource from all others.
+fn name_of(resource: &Resource) -> (&str, &str, &str) {
+    (&resource.group, &resource.version, &resource.table.plural)
 }
 
 /// The identity of a definition and the number of its spec's state; `None` for one that does not have both.
@@ -207,14 +196,22 @@ mod tests {
         ))
     }
 
+    /// Serves the types of a definition named `a`, unless they are served already.
+    fn serve(established: &mut Established, object: &Object, changes: &mut Changes) {
+        let definition = Definition::read(object);
+        if !established.is_current(("a", object), &definition) {
+            let prepared = Prepared::of(("a", object), &definition).unwrap();
+            established.put(prepared, &KUBERNETES, changes);
+        }
+    }
+
     #[test]
     fn types_are_replaced_only_where_their_definition_says_something_else() {
         let (mut established, mut registry) = (Established::default(), Registry::new(&KUBERNETES));
         let builtin = registry.resources().count();
         let mut set = |object: &Object, registry: &mut Registry| {
             let mut changes = Changes::default();
-            let read = Definition::read(object);
-            established.set(("a", object), &read, &KUBERNETES, &mut changes).unwrap();
+            serve(&mut established, object, &mut changes);
             *registry = changes.apply(registry);
             registry.resource("g.example", "v1", "things").cloned()
         };
@@ -248,7 +245,7 @@ mod tests {
         let group = KUBERNETES.group("networking", true);
         let (mut established, mut changes) = (Established::default(), Changes::default());
         let object = definition(&group, "ingresses", "v1 v9");
-        established.set(("a", &object), &Definition::read(&object), &KUBERNETES, &mut changes).unwrap();
+        serve(&mut established, &object, &mut changes);
         let next = changes.apply(&registry);
         assert!(next.resource(&group, "v1", "ingresses").unwrap().is_builtin());
         assert!(!next.resource(&group, "v9", "ingresses").unwrap().is_builtin());

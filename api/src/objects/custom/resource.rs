@@ -7,6 +7,12 @@
 //!
 //! The schema is structural: a definition with another one is not served. What structural schemas forbid is passed over
 //! here. Formats that are not enforced are no constraint.
+//!
+//! The maker visits each node of the schema a fixed number of times. [`Maker`] counts the visits and gives up long after
+//! the largest definition that a client can send, so that a defect here makes one type fail and never occupies a thread
+//! for good.
+
+use std::collections::HashSet;
 
 use super::format;
 use super::rules;
@@ -24,12 +30,7 @@ use crate::values::json::{self, Value};
 /// # Errors
 /// [`MakeError`] for a schema that is not structural.
 pub fn object(kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
-    let metadata = schema.properties.get("metadata").and_then(|metadata| restrictions(metadata));
-    let object = structure(schema, kind, Keeps::at(schema, Keeps::default()))?;
-    Ok(match metadata {
-        Some(metadata) => object.metadata(metadata),
-        None => object,
-    })
+    Maker::default().object(kind, schema)
 }
 
 /// What is wrong with a single value at `place`, such as a default, where `schema` says what it looks like. Its rules are
@@ -45,7 +46,7 @@ pub fn value_errors(
     inner: InnerCheck,
     budget: &mut u64,
 ) -> Result<Vec<FieldError>, MakeError> {
-    let Element { kind, empty, limits } = node(schema, Keeps::default())?.element();
+    let Element { kind, empty, limits } = Maker::default().node(schema, Keeps::default())?.element();
     let limits = limits.as_deref();
     let errors = validate::value(&kind, empty, limits, value, inner);
     if !errors.is_empty() {
@@ -99,143 +100,175 @@ impl Keeps {
     }
 }
 
-/// The struct of a node.
-fn structure(schema: &Schema, name: &str, keeps: Keeps) -> Result<Struct, MakeError> {
-    // What the parts are for is published from the author's text alone.
-    let mut made = Struct::new(name.to_owned());
-    if let Some(limits) = node_limits(schema) {
-        made = made.limits(limits);
+/// Most visits of nodes for one type. A definition of 3 MiB has at most half a million nodes, and each is visited fewer
+/// than eight times.
+const VISITS_MAX: usize = 4_000_000;
+
+/// Makes one type.
+#[derive(Default)]
+struct Maker {
+    /// How often a node was visited.
+    visits: usize,
+}
+
+impl Maker {
+    fn visit(&mut self) -> Result<(), MakeError> {
+        self.visits += 1;
+        if self.visits > VISITS_MAX { Err(MakeError::TooLarge) } else { Ok(()) }
     }
-    for (name, property) in &schema.properties {
-        let node = node(property, keeps.below())?;
-        made = if schema.required.contains(name) {
-            made.required(name.clone(), node)
-        } else {
-            made.field(name.clone(), node)
-        };
+
+    fn object(&mut self, kind: &str, schema: &Schema) -> Result<Struct, MakeError> {
+        let metadata = self.metadata(schema)?;
+        let object = self.structure(schema, kind, Keeps::at(schema, Keeps::default()))?;
+        Ok(match metadata {
+            Some(metadata) => object.metadata(metadata),
+            None => object,
+        })
     }
-    made = made.unknown(keeps.unknown());
-    if schema.embedded_resource {
-        if let Some(metadata) = schema.properties.get("metadata").and_then(|metadata| restrictions(metadata))
-        {
-            made = made.metadata(metadata);
+
+    /// The constraints that the schema of an object states for its metadata.
+    fn metadata(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
+        let Some(metadata) = schema.properties.get("metadata") else { return Ok(None) };
+        let limits = self.nested(metadata)?;
+        Ok((limits.schemas.is_some() || !is_plain(metadata)).then_some(limits))
+    }
+
+    /// The struct of a node.
+    fn structure(&mut self, schema: &Schema, name: &str, keeps: Keeps) -> Result<Struct, MakeError> {
+        self.visit()?;
+        // What the parts are for is published from the author's text alone.
+        let mut made = Struct::new(name.to_owned());
+        if let Some(limits) = self.node_limits(schema)? {
+            made = made.limits(limits);
         }
-        made = made.embedded();
+        let required: HashSet<&str> = schema.required.iter().map(String::as_str).collect();
+        for (name, property) in &schema.properties {
+            let node = self.node(property, keeps.below())?;
+            made = if required.contains(name.as_str()) {
+                made.required(name.clone(), node)
+            } else {
+                made.field(name.clone(), node)
+            };
+        }
+        made = made.unknown(keeps.unknown());
+        if schema.embedded_resource {
+            if let Some(metadata) = self.metadata(schema)? {
+                made = made.metadata(metadata);
+            }
+            made = made.embedded();
+        }
+        if schema.map_type.as_deref() == Some("atomic") {
+            made = made.atomic();
+        }
+        Ok(made)
     }
-    if schema.map_type.as_deref() == Some("atomic") {
-        made = made.atomic();
-    }
-    Ok(made)
-}
 
-/// A value below the object.
-fn node(schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
-    let keeps = Keeps::at(schema, keeps);
-    let mut has_own_limits = false;
-    let mut node = match &*schema.kind {
-        _ if schema.int_or_string => Node::new(Kind::IntOrString),
-        "boolean" => Node::new(Kind::Bool),
-        "integer" => Node::new(Kind::Int64),
-        "number" => Node::new(Kind::Double),
-        "string" => Node::new(Kind::String),
-        "array" => list(schema, keeps)?,
-        _ => match &schema.additional_properties {
-            Some(Additional::Schema(value)) if schema.properties.is_empty() => {
-                map(schema, self::node(value, keeps.below())?)
-            }
-            Some(Additional::Allowed(true)) if schema.properties.is_empty() && !keeps.here => {
-                // Any value is allowed, but nothing is said of its parts, so they are dropped.
-                let limits = Limits { any_type: true, ..Limits::default() };
-                map(schema, Struct::new("").limits(limits).node()?)
-            }
-            _ if schema.kind.is_empty() && schema.properties.is_empty() && !schema.embedded_resource => {
-                Node::new(Kind::Json)
-            }
-            _ => {
-                has_own_limits = true;
-                structure(schema, "", keeps)?.node()?
-            }
-        },
-    };
-    if let Some(limits) = node_limits(schema).filter(|_| !has_own_limits) {
-        node = node.limits(limits);
+    /// A value below the object.
+    fn node(&mut self, schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
+        self.visit()?;
+        let keeps = Keeps::at(schema, keeps);
+        let mut has_own_limits = false;
+        let mut node = match &*schema.kind {
+            _ if schema.int_or_string => Node::new(Kind::IntOrString),
+            "boolean" => Node::new(Kind::Bool),
+            "integer" => Node::new(Kind::Int64),
+            "number" => Node::new(Kind::Double),
+            "string" => Node::new(Kind::String),
+            "array" => self.list(schema, keeps)?,
+            _ => match &schema.additional_properties {
+                Some(Additional::Schema(value)) if schema.properties.is_empty() => {
+                    map(schema, self.node(value, keeps.below())?)
+                }
+                Some(Additional::Allowed(true)) if schema.properties.is_empty() && !keeps.here => {
+                    // Any value is allowed, but nothing is said of its parts, so they are dropped.
+                    let limits = Limits { any_type: true, ..Limits::default() };
+                    map(schema, Struct::new("").limits(limits).node()?)
+                }
+                _ if schema.kind.is_empty() && schema.properties.is_empty() && !schema.embedded_resource => {
+                    Node::new(Kind::Json)
+                }
+                _ => {
+                    has_own_limits = true;
+                    self.structure(schema, "", keeps)?.node()?
+                }
+            },
+        };
+        if !has_own_limits && let Some(limits) = self.node_limits(schema)? {
+            node = node.limits(limits);
+        }
+        if let Some(default) = &schema.default {
+            node = node.default(text_of(default));
+        }
+        if schema.nullable {
+            node = node.nullable();
+        }
+        Ok(node)
     }
-    if let Some(default) = &schema.default {
-        node = node.default(text_of(default));
-    }
-    if schema.nullable {
-        node = node.nullable();
-    }
-    Ok(node)
-}
 
-fn list(schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
-    let item = match &schema.items {
-        Some(Items::All(item)) => node(item, keeps)?,
-        _ => Node::new(Kind::Json),
-    };
-    Ok(match schema.list_type.as_deref() {
-        Some("set") => Node::set(item),
-        Some("map") => Node::keyed(item, schema.list_map_keys.iter().cloned()),
-        _ => Node::list(item),
-    })
+    fn list(&mut self, schema: &Schema, keeps: Keeps) -> Result<Node, MakeError> {
+        let item = match &schema.items {
+            Some(Items::All(item)) => self.node(item, keeps)?,
+            _ => Node::new(Kind::Json),
+        };
+        Ok(match schema.list_type.as_deref() {
+            Some("set") => Node::set(item),
+            Some("map") => Node::keyed(item, schema.list_map_keys.iter().cloned()),
+            _ => Node::list(item),
+        })
+    }
+
+    /// The constraints of a node's values beyond their type; `None` without any.
+    fn node_limits(&mut self, schema: &Schema) -> Result<Option<Limits>, MakeError> {
+        let any_type = schema.kind.is_empty() && !schema.int_or_string;
+        let schemas = self.combined(schema)?;
+        if is_plain(schema) && !any_type && schemas.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Limits { any_type, schemas: schemas.map(Box::new), ..bounds(schema) }))
+    }
+
+    /// The constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`, or of one of metadata.
+    fn nested(&mut self, schema: &Schema) -> Result<Limits, MakeError> {
+        self.visit()?;
+        let combined = self.combined(schema)?;
+        let has_logic = combined.is_some();
+        let mut schemas = combined.unwrap_or_default();
+        schemas.kind = schema.kind.clone().into();
+        for (name, part) in &schema.properties {
+            schemas.properties.push((name.clone().into(), self.nested(part)?));
+        }
+        if let Some(Items::All(item)) = &schema.items {
+            schemas.items = Some(self.nested(item)?);
+        }
+        let is_empty =
+            !has_logic && schemas.kind.is_empty() && schemas.properties.is_empty() && schemas.items.is_none();
+        Ok(Limits {
+            schemas: (!is_empty).then(|| Box::new(schemas)),
+            default: schema.default.as_ref().map(|default| text_of(default).into()),
+            ..bounds(schema)
+        })
+    }
+
+    /// The schemas beside a schema; `None` without any.
+    fn combined(&mut self, schema: &Schema) -> Result<Option<Schemas>, MakeError> {
+        if schema.all_of.is_empty()
+            && schema.any_of.is_empty()
+            && schema.one_of.is_empty()
+            && schema.not.is_none()
+        {
+            return Ok(None);
+        }
+        let mut all = |schemas: &[Schema]| {
+            schemas.iter().map(|schema| self.nested(schema)).collect::<Result<Vec<_>, _>>()
+        };
+        let (all_of, any_of, one_of) = (all(&schema.all_of)?, all(&schema.any_of)?, all(&schema.one_of)?);
+        let not = schema.not.as_deref().map(|schema| self.nested(schema)).transpose()?;
+        Ok(Some(Schemas { all_of, any_of, one_of, not, ..Schemas::default() }))
+    }
 }
 
 fn map(schema: &Schema, value: Node) -> Node {
     if schema.map_type.as_deref() == Some("atomic") { Node::atomic_map(value) } else { Node::map(value) }
-}
-
-/// What a node asks of its values beyond their type; `None` for nothing.
-fn node_limits(schema: &Schema) -> Option<Limits> {
-    let any_type = schema.kind.is_empty() && !schema.int_or_string;
-    let schemas = combined(schema);
-    if is_plain(schema) && !any_type && schemas.is_none() {
-        return None;
-    }
-    Some(Limits { any_type, schemas: schemas.map(Box::new), ..bounds(schema) })
-}
-
-/// What is said of a value that gets its type elsewhere; `None` for nothing.
-fn restrictions(schema: &Schema) -> Option<Limits> {
-    let limits = nested(schema);
-    (limits.schemas.is_some() || !is_plain(schema)).then_some(limits)
-}
-
-/// The constraints of a schema inside `allOf`, `anyOf`, `oneOf` or `not`.
-fn nested(schema: &Schema) -> Limits {
-    let mut schemas = combined(schema).unwrap_or_default();
-    schemas.kind = schema.kind.clone().into();
-    schemas.properties =
-        schema.properties.iter().map(|(name, part)| (name.clone().into(), nested(part))).collect();
-    if let Some(Items::All(item)) = &schema.items {
-        schemas.items = Some(nested(item));
-    }
-    let says_nothing = schemas.kind.is_empty()
-        && schemas.properties.is_empty()
-        && schemas.items.is_none()
-        && combined(schema).is_none();
-    Limits {
-        schemas: (!says_nothing).then(|| Box::new(schemas)),
-        default: schema.default.as_ref().map(|default| text_of(default).into()),
-        ..bounds(schema)
-    }
-}
-
-/// The schemas beside a schema.
-fn combined(schema: &Schema) -> Option<Schemas> {
-    let all = |schemas: &[Schema]| schemas.iter().map(nested).collect::<Vec<_>>();
-    let combined = Schemas {
-        all_of: all(&schema.all_of),
-        any_of: all(&schema.any_of),
-        one_of: all(&schema.one_of),
-        not: schema.not.as_deref().map(nested),
-        ..Schemas::default()
-    };
-    let is_some = !combined.all_of.is_empty()
-        || !combined.any_of.is_empty()
-        || !combined.one_of.is_empty()
-        || combined.not.is_some();
-    is_some.then_some(combined)
 }
 
 /// Whether a schema has no keyword that [`bounds`] reads.

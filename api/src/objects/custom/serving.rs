@@ -57,10 +57,11 @@ impl Makers {
     /// [`MakeError`] for schemas that are not structural, of versions that are served or stored.
     pub fn of(definition: &Definition, object: &Object) -> Result<Makers, MakeError> {
         let mut versions = Vec::with_capacity(definition.versions.len());
-        for version in &definition.versions {
-            match Details::of(definition, object, version) {
+        let preferred = definition.preferred_version();
+        for (at, version) in definition.versions.iter().enumerate() {
+            match Details::of(definition, object, (at, version)) {
                 Ok(details) => {
-                    let maker = maker(definition, version, details);
+                    let maker = maker(definition, version, preferred, details);
                     versions.push((version.served, version.storage, maker));
                 }
                 Err(error) if version.served || version.storage => return Err(error),
@@ -74,9 +75,10 @@ impl Makers {
     /// Those of all versions of a definition that is read from its outline, `object`: what follows from the schemas is
     /// made when it is first asked for.
     pub fn later(definition: &Definition, object: &Object, unread: &Unread) -> Makers {
+        let preferred = definition.preferred_version();
         let versions = definition.versions.iter().enumerate().map(|(at, version)| {
             let details = Details::later(definition, version, unread, at);
-            (version.served, version.storage, maker(definition, version, details))
+            (version.served, version.storage, maker(definition, version, preferred, details))
         });
         Makers { versions: versions.collect(), webhook: webhook(definition, object) }
     }
@@ -133,7 +135,12 @@ fn webhook(definition: &Definition, object: &Object) -> Slot {
     }))
 }
 
-fn maker(definition: &Definition, version: &Version, details: Details) -> ResourceMaker {
+fn maker(
+    definition: &Definition,
+    version: &Version,
+    preferred: Option<&str>,
+    details: Details,
+) -> ResourceMaker {
     let accepted = &definition.accepted;
     let group_version = (&*definition.group, &*version.name);
     let Details { message, form, published, rules, fault } = details;
@@ -155,7 +162,7 @@ fn maker(definition: &Definition, version: &Version, details: Details) -> Resour
             selector: selector.map(Into::into),
         });
     }
-    definition.present(version, maker)
+    definition.present(version, preferred, maker)
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ pub(super) fn resource_list(version: &Version) -> Value {
     let mut resources = Vec::with_capacity(version.resources.len() * 2);
     for resource in &version.resources {
         resources.push(api_resource(resource));
-        for subresource in &resource.subresources {
+        for subresource in shown_subresources(resource) {
             resources.push(api_subresource(resource, subresource, version));
         }
     }
@@ -74,6 +74,14 @@ pub(super) fn resource_list(version: &Version) -> Value {
     list.push("groupVersion", version.api_version.as_str().into());
     list.push("resources", Value::Array(resources));
     list.into()
+}
+
+/// The subresources in the order in which the reference server lists them: by name, and of custom types the status before
+/// the scale.
+fn shown_subresources(resource: &Resource) -> impl Iterator<Item = &Subresource> {
+    let is_custom = resource.is_custom();
+    let (forward, backward) = (resource.subresources.iter(), resource.subresources.iter().rev());
+    forward.filter(move |_| !is_custom).chain(backward.filter(move |_| is_custom))
 }
 
 fn api_resource(resource: &Resource) -> Value {
@@ -154,7 +162,7 @@ fn aggregated_group(group: &Group) -> Value {
 fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     let mut entry = Object::with_capacity(8);
     let table = &resource.table;
-    let is_custom = table.message.custom;
+    let is_custom = resource.is_custom();
     entry.push("resource", text(&table.plural));
     let own = (&*resource.group, &*resource.version, &*table.kind);
     entry.push("responseKind", response_kind(own, is_custom, version));
@@ -164,7 +172,7 @@ fn aggregated_resource(resource: &Resource, version: &Version) -> Value {
     push_texts(&mut entry, "shortNames", &table.short_names);
     push_texts(&mut entry, "categories", &table.categories);
     if !resource.subresources.is_empty() {
-        let subresources = resource.subresources.iter().map(|sub| {
+        let subresources = shown_subresources(resource).map(|sub| {
             let body = (&*sub.group, &*sub.table.version, &*sub.table.kind);
             object([
                 ("subresource", sub.table.name.into()),

@@ -156,7 +156,7 @@ impl Discovery {
         match parts {
             [Some("apis"), Some(group), Some(version), None] => {
                 let known = self.registry.version(group, version);
-                known.is_some_and(|it| it.resources.iter().any(|resource| !resource.table.message.custom))
+                known.is_some_and(|it| it.resources.iter().any(|resource| !resource.is_custom()))
             }
             [Some("apis"), ..] => false,
             _ => true,

@@ -108,7 +108,7 @@ impl Kinds {
         // These two belong to every group version at once. Those without built-in types are left out, so that no
         // document of another version changes when they come or go.
         let is_builtin =
-            |version: &&Arc<Version>| version.resources.iter().any(|resource| !resource.table.message.custom);
+            |version: &&Arc<Version>| version.resources.iter().any(|resource| !resource.is_custom());
         for kind in ["DeleteOptions", "WatchEvent"] {
             if let Some(message) = meta(kind) {
                 kinds.add(message, core(kind));

@@ -149,7 +149,7 @@ pub(super) fn version_paths<'a>(
 
 /// Whether the version has a built-in type; those without are listed by their resources alone.
 pub(super) fn is_built_in(version: &Version) -> bool {
-    version.resources.iter().any(|resource| !resource.table.message.custom)
+    version.resources.iter().any(|resource| !resource.is_custom())
 }
 
 /// Moves the parameters that all operations of a path take to the path, behind its own.
@@ -251,7 +251,7 @@ struct Maker<'m, 'a> {
 
 impl<'a> Maker<'_, 'a> {
     fn is_custom(&self) -> bool {
-        self.resource.table.message.custom
+        self.resource.is_custom()
     }
 
     /// The encodings of the objects.

@@ -8,6 +8,7 @@
 //! included, and `null` is a value only where it is said to be. Every object begins with `kind`, `apiVersion` and
 //! `metadata`; other fields stand by name. This module does not know where descriptions of types come from.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -46,6 +47,9 @@ pub enum MakeError {
     /// What describes the type cannot be read.
     #[error("what describes the type cannot be read")]
     Unreadable,
+    /// The schema is larger than any that a client can send.
+    #[error("the schema has too many nodes")]
+    TooLarge,
 }
 
 /// One value: its kind and what is said about it.
@@ -270,13 +274,11 @@ impl Struct {
 
     fn message(self, package: &str, is_object: bool) -> Result<Ref<Message>, MakeError> {
         let mut limits = self.limits;
+        let mut known: HashSet<Text> = limits.iter().flat_map(|limits| &limits.required).cloned().collect();
         let mut fields = Vec::with_capacity(self.fields.len() + 3);
         for (name, node, required) in self.fields {
-            if required {
-                let required = &mut limits.get_or_insert_default().required;
-                if !required.contains(&name) {
-                    required.push(name.clone());
-                }
+            if required && known.insert(name.clone()) {
+                limits.get_or_insert_default().required.push(name.clone());
             }
             fields.push(node.field(name, required)?);
         }

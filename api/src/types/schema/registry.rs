@@ -15,6 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use hashbrown::{HashMap, HashSet};
+
 use super::builtin;
 use super::make::MakeError;
 use super::published::Published;
@@ -220,17 +222,24 @@ impl Registry {
     ) -> Registry {
         let named = |group: &Arc<Group>| (group.name.clone(), group.clone());
         let mut groups: BTreeMap<String, Arc<Group>> = self.groups.iter().map(named).collect();
+        let mut gone_by_group: BTreeMap<&str, Vec<&Resource>> = BTreeMap::new();
         for resource in gone {
-            if let Some(group) = groups.get_mut(&resource.group) {
-                Arc::make_mut(group).remove(resource);
+            gone_by_group.entry(&resource.group).or_default().push(resource);
+        }
+        for (name, gone) in gone_by_group {
+            if let Some(group) = groups.get_mut(name) {
+                Arc::make_mut(group).remove(&gone);
             }
         }
+        let mut new_by_group: BTreeMap<String, Vec<Arc<Resource>>> = BTreeMap::new();
         for resource in new {
-            let group = groups.entry(resource.group.clone()).or_insert_with(|| {
-                let (name, priority) = (resource.group.clone(), priorities.group);
-                Arc::new(Group { name, priority, versions: Vec::new() })
+            new_by_group.entry(resource.group.clone()).or_default().push(resource);
+        }
+        for (name, new) in new_by_group {
+            let group = groups.entry(name.clone()).or_insert_with(|| {
+                Arc::new(Group { name, priority: priorities.group, versions: Vec::new() })
             });
-            Arc::make_mut(group).insert(resource, priorities.version);
+            Arc::make_mut(group).insert(new, priorities.version);
         }
         let mut groups: Vec<_> = groups.into_values().filter(|group| !group.versions.is_empty()).collect();
         groups.sort_by(in_discovery_order);
@@ -263,10 +272,14 @@ impl Group {
         self.versions.iter().find(|candidate| candidate.version == version)
     }
 
-    fn insert(&mut self, resource: Arc<Resource>, priority: u32) {
-        let at = match self.versions.iter().position(|version| version.version == resource.version) {
-            Some(at) => at,
-            None => {
+    /// Adds resources, or puts them in the place of those with the same names. A definition can have thousands of
+    /// versions, so versions are looked up in an index and sorted once.
+    fn insert(&mut self, new: Vec<Arc<Resource>>, priority: u32) {
+        let versions = self.versions.iter().enumerate();
+        let mut places: HashMap<Text, usize> =
+            versions.map(|(at, version)| (version.version.clone(), at)).collect();
+        for resource in new {
+            let at = *places.entry(resource.version.clone()).or_insert_with(|| {
                 self.versions.push(Arc::new(Version {
                     api_version: resource.api_version.clone(),
                     group: resource.group.clone(),
@@ -275,25 +288,27 @@ impl Group {
                     resources: Vec::new(),
                 }));
                 self.versions.len() - 1
+            });
+            let resources = &mut Arc::make_mut(&mut self.versions[at]).resources;
+            match resources.binary_search_by(|other| other.table.plural.cmp(&resource.table.plural)) {
+                Ok(at) => resources[at] = resource,
+                Err(at) => resources.insert(at, resource),
             }
-        };
-        let resources = &mut Arc::make_mut(&mut self.versions[at]).resources;
-        match resources.binary_search_by(|other| other.table.plural.cmp(&resource.table.plural)) {
-            Ok(at) => resources[at] = resource,
-            Err(at) => resources.insert(at, resource),
         }
         self.versions.sort_by(|a, b| {
             b.priority.cmp(&a.priority).then_with(|| compare_versions(&a.version, &b.version))
         });
     }
 
-    fn remove(&mut self, resource: &Resource) {
-        let holds = |version: &&mut Arc<Version>| {
-            version.version == resource.version && version.resource(&resource.table.plural).is_some()
-        };
-        if let Some(version) = self.versions.iter_mut().find(holds) {
-            let resources = &mut Arc::make_mut(version).resources;
-            resources.retain(|other| other.table.plural != resource.table.plural);
+    fn remove(&mut self, gone: &[&Resource]) {
+        let gone: HashSet<(&str, &str)> =
+            gone.iter().map(|resource| (&*resource.version, &*resource.table.plural)).collect();
+        for version in &mut self.versions {
+            let is_gone =
+                |resource: &Arc<Resource>| gone.contains(&(&*resource.version, &*resource.table.plural));
+            if version.resources.iter().any(is_gone) {
+                Arc::make_mut(version).resources.retain(|resource| !is_gone(resource));
+            }
         }
         self.versions.retain(|version| !version.resources.is_empty());
     }
@@ -344,6 +359,14 @@ impl Resource {
     /// Whether it is built in, and so in every registry.
     pub fn is_builtin(&self) -> bool {
         matches!(self.table, Ref::Static(_))
+    }
+
+    /// Whether its objects are of a type made at run time. A type whose making is put off is not made for that.
+    pub fn is_custom(&self) -> bool {
+        match &self.table.message {
+            Ref::Later(_) => true,
+            message => message.custom,
+        }
     }
 
     /// Whether it is this built-in resource; `stem` is its group's name without the suffix of the naming profile.

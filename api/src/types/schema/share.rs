@@ -18,9 +18,10 @@ use std::sync::{Arc, Weak};
 use hashbrown::{DefaultHashBuilder, HashTable};
 
 use super::handle::{Ref, Slice};
-use super::kind::{Element, Kind, List, Map};
+use super::kind::{Element, Kind, List, ListType, Map};
 use super::limits::{Limits, Schemas};
 use super::table::{Field, Message};
+use crate::values::json::{self, Value};
 
 /// Entries of parts that are gone are looked for when there are twice as many entries as after the last look, and
 /// at least so many.
@@ -187,6 +188,9 @@ impl Part for List {
 
     fn hash(&self, to: &mut impl Hasher) {
         discriminant(&self.merge).hash(to);
+        if let ListType::Map(keys) = &self.merge {
+            keys.hash(to);
+        }
         hash_element(&self.item, to);
     }
 
@@ -225,23 +229,38 @@ impl Part for Limits {
         self.enumeration.shrink_to_fit();
     }
 
+    /// Everything is added, the schemas below too: limits that differ in these alone would otherwise all have one hash,
+    /// and each would be compared with all others.
     fn hash(&self, to: &mut impl Hasher) {
         let number =
             |bound: Option<(f64, bool)>| bound.map(|(bound, is_excluded)| (bound.to_bits(), is_excluded));
         (number(self.min), number(self.max), self.multiple_of.map(f64::to_bits)).hash(to);
         (self.length, self.items, self.members).hash(to);
         (self.unique, self.any_type, &self.default, self.enumeration.len()).hash(to);
+        self.enumeration.iter().for_each(|value| hash_value(value, to));
         (self.pattern.as_ref().map(|pattern| pattern.as_str()), &self.format, &self.required).hash(to);
-        self.rules.iter().for_each(|rule| rule.rule.hash(to));
-        let parts = |schemas: &Schemas| {
-            (schemas.all_of.len(), schemas.any_of.len(), schemas.one_of.len(), schemas.properties.len())
-        };
-        self.schemas.as_deref().map(parts).hash(to);
+        self.rules.len().hash(to);
+        self.rules.iter().for_each(|rule| (&rule.rule, &rule.message, &rule.field_path).hash(to));
+        let Some(schemas) = self.schemas.as_deref() else { return false.hash(to) };
+        let Schemas { all_of, any_of, one_of, not, kind, properties, items } = schemas;
+        (all_of.len(), any_of.len(), one_of.len(), properties.len()).hash(to);
+        (not.is_some(), items.is_some(), kind).hash(to);
+        properties.iter().for_each(|(name, _)| name.hash(to));
+        let lists = all_of.iter().chain(any_of).chain(one_of).chain(not);
+        let parts = lists.chain(properties.iter().map(|(_, part)| part)).chain(items);
+        parts.for_each(|part| part.hash(to));
     }
 
     fn is_same(&self, other: &Self) -> bool {
         self == other
     }
+}
+
+/// Equal values are equal texts.
+fn hash_value(value: &Value, to: &mut impl Hasher) {
+    let mut text = Vec::new();
+    json::write_sorted(value, &mut text);
+    text.hash(to);
 }
 
 fn is_same_element(element: &Element, other: &Element) -> bool {

@@ -14,13 +14,17 @@ pub struct Names {
 const VACANT: u16 = u16::MAX;
 
 /// Multipliers tried before the table is enlarged; one of the first few dozen nearly always works.
-const TRIES: u64 = 512;
+const TRIES: u64 = 64;
 
 /// Most names of a table. Among more, some collide whatever the multiplier.
 const NAMES_MAX: usize = 1 << 10;
 
-/// Largest table; only duplicate names, or names with equal keys, need more.
+/// Largest table.
 const SLOTS_MAX: usize = 1 << 16;
+
+/// Most slots for each name. The work for names that have no table, because their author chose them so, stays in
+/// proportion to their number.
+const SLOTS_PER_NAME_MAX: usize = 64;
 
 impl Names {
     /// The table of `names`, each identified by its position; `None` if some have equal keys, or if they are
@@ -31,7 +35,8 @@ impl Names {
             return None;
         }
         let mut slots = (count * 4).next_power_of_two().max(2);
-        while slots <= SLOTS_MAX {
+        let most = (count * SLOTS_PER_NAME_MAX).next_power_of_two().clamp(64, SLOTS_MAX);
+        while slots <= most {
             for attempt in 1..=TRIES {
                 // Odd multiples of the golden ratio: their upper bits depend on all bits below.
                 let multiplier = 0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(2 * attempt + 1);

@@ -155,7 +155,7 @@ pub fn own_namespace<'o>(
 mod tests {
     use super::*;
     use crate::objects::custom::definition::Definition;
-    use crate::objects::custom::established::{Changes, Established};
+    use crate::objects::custom::established::{Changes, Established, Prepared};
     use crate::testing::object;
     use crate::values::naming::KUBERNETES;
 
@@ -178,7 +178,8 @@ mod tests {
         ));
         let (mut established, mut changes) = (Established::default(), Changes::default());
         let read = Definition::read(&definition);
-        established.set(("a", &definition), &read, &KUBERNETES, &mut changes).unwrap();
+        let prepared = Prepared::of(("a", &definition), &read).unwrap();
+        established.put(prepared, &KUBERNETES, &mut changes);
         let registry = changes.apply(&Registry::new(&KUBERNETES));
         let own = registry.resource("g.example", "v1", "things").unwrap();
         for (versions, subresource, want) in [

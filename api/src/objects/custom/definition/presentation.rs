@@ -18,8 +18,8 @@ impl Definition {
     }
 
     /// What requests for a version are warned of, if it is deprecated: its own text, or a sentence that names the
-    /// version to use instead.
-    pub fn deprecation(&self, version: &Version) -> Option<String> {
+    /// version to use instead: `preferred`, where that is a better one.
+    fn deprecation(&self, version: &Version, preferred: Option<&str>) -> Option<String> {
         if !version.deprecated {
             return None;
         }
@@ -27,21 +27,23 @@ impl Definition {
             return Some(own.clone());
         }
         let name = |version: &str| format!("{}/{version} {}", self.group, self.names.kind);
-        let preferred = |a: &str, b: &str| compare_versions(a, b).is_lt();
-        let others = self.versions.iter().filter(|other| other.served && !other.deprecated);
-        let better = others.map(|other| other.name.as_str()).filter(|other| preferred(other, &version.name));
-        let best = better.reduce(|best, other| if preferred(other, best) { other } else { best });
         let mut text = format!("{} is deprecated", name(&version.name));
-        if let Some(best) = best {
+        if let Some(best) = preferred.filter(|best| compare_versions(best, &version.name).is_lt()) {
             text.push_str("; use ");
             text.push_str(&name(best));
         }
         Some(text)
     }
 
+    /// The best version that is served and not deprecated.
+    pub fn preferred_version(&self) -> Option<&str> {
+        let served = self.versions.iter().filter(|version| version.served && !version.deprecated);
+        served.map(|version| version.name.as_str()).min_by(|a, b| compare_versions(a, b))
+    }
+
     /// Completes the resource of a version, which is made of its schema, by everything else that the version and the
-    /// accepted names say.
-    pub fn present(&self, version: &Version, maker: ResourceMaker) -> ResourceMaker {
+    /// accepted names say. `preferred` is the [preferred version](Definition::preferred_version).
+    pub fn present(&self, version: &Version, preferred: Option<&str>, maker: ResourceMaker) -> ResourceMaker {
         let Names { singular, list_kind, short_names, categories, .. } = &self.accepted;
         let (short_names, categories) = (texts(short_names), texts(categories));
         let mut maker = maker.names(singular.clone(), list_kind.clone(), &short_names, &categories);
@@ -54,7 +56,7 @@ impl Definition {
         if version.has_status() {
             maker = maker.status();
         }
-        if let Some(warning) = self.deprecation(version) {
+        if let Some(warning) = self.deprecation(version, preferred) {
             maker = maker.deprecated(warning);
         }
         maker
@@ -102,7 +104,8 @@ mod tests {
             Some("g.example/v4 A is deprecated"),
             Some("gone soon"),
         ]) {
-            assert_eq!(definition.deprecation(version).as_deref(), want, "{}", version.name);
+            let preferred = definition.preferred_version();
+            assert_eq!(definition.deprecation(version, preferred).as_deref(), want, "{}", version.name);
         }
     }
 }

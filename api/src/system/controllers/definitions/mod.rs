@@ -16,6 +16,7 @@ mod migration;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::EventKind;
 use futures_util::{StreamExt, stream};
@@ -27,19 +28,21 @@ use super::{EVENTS_MAX, Ending, WRITES_MAX};
 use crate::objects::custom::definition::conditions::{State, derive};
 use crate::objects::custom::definition::naming::{ESTABLISHED, NAMES_ACCEPTED, Taken};
 use crate::objects::custom::definition::{Definition, Names};
-use crate::objects::custom::established::{Changes, Established};
+use crate::objects::custom::established::Prepared;
 use crate::objects::store::{self, Stored};
 use crate::objects::strategy::Endpoint;
 use crate::objects::validation;
 use crate::values::clock;
 use crate::values::json::Object;
-use crate::values::object::meta;
 use crate::values::status::{Reason, Status};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 
 /// Most definitions that are held at once, each with the tree of its object, to be decided about.
 const READ_MAX: usize = 64;
+
+/// Longest wait for the types of one definition. The largest definition takes less than a second.
+const MAKING_MAX: Duration = Duration::from_secs(10);
 
 /// Follows the definitions.
 pub(super) async fn follow(api: Arc<Context>) -> Ending {
@@ -127,20 +130,20 @@ impl<'a> Definitions<'a> {
             }
             for names in names.chunks(READ_MAX) {
                 let read = self.read(names, load::object, &mut freed)?;
+                let mut decided = Vec::with_capacity(read.len());
+                for (name, read) in read {
+                    decided.push(match read {
+                        None => self.forget(name),
+                        Some((object, definition)) => self.decide(name, object, definition),
+                    });
+                }
                 let mut untold = Vec::new();
-                let api = self.api;
-                api.establish(|established, changes| {
-                    for (name, read) in read {
-                        let outcome = match read {
-                            None => self.forget(name, established, changes),
-                            Some((object, definition)) => {
-                                self.decide(name, &object, definition, established, changes)
-                            }
-                        };
-                        freed.extend(outcome.freed);
-                        untold.extend(outcome.untold);
-                    }
-                });
+                for decided in decided {
+                    freed.extend(decided.freed);
+                    let is_served = self.carry_out(&decided.name, decided.types).await;
+                    // A definition whose types are not there is not said to be established.
+                    untold.extend(decided.untold.filter(|_| is_served));
+                }
                 self.tell(untold).await?;
             }
             let waits = |known: &Known| known.is_refused && freed.contains(&known.group);
@@ -195,43 +198,55 @@ impl<'a> Definitions<'a> {
         (before.accepted != definition.accepted).then_some(before.group)
     }
 
-    fn forget(&mut self, name: &str, established: &mut Established, changes: &mut Changes) -> Decided {
-        established.remove(name, changes);
-        Decided { freed: self.known.remove(name).map(|known| known.group), untold: None }
+    fn forget(&mut self, name: &str) -> Decided {
+        let freed = self.known.remove(name).map(|known| known.group);
+        Decided { name: name.to_owned(), freed, untold: None, types: Types::Remove }
     }
 
-    /// Grants names to a definition and serves its types, or begins to delete them.
-    fn decide(
-        &mut self,
-        name: &str,
-        object: &Object,
-        mut definition: Definition,
-        established: &mut Established,
-        changes: &mut Changes,
-    ) -> Decided {
+    /// Grants names to a definition, and says what becomes of its types.
+    fn decide(&mut self, name: &str, object: Object, mut definition: Definition) -> Decided {
         let api = self.api;
         let mut untold = None;
-        if deletion::is_deleted(object) {
-            if deletion::holds(api, object) && self.deleting.insert(name.to_owned()) {
-                self.deletions.spawn(deletion::end(api.clone(), name.to_owned()));
-            }
-        } else {
+        let is_deleted = deletion::is_deleted(&object);
+        let ends = is_deleted && deletion::holds(api, &object) && self.deleting.insert(name.to_owned());
+        if !is_deleted {
             let taken = self.taken(&definition.group);
-            let state = state(api, object, &definition, &taken);
+            let state = state(api, &object, &definition, &taken);
             if state != State::of(&definition) {
                 untold = Some(Untold { name: name.to_owned(), taken });
             }
             (definition.accepted, definition.conditions) = (state.accepted, state.conditions);
         }
-        if is_served(api, object, &definition) {
-            serve(api, object, &definition, established, changes);
-        } else {
-            established.remove(name, changes);
+        let freed = self.know(name, &definition);
+        let types = match (is_served(api, &object, &definition), is_deleted) {
+            (true, false) => Types::Serve(Box::new((object, definition))),
+            (true, true) => Types::End { types: Some(Box::new((object, definition))), deletes: ends },
+            (false, true) => Types::End { types: None, deletes: ends },
+            (false, false) => Types::Remove,
+        };
+        Decided { name: name.to_owned(), freed, untold, types }
+    }
+
+    /// Does to the types of a definition as decided. False: they cannot be served.
+    async fn carry_out(&mut self, name: &str, types: Types) -> bool {
+        let api = self.api;
+        let (wanted, ends, deletes) = match types {
+            Types::Remove => (None, false, false),
+            Types::Serve(wanted) => (Some(wanted), false, false),
+            Types::End { types, deletes } => (types, true, deletes),
+        };
+        let mut is_served = true;
+        match wanted {
+            Some(wanted) => is_served = serve(api, name, wanted).await,
+            None => api.establish(|established, changes| established.remove(name, changes)),
         }
-        if deletion::is_deleted(object) {
-            established.end(name, changes);
+        if ends {
+            api.establish(|established, changes| established.end(name, changes));
         }
-        Decided { freed: self.know(name, &definition), untold }
+        if deletes {
+            self.deletions.spawn(deletion::end(api.clone(), name.to_owned()));
+        }
+        is_served
     }
 
     /// The names in use in a group.
@@ -284,10 +299,22 @@ impl<'a> Definitions<'a> {
 
 /// What a decision about a definition leads to.
 struct Decided {
+    name: String,
     /// The group in which names were given back.
     freed: Option<String>,
     /// Its status is to be written.
     untold: Option<Untold>,
+    types: Types,
+}
+
+/// What becomes of the types of a definition.
+enum Types {
+    /// They are not served.
+    Remove,
+    /// They are served.
+    Serve(Box<(Object, Definition)>),
+    /// The definition was deleted: its types are served until the objects are gone, if they were served before.
+    End { types: Option<Box<(Object, Definition)>>, deletes: bool },
 }
 
 /// The state that a definition should have.
@@ -302,15 +329,33 @@ fn is_served(api: &Context, object: &Object, definition: &Definition) -> bool {
     is_there && definition.is(ESTABLISHED)
 }
 
-fn serve(
-    api: &Context,
-    object: &Object,
-    definition: &Definition,
-    established: &mut Established,
-    changes: &mut Changes,
-) {
-    let name = meta(object, "name");
-    if let Err(error) = established.set((name, object), definition, api.naming(), changes) {
-        tracing::error!(definition = name, %error, "types of a definition cannot be served");
+/// Serves the types of a definition. The types are made on a thread of their own and outside of all locks; the controller
+/// waits for them no longer than [`MAKING_MAX`] and then goes on to the next definition.
+///
+/// False: they cannot be made, and the definition keeps the types that it had.
+async fn serve(api: &Context, name: &str, wanted: Box<(Object, Definition)>) -> bool {
+    let (object, definition) = &*wanted;
+    if api.establish(|established, _| established.is_current((name, object), definition)) {
+        return true;
     }
+    let owned = name.to_owned();
+    let making = tokio::task::spawn_blocking(move || {
+        let (object, definition) = &*wanted;
+        Prepared::of((&owned, object), definition)
+    });
+    let why = match tokio::time::timeout(MAKING_MAX, making).await {
+        Ok(Ok(Ok(prepared))) => {
+            api.establish(|established, changes| established.put(prepared, api.naming(), changes));
+            return true;
+        }
+        Ok(Ok(Err(error))) => error.to_string(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("not made within {} s", MAKING_MAX.as_secs()),
+    };
+    tracing::error!(
+        definition = name,
+        error = why,
+        "types of a definition cannot be served; change or delete the definition"
+    );
+    false
 }

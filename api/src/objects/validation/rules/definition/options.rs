@@ -1,6 +1,6 @@
 //! Which checks a definition has to pass: all of them when it is new, on an update those that the stored one passes.
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 
 use super::conversion::{self, Tolerated};
 use super::words::Words;
@@ -69,7 +69,10 @@ impl Options {
             structural::obstacle(schema, words).is_none()
                 && structural::errors(schema, &Path::ROOT, words).is_empty()
         };
-        let before = |version: &Version| old.versions.iter().find(|other| other.name == version.name);
+        // The first of several with one name counts.
+        let stored: HashMap<&str, &Version> =
+            old.versions.iter().rev().map(|version| (version.name.as_str(), version)).collect();
+        let before = |version: &Version| stored.get(version.name.as_str()).copied();
         let names = |holds: &dyn Fn(&Version, &Version) -> bool| {
             let kept =
                 new.versions.iter().filter(|version| before(version).is_some_and(|old| holds(version, old)));
