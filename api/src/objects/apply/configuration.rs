@@ -14,6 +14,7 @@ use super::collect::{field_set, with_named_fields};
 use super::conflict::{Conflict, Conflicts};
 use super::managed::{Entry, Managed, Operation};
 use super::merge::{merge, remove};
+use super::nulls::Nulls;
 use super::reconcile::reconcile;
 use super::reset::Reset;
 use super::track::{Changes, Writer, created, put_managed_fields, take_back};
@@ -60,6 +61,7 @@ pub struct Applied {
     /// The merged object, not yet decoded by its schema and without managed fields.
     pub object: Object,
     managed: Option<Value>,
+    nulls: Nulls,
     /// The manager's set is nested deeper than its text form may be.
     is_too_deep: bool,
 }
@@ -79,6 +81,7 @@ impl Applied {
             }
             object = conform(message, value).map_err(|error| ConvertError::Object(error.to_string()))?.object;
         }
+        self.nulls.put_back(message, &mut object);
         if self.is_too_deep {
             return Err(ConvertError::Object(CompactError::Depth.to_string()));
         }
@@ -121,7 +124,7 @@ pub fn apply(
     }
     for entry in managed.entries_mut() {
         if entry.manager.api_version == versions.own.api_version && !entry.is_current(message) {
-            let set = reconcile(message, entry.manager.operation, entry.set().into_owned(), live);
+            let set = reconcile(message, entry.set().into_owned());
             entry.set_fields(set);
         }
     }
@@ -159,7 +162,8 @@ pub fn apply(
         managed.put(Entry::of_text(manager, time, &text));
     }
     let managed = managed.into_value();
-    Ok(Applied { object: merged, managed, is_too_deep })
+    let nulls = Nulls::of(message, config, live);
+    Ok(Applied { object: merged, managed, nulls, is_too_deep })
 }
 
 /// Fields from before the first apply get an owner: one manager for all of them.

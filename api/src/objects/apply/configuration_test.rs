@@ -203,7 +203,7 @@ impl Fixture {
         };
         let mut managed = Managed::stored(&first);
         for entry in managed.entries_mut() {
-            let set = reconcile(message, entry.manager.operation, entry.set().into_owned(), live);
+            let set = reconcile(message, entry.set().into_owned());
             entry.set_fields(set);
         }
         let mut merged = merge(message, live, config).map_err(|error| ApplyError::Live(error.to_string()))?;

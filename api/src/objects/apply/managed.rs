@@ -172,7 +172,7 @@ impl<'t> Entry<'t> {
     /// Whether the set certainly matches the current schema of `message`, so that
     /// [`reconcile`](super::reconcile::reconcile) would not change it.
     pub fn is_current(&self, message: &Message) -> bool {
-        self.text().and_then(|text| text::is_current(text, self.manager.operation, message)) == Some(true)
+        self.text().and_then(|text| text::is_current(text, message)) == Some(true)
     }
 
     /// The text of the set, if it has not been parsed.

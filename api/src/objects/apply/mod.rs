@@ -22,6 +22,7 @@ pub mod last_applied;
 mod made;
 mod managed;
 mod merge;
+mod nulls;
 pub mod reading;
 mod reconcile;
 mod reset;

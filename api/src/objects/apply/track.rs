@@ -155,7 +155,7 @@ fn owns_all_of_it(managed: &Managed<'_>, writer: &Manager<'_>, changes: &Changes
     let Some(text) = managed.get(writer).and_then(Entry::text) else { return false };
     text::common(text, removed) == Some(0)
         && [modified, added].iter().all(|brought| text::common(text, brought) == Some(brought.len()))
-        && text::is_current(text, Operation::Update, changes.versions.message()) == Some(true)
+        && text::is_current(text, changes.versions.message()) == Some(true)
 }
 
 /// The changes between two versions of an object, in every API version that is asked for.
@@ -204,7 +204,7 @@ pub(super) fn take_back<'t>(
     changes: &mut Changes<'t>,
     writer: Option<&Manager<'_>>,
 ) {
-    let (own, live) = (changes.versions.own, changes.live);
+    let own = changes.versions.own;
     managed.entries_mut().retain_mut(|entry| {
         if writer.is_some_and(|writer| entry.manager.is(writer)) {
             return true;
@@ -216,7 +216,7 @@ pub(super) fn take_back<'t>(
         }
         let mut set = entry.set().into_owned();
         if entry.manager.api_version == own.api_version {
-            set = reconcile(own.message, entry.manager.operation, set, live);
+            set = reconcile(own.message, set);
         }
         let left = lost.iter().fold(set, |left, lost| left.difference(lost));
         let is_empty = left.is_empty();
