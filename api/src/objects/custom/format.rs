@@ -4,7 +4,7 @@
 //! written with dashes anywhere (`date-time` and `datetime` are one). What each format accepts is what clients of Kubernetes rely on, which is not
 //! always what its standard says.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::LazyLock;
 
 use base64::Engine;
@@ -27,8 +27,8 @@ const FORMATS: [(&str, Check); 26] = [
     ("email", is_email),
     ("hexcolor", |text| matches(&HEX_COLOR, text)),
     ("hostname", is_hostname),
-    ("ipv4", |text| !text.contains(':') && text.parse::<Ipv4Addr>().is_ok()),
-    ("ipv6", |text| text.contains(':') && is_ipv6(text)),
+    ("ipv4", |text| text.contains('.') && address(text).is_some()),
+    ("ipv6", |text| text.contains(':') && address(text).is_some()),
     ("isbn", |text| is_isbn10(text) || is_isbn13(text)),
     ("isbn10", is_isbn10),
     ("isbn13", is_isbn13),
@@ -104,16 +104,34 @@ fn is_base64(text: &str) -> bool {
     matches(&BASE64, text) && base64::engine::general_purpose::STANDARD.decode(text).is_ok()
 }
 
-fn is_ipv6(text: &str) -> bool {
-    text.split_once('%').map_or(text, |(address, _)| address).parse::<Ipv6Addr>().is_ok()
+/// An address as releases of Go before 1.17 read it, which the reference server still does here: numbers of IPv4 addresses
+/// may begin with zeros. An IPv6 address has no zone.
+fn address(text: &str) -> Option<IpAddr> {
+    let dotted = |text: &str| {
+        let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        let mut parts = text.split('.');
+        let mut octets = [0; 4];
+        for octet in &mut octets {
+            *octet = parts.next().filter(|part| is_number(part))?.parse::<u8>().ok()?;
+        }
+        parts.next().is_none().then(|| Ipv4Addr::from(octets))
+    };
+    if !text.contains(':') {
+        return dotted(text).map(IpAddr::V4);
+    }
+    // An IPv4 address may stand at the end.
+    let plain = match text.rsplit_once(':').filter(|(_, last)| last.contains('.')) {
+        Some((first, last)) => format!("{first}:{}", dotted(last)?),
+        None => text.to_owned(),
+    };
+    plain.parse::<Ipv6Addr>().ok().map(IpAddr::V6)
 }
 
 fn is_cidr(text: &str) -> bool {
-    let Some((address, bits)) = text.split_once('/') else { return false };
-    let most = if address.contains(':') { 128 } else { 32 };
-    let is_address = address.parse::<Ipv4Addr>().is_ok() || address.parse::<Ipv6Addr>().is_ok();
+    let Some((network, bits)) = text.split_once('/') else { return false };
+    let most = if network.contains(':') { 128 } else { 32 };
     let is_number = bits.len() <= 3 && !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit());
-    is_address && is_number && bits.parse::<u32>().is_ok_and(|bits| bits <= most)
+    address(network).is_some() && is_number && bits.parse::<u32>().is_ok_and(|bits| bits <= most)
 }
 
 /// Digits whose weighted sum says that none was mistyped (Luhn), of the lengths and beginnings of cards.
@@ -326,7 +344,11 @@ mod tests {
                 &["", "507f1f77bcf86cd79943901g", "507f"][..],
             ),
             ("byte", &["YQ==", "YWJj"], &["", "YQ", "Y Q=", "!"]),
-            ("cidr", &["10.0.0.0/8", "fd00::/64"], &["10.0.0.0", "10.0.0.0/33", "a/8", "10.0.0.0/+8"]),
+            (
+                "cidr",
+                &["10.0.0.0/8", "fd00::/64", "010.0.0.0/8", "::ffff:1.2.3.4/128"],
+                &["10.0.0.0", "10.0.0.0/33", "a/8", "10.0.0.0/+8", "fe80::1%eth0/64"],
+            ),
             ("creditcard", &["4111 1111 1111 1111", "5555555555554444"], &["4111111111111112", "", "0"]),
             ("date", &["2024-02-29"], &["2023-02-29", "2024-2-29", "20240229", "2024-02-29x", "+024-02-29"]),
             (
@@ -348,8 +370,16 @@ mod tests {
             ),
             ("hexcolor", &["#fff", "00FF00"], &["#ff", "#ggg", "#fffff"]),
             ("hostname", &["a", "a.example.com", "1a.b-c.de"], &["", "-a", "a..b", "a_b.com", "a.b."]),
-            ("ipv4", &["1.2.3.4"], &["1.2.3", "::1", "1.2.3.256", "::ffff:1.2.3.4"]),
-            ("ipv6", &["::1", "fe80::1", "::ffff:1.2.3.4"], &["1.2.3.4", ":", "12345::"]),
+            (
+                "ipv4",
+                &["1.2.3.4", "01.2.3.4", "1.2.3.04", "::ffff:1.2.3.4", "000.0.0.0255"],
+                &["1.2.3", "::1", "1.2.3.256", "1.2.3.", "1.2.3.4.5", "1.2.3.+4", "", "1.2.3.4%a"],
+            ),
+            (
+                "ipv6",
+                &["::1", "fe80::1", "::ffff:1.2.3.4", "::ffff:1.2.3.04"],
+                &["1.2.3.4", ":", "12345::", "fe80::1%eth0", "::1.2.3"],
+            ),
             (
                 "isbn",
                 &["0-306-40615-2", "978-3-16-148410-0", "080442957X"],

@@ -17,12 +17,15 @@ pub(crate) fn check(place: &str, object: &Object, errors: &mut Vec<FieldError>) 
     for name in ["apiVersion", "kind"] {
         let path = path.child(name);
         let Some(value) = object.get(name) else {
-            errors.push(FieldError::required(path, "must not be empty"));
+            errors.push(FieldError::required(path, ""));
             continue;
         };
         let fault = match value.as_str() {
             None => Some("must be a string".to_owned()),
-            Some("") => Some("must not be empty".to_owned()),
+            Some("") => {
+                errors.push(FieldError::required(path, ""));
+                continue;
+            }
             Some(text) => fault(name, text),
         };
         errors.extend(fault.map(|why| FieldError::invalid(path, value, why)));
@@ -63,15 +66,9 @@ mod tests {
         for (text, want) in [
             (r#"{"apiVersion":"v1","kind":"Pod"}"#, ""),
             (r#"{"apiVersion":"a.b/v1","kind":"PodList","metadata":{"name":"A B","labels":{"a":"b"}}}"#, ""),
-            (
-                r#"{}"#,
-                "a.b[c].apiVersion: Required value: must not be empty; a.b[c].kind: Required value: must not be empty",
-            ),
+            (r#"{}"#, "a.b[c].apiVersion: Required value; a.b[c].kind: Required value"),
             (r#"{"apiVersion":1,"kind":"Pod"}"#, "a.b[c].apiVersion: Invalid value: 1: must be a string"),
-            (
-                r#"{"apiVersion":"","kind":"Pod"}"#,
-                "a.b[c].apiVersion: Invalid value: \"\": must not be empty",
-            ),
+            (r#"{"apiVersion":"","kind":"Pod"}"#, "a.b[c].apiVersion: Required value"),
             (
                 r#"{"apiVersion":"a/b/c","kind":"Pod"}"#,
                 "a.b[c].apiVersion: Invalid value: \"a/b/c\": unexpected GroupVersion string: a/b/c",
