@@ -368,3 +368,142 @@ async fn hostile_definitions_have_precise_errors_and_bounded_costs() {
     let rss: u64 = rss.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(rss < RSS_MAX_KIB, "{rss} KiB");
 }
+
+/// A schema of `depth` nested `not` around a text.
+fn negations(depth: usize) -> Value {
+    (0..depth).fold(json!({"maxLength": 9}), |below, _| json!({"not": below}))
+}
+
+/// A schema that nests in each way that a client can choose, as deep as a request may.
+fn deep() -> Value {
+    let mut trees = json!({"maxLength": 9});
+    for _ in 0..14 {
+        trees = json!({"anyOf": [trees.clone(), trees]});
+    }
+    let chain = |link: &dyn Fn(Value) -> Value, leaf: Value| (0..45).fold(leaf, |below, _| link(below));
+    let text = || json!({"type": "string", "maxLength": 9});
+    let typed = |logic: Value| json!({"type": "string", "allOf": [logic]});
+    object_of(json!({
+        "not": typed(negations(90)),
+        "anyOf": typed(trees),
+        "allOf": typed(chain(&|below| json!({"allOf": [below]}), json!({"maxLength": 9}))),
+        "oneOf": typed(chain(&|below| json!({"oneOf": [below]}), json!({"maxLength": 9}))),
+        "items": chain(&|below| json!({"type": "array", "items": below}), text()),
+        "values": chain(&|below| json!({"type": "object", "additionalProperties": below}), text()),
+        "defaults": chain(&|below| json!({"type": "object", "default": {}, "properties": {"p": below}}), text()),
+        "rules": chain(
+            &|below| json!({
+                "type": "object", "properties": {"p": below},
+                "x-kubernetes-validations": [{"rule": "has(self.p)"}],
+            }),
+            text(),
+        ),
+    }))
+}
+
+/// Work for a schema that doubled with each level of `not` made 40 levels endless: no other definition was served any more,
+/// and the next start did not become ready.
+#[tokio::test(flavor = "multi_thread")]
+async fn deep_schemas_are_served_changed_deleted_and_survive_a_restart() {
+    let mut server = Server::start(Options::default()).await;
+    let began = Instant::now();
+    establish(
+        &server,
+        &definition(
+            "bombs",
+            json!([version(
+                "v1",
+                true,
+                object_of(json!({"v": {"type": "string", "allOf": [negations(40)]}}))
+            )]),
+        ),
+    )
+    .await;
+    establish(&server, &definition("deeps", json!([version("v1", true, deep())]))).await;
+    establish(&server, &definition("others", json!([version("v1", true, object_of(json!({})))]))).await;
+    assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
+    let path = |plural: &str| format!("/apis/g.example.com/v1/namespaces/default/{plural}");
+    let object =
+        |kind: &str| json!({"apiVersion": "g.example.com/v1", "kind": kind, "metadata": {"name": "a"}});
+    // The schema as an update of a type that is served already.
+    let changed = definition(
+        "others",
+        json!([version("v1", true, object_of(json!({"v": {"type": "string", "allOf": [negations(40)]}})))]),
+    );
+    let reply =
+        server.client().patch(&format!("{DEFINITIONS}/others.g.example.com"), "merge", &changed).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    for stop in ["kill", "terminate"] {
+        for (plural, kind) in [("bombs", "Bomb"), ("deeps", "Deep"), ("others", "Other")] {
+            let reply = server.client().post(&path(plural), &object(kind)).await;
+            assert_eq!(reply.status, 201, "{plural} before {stop}: {}", reply.text());
+            let reply = server.client().delete(&format!("{}/a", path(plural))).await;
+            assert_eq!(reply.status, 200, "{plural} before {stop}: {}", reply.text());
+        }
+        if stop == "kill" {
+            server.kill();
+        } else {
+            server.terminate();
+        }
+        server.restart().await;
+    }
+    for plural in ["bombs", "deeps", "others"] {
+        let path = format!("{DEFINITIONS}/{plural}.g.example.com");
+        let reply = server.client().delete(&path).await;
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        server.client().until(&path, |definition| definition.is_none()).await;
+    }
+}
+
+/// Errors print closed sets and patterns: many elements with an error each once made an answer of gigabytes.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_is_not_larger_than_what_is_refused() {
+    let server = Server::start(Options::default()).await;
+    let words: Vec<Value> = (0..5000).map(|at| format!("a word {at}").into()).collect();
+    let list = |item: Value| json!({"type": "array", "items": item});
+    let schema = object_of(json!({
+        "set": list(json!({"type": "string", "enum": words})),
+        "pattern": list(json!({"type": "string", "pattern": format!("^{}$", "a".repeat(10_000))})),
+        "number": list(json!({"type": "integer"})),
+        "any": list(json!({"type": "string", "anyOf": [{"enum": words}, {"maxLength": 0}]})),
+    }));
+    establish(&server, &definition("lists", json!([version("v1", true, schema)]))).await;
+    let path = "/apis/g.example.com/v1/namespaces/default/lists";
+    let mut wrong = Vec::new();
+    for (field, element, count) in [
+        ("set", json!("x"), 20_000),
+        ("pattern", json!("x"), 20_000),
+        ("number", json!("x"), 100_000),
+        ("any", json!("x"), 2_000),
+    ] {
+        let mut object = json!({"apiVersion": "g.example.com/v1", "kind": "List", "metadata": {"name": "a"}});
+        object[field] = vec![element; count].into();
+        let began = Instant::now();
+        for (verb, reply) in [
+            ("create", server.client().post(path, &object).await),
+            ("apply", {
+                let media_type = [("content-type", "application/apply-patch+yaml")];
+                let (path, body) = (format!("{path}/a?fieldManager=m"), object.to_string());
+                server.client().send("PATCH", &path, &media_type, body.as_bytes()).await
+            }),
+        ] {
+            // A list of wrong scalars is no configuration at all.
+            let is_refused =
+                reply.status == 422 || (verb == "apply" && field == "number" && reply.status == 500);
+            let bytes = reply.text().len();
+            // What is refused appears in the message and among the causes, with escapes.
+            if !is_refused || bytes > 16 * 1024 * 1024 {
+                wrong.push(format!(
+                    "{verb} {field}: {} with {bytes} bytes after {:?}",
+                    reply.status,
+                    began.elapsed()
+                ));
+            }
+        }
+    }
+    report(&wrong);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < RSS_MAX_KIB, "{peak} KiB");
+}

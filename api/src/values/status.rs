@@ -4,6 +4,7 @@ pub mod agent;
 
 use engine::Revision;
 use std::borrow::Borrow;
+use std::collections::HashSet;
 use std::fmt::Write;
 
 use http::StatusCode;
@@ -258,13 +259,9 @@ impl Status {
 
     /// 422; `subject.kind` is the Kind. Equal lines are said once, causes stay as they are.
     pub fn invalid(subject: Subject, errors: &[FieldError]) -> Self {
-        let mut lines: Vec<String> = Vec::with_capacity(errors.len());
-        for error in errors {
-            let line = error.to_string();
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
+        let mut said = HashSet::with_capacity(errors.len());
+        let lines: Vec<String> =
+            errors.iter().map(ToString::to_string).filter(|line| said.insert(line.clone())).collect();
         let mut message = format!("{} \"{}\" is invalid", subject.qualified(), subject.name);
         match lines.as_slice() {
             [] => {}

@@ -5,7 +5,7 @@ use super::typed::{Primitive, Type, item_element};
 use crate::types::schema::decode::plain_number;
 use crate::types::schema::table::{ListType, Message};
 use crate::values::cancellation;
-use crate::values::field::{Element, go_quote};
+use crate::values::field::{ERROR_BYTES_MAX, ERRORS_MAX, Element, go_quote};
 use crate::values::json::{Object, Value, go_print};
 
 /// One type error and its path.
@@ -46,26 +46,47 @@ pub fn join(errors: &[TypeError]) -> String {
     }
 }
 
+/// The errors that were found. They are cut at [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
+#[derive(Default)]
+struct Errors {
+    found: Vec<TypeError>,
+    /// Bytes of their texts.
+    bytes: usize,
+}
+
+impl Errors {
+    fn push(&mut self, error: TypeError) {
+        if !self.is_enough() {
+            self.bytes += error.path.len() + error.message.len();
+            self.found.push(error);
+        }
+    }
+
+    fn is_enough(&self) -> bool {
+        self.found.len() >= ERRORS_MAX || self.bytes >= ERROR_BYTES_MAX
+    }
+}
+
 /// The type errors of `object` against `message`.
 pub fn check(message: &Message, object: &Object) -> Vec<TypeError> {
-    let mut errors = Vec::new();
-    members(Type::of_message(message), object, Checked::Configuration, &mut errors);
-    errors
+    found(message, object, Checked::Configuration)
+}
+
+fn found(message: &Message, object: &Object, checked: Checked) -> Vec<TypeError> {
+    let mut errors = Errors::default();
+    members(Type::of_message(message), object, checked, &mut errors);
+    errors.found
 }
 
 /// The same for an object that expressions made, in which `null` is a value of its own.
 pub fn check_made(message: &Message, object: &Object) -> Vec<TypeError> {
-    let mut errors = Vec::new();
-    members(Type::of_message(message), object, Checked::Made, &mut errors);
-    errors
+    found(message, object, Checked::Made)
 }
 
 /// The same for a stored object, whose schema may be newer than itself. It may have repeated elements; fields that are
 /// not declared any more are left out when it is read and are no errors.
 pub fn check_live(message: &Message, object: &Object) -> Vec<TypeError> {
-    let mut errors = Vec::new();
-    members(Type::of_message(message), object, Checked::Live, &mut errors);
-    errors
+    found(message, object, Checked::Live)
 }
 
 /// The object under test.
@@ -79,7 +100,7 @@ enum Checked {
     Live,
 }
 
-fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Vec<TypeError>) {
+fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Errors) {
     cancellation::step();
     let mut wrong = |wanted: &str| {
         errors.push(TypeError::new(format!("expected {wanted}, got &{{{}}}", go_text(value))));
@@ -109,6 +130,9 @@ fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Vec<TypeErr
         (Type::List { item, list }, Value::Array(values)) => {
             let mut seen: Vec<Element<'_>> = Vec::with_capacity(values.len());
             for (at, item_value) in values.iter().enumerate() {
+                if errors.is_enough() {
+                    return;
+                }
                 let element = match list {
                     ListType::Atomic => Element::Index(i64::try_from(at).unwrap_or(i64::MAX)),
                     _ => match item_element(item, list, item_value) {
@@ -133,14 +157,14 @@ fn value(of: Type<'_>, value: &Value, checked: Checked, errors: &mut Vec<TypeErr
 }
 
 /// Reports repeated elements.
-fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Vec<TypeError>) {
+fn repeated(mut seen: Vec<Element<'_>>, errors: &mut Errors) {
     seen.sort();
     for pair in seen.windows(2).filter(|pair| pair[0] == pair[1]) {
         errors.push(TypeError::new(format!("duplicate entries for key {}", pair[1])));
     }
 }
 
-fn members(of: Type<'_>, object: &Object, checked: Checked, errors: &mut Vec<TypeError>) {
+fn members(of: Type<'_>, object: &Object, checked: Checked, errors: &mut Errors) {
     for (name, member) in object.iter() {
         let element = Element::field(name);
         let Some(of) = of.step(&element) else {
@@ -155,13 +179,16 @@ fn members(of: Type<'_>, object: &Object, checked: Checked, errors: &mut Vec<Typ
 }
 
 /// Collects errors one level deeper.
-fn below(element: &Element<'_>, errors: &mut Vec<TypeError>, collect: impl FnOnce(&mut Vec<TypeError>)) {
-    let mut inner = Vec::new();
+fn below(element: &Element<'_>, errors: &mut Errors, collect: impl FnOnce(&mut Errors)) {
+    if errors.is_enough() {
+        return;
+    }
+    let mut inner = Errors::default();
     collect(&mut inner);
-    errors.extend(inner.into_iter().map(|error| error.within(element.clone())));
+    inner.found.into_iter().for_each(|error| errors.push(error.within(element.clone())));
 }
 
-fn scalar(primitive: Primitive, value: &Value, errors: &mut Vec<TypeError>) {
+fn scalar(primitive: Primitive, value: &Value, errors: &mut Errors) {
     let text = match (primitive, value) {
         (Primitive::Numeric, Value::Int(_) | Value::Float(_))
         | (Primitive::Text, Value::String(_))

@@ -39,17 +39,8 @@ fn collapses(of: Type<'_>, node: &Node<'_>) -> bool {
     is_atomic && !node.children.is_empty()
 }
 
-<<<<<<< HEAD
-fn below<'t>(
-    of: Type<'_>,
-    operation: Operation,
-    set: &FieldSet<'t>,
-    live: Option<&FieldSet<'t>>,
-) -> FieldSet<'t> {
-    cancellation::step();
-=======
 fn below<'t>(of: Type<'_>, set: &FieldSet<'t>) -> FieldSet<'t> {
->>>>>>> 40ddb1b0 (apply: refuse null where it may not be, and expand no atomic lists)
+    cancellation::step();
     let nodes = set.nodes().iter().map(|node| {
         let Some(of) = of.step(&node.element) else { return node.clone() };
         if collapses(of, node) {

@@ -7,6 +7,7 @@
 
 use std::borrow::Cow;
 
+use crate::objects::custom::lookup::Members as Lookup;
 use crate::types::schema::table::{Field, Kind, ListType, Message, Slice, Text, Unknown};
 use crate::values::cancellation;
 use crate::values::field::{Element, FieldSet, Scalar};
@@ -189,6 +190,7 @@ pub fn item_element<'t>(item: &Kind, list: &ListType, value: &'t Value) -> Resul
                 _ => return Err(KeyError::NotAMap),
             };
             let mut found = Vec::with_capacity(keys.len());
+            let members = Lookup::of(members, keys.len());
             for key in &**keys {
                 let value = match members.get(key) {
                     Some(value) => Some(Scalar::of(value)),
@@ -220,6 +222,7 @@ pub fn same_item(item: &Kind, list: &ListType, a: &Value, b: &Value) -> bool {
         },
         ListType::Map(keys) => {
             let (Value::Object(a), Value::Object(b)) = (a, b) else { return false };
+            let (a, b) = (Lookup::of(a, keys.len()), Lookup::of(b, keys.len()));
             let mut has_key = false;
             keys.iter().all(|key| {
                 let same = match (a.get(key), b.get(key)) {

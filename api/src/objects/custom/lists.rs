@@ -3,25 +3,30 @@
 
 use hashbrown::HashMap;
 
+use super::lookup::Members;
 use super::path::Path;
 use super::validate::InnerCheck;
 use crate::types::schema::table::{Kind, ListType, Message, Slice, Text};
-use crate::values::field::FieldError;
+use crate::values::field::{FieldError, is_enough};
 use crate::values::json::{self, Object, Value};
 
 /// What a check asks of one value of a kind.
 type Check<'c> = &'c dyn Fn(&Kind, &Value, &Path, &mut Vec<FieldError>);
 
-/// Repeated elements of sets, and repeated keys of keyed lists.
-pub(super) fn repeated(message: &Message, object: &Object) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    walk(&repeated_here, message, object, &Path::Root, &mut errors);
-    errors
+/// Appends the repeated elements of sets, and repeated keys of keyed lists.
+pub(super) fn repeated(message: &Message, object: &Object, errors: &mut Vec<FieldError>) {
+    walk(&repeated_here, message, object, &Path::Root, errors);
 }
 
-/// What `check` finds in the objects that are inside of the object.
-pub(super) fn inner(message: &Message, object: &Object, check: InnerCheck) -> Vec<FieldError> {
+/// Whether any element is repeated.
+pub(super) fn has_repeated(message: &Message, object: &Object) -> bool {
     let mut errors = Vec::new();
+    repeated(message, object, &mut errors);
+    !errors.is_empty()
+}
+
+/// Appends what `check` finds in the objects that are inside of the object.
+pub(super) fn inner(message: &Message, object: &Object, check: InnerCheck, errors: &mut Vec<FieldError>) {
     let here = |kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>| {
         if let (Kind::Message(message), Value::Object(object)) = (kind, value)
             && message.embedded
@@ -29,8 +34,7 @@ pub(super) fn inner(message: &Message, object: &Object, check: InnerCheck) -> Ve
             check(&format!("{path:#}"), object, errors);
         }
     };
-    walk(&here, message, object, &Path::Root, &mut errors);
-    errors
+    walk(&here, message, object, &Path::Root, errors);
 }
 
 fn walk(check: Check, message: &Message, object: &Object, path: &Path, errors: &mut Vec<FieldError>) {
@@ -42,6 +46,9 @@ fn walk(check: Check, message: &Message, object: &Object, path: &Path, errors: &
 }
 
 fn walk_value(check: Check, kind: &Kind, value: &Value, path: &Path, errors: &mut Vec<FieldError>) {
+    if is_enough(errors) {
+        return;
+    }
     check(kind, value, path, errors);
     match (kind, value) {
         (Kind::Message(message), Value::Object(object)) if message.custom => {
@@ -82,7 +89,9 @@ fn repeated_keys(keys: &Slice<Text>, items: &[Value], path: &Path, errors: &mut 
         return;
     }
     let keys_of = |item: &Value| -> Value {
-        let given = keys.iter().filter_map(|key| Some((key.clone(), item.get(key)?.clone())));
+        let members = item.as_object().map(|members| Members::of(members, keys.len()));
+        let member = |key: &Text| members.as_ref()?.get(key).cloned();
+        let given = keys.iter().filter_map(|key| Some((key.clone(), member(key)?)));
         let mut members: Vec<_> = given.collect();
         members.sort_by(|(a, _), (b, _)| a.cmp(b));
         members.into_iter().collect::<Object>().into()
@@ -102,6 +111,9 @@ fn refuse_repeated(
     }
     let mut times: HashMap<Vec<u8>, usize> = HashMap::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
+        if is_enough(errors) {
+            return;
+        }
         let part = part(item);
         let times = times.entry(identity(&part)).or_default();
         *times += 1;

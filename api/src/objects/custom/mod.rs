@@ -16,6 +16,7 @@ pub mod field_path;
 pub mod format;
 mod keywords;
 mod lists;
+pub(crate) mod lookup;
 mod number;
 pub mod outline;
 mod path;
@@ -28,3 +29,6 @@ pub mod serving;
 pub mod validate;
 
 pub use same::limits_of;
+
+#[cfg(test)]
+mod growth_test;

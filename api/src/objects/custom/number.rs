@@ -17,10 +17,14 @@ pub(super) enum Fault {
     Value(String),
 }
 
-/// What is wrong with a number, in order: outside of its format, not a multiple, too small, too large.
-pub(super) fn faults(limits: &Limits, value: &Value) -> impl Iterator<Item = Fault> {
-    let format = &*limits.format;
-    let own = (!has_format(format, value)).then(|| outside("Checked", format));
+/// What is wrong with a number, in order: outside of its format, not a multiple, too small, too large. A value whose type
+/// is `integer` has the range of `int64` where the schema names no format.
+pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl Iterator<Item = Fault> {
+    let format = match &*limits.format {
+        "" if is_integer => DEFAULT,
+        format => format,
+    };
+    let own = fault_of_format(format, value);
     let multiple = limits.multiple_of.map(|step| {
         let fault = number(format, step, value).not_multiple(step);
         (("MultipleOf", step), fault.map(|step| format!("should be a multiple of {step}")))
@@ -42,9 +46,20 @@ pub(super) fn faults(limits: &Limits, value: &Value) -> impl Iterator<Item = Fau
     own.into_iter().chain(parts.flatten())
 }
 
+/// The format of integers without one.
+pub(super) const DEFAULT: &str = "integer";
+
+/// A number that is outside of its format.
+pub(super) fn fault_of_format(format: &str, value: &Value) -> Option<Fault> {
+    (!has_format(format, value)).then(|| outside("Checked", format))
+}
+
 fn outside(what: &str, format: &str) -> Fault {
-    let kind = if matches!(format, "int32" | "int64") { "integer" } else { "number" };
-    Fault::Format(format!("{what} value must be of type {kind} with format {format}"))
+    Fault::Format(match format {
+        DEFAULT => format!("{what} value must be of type integer (default format)"),
+        "int32" | "int64" => format!("{what} value must be of type integer with format {format}"),
+        _ => format!("{what} value must be of type number with format {format}"),
+    })
 }
 
 /// Whether a number is one of the format; true for formats without a range.
@@ -53,7 +68,7 @@ fn has_format(format: &str, value: &Value) -> bool {
         ("int32", Value::Int(number)) => i32::try_from(*number).is_ok(),
         // The digits decide, as they do for the clients of the reference server: 2^63 has too many.
         ("int32", Value::Float(number)) => number.to_string().parse::<i32>().is_ok(),
-        ("int64", Value::Float(number)) => number.to_string().parse::<i64>().is_ok(),
+        ("int64" | DEFAULT, Value::Float(number)) => number.to_string().parse::<i64>().is_ok(),
         ("float", Value::Float(number)) => (*number as f32).is_finite(),
         _ => true,
     }
@@ -126,15 +141,18 @@ fn is_float_multiple_of(number: f64, step: f64) -> bool {
 }
 
 /// Whether a double is an integer, up to errors of rounding, and one that doubles tell from its neighbours.
+///
+/// The nearest integer may be above the number: `100 * 0.29` is a little less than 29. Source: go-openapi/swag,
+/// `IsFloat64AJSONInteger`.
 pub(super) fn is_whole(number: f64) -> bool {
     const EXACT: f64 = 9_007_199_254_740_991.0; // 2^53 - 1
     const EPSILON: f64 = 1e-9;
     if !number.is_finite() || number.abs() > EXACT {
         return false;
     }
-    let nearest = number.trunc();
+    let nearest = number.round();
     let difference = (number - nearest).abs();
-    difference == 0.0 || difference / (number.abs() + nearest.abs()) < EPSILON
+    difference == 0.0 || difference < EPSILON * nearest.abs()
 }
 
 #[cfg(test)]
@@ -161,6 +179,17 @@ mod tests {
             (bounds(None, Some((3.0, true)), None), Value::Int(3), "should be less than 3"),
             (bounds(None, None, Some(0.5)), Value::Float(0.3), "should be a multiple of 0.5"),
             (bounds(None, None, Some(0.1)), Value::Float(0.3), ""),
+            (bounds(None, None, Some(0.01)), Value::Float(0.29), ""),
+            (bounds(None, None, Some(0.01)), Value::Float(-0.29), ""),
+            (bounds(None, None, Some(0.01)), Value::Float(1.15), ""),
+            (bounds(None, None, Some(0.01)), Value::Float(0.295), "should be a multiple of 0.01"),
+            (bounds(None, None, Some(0.1)), Value::Float(1e-9), "should be a multiple of 0.1"),
+            (bounds(None, None, Some(3.0)), Value::Float(2.999_999_999_9), ""),
+            (
+                bounds(None, Some((2.5, true)), Some(2.0)),
+                Value::Float(2.5),
+                "should be a multiple of 2|should be less than 2.5",
+            ),
             (bounds(None, None, Some(0.5)), Value::Int(2), ""),
             (bounds(None, None, Some(3.0)), Value::Int(4), "should be a multiple of 3"),
             (bounds(Some((0.0, true)), Some((9.0, false)), Some(2.0)), Value::Int(4), ""),
@@ -174,8 +203,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn an_integer_without_a_format_has_the_range_of_64_bits() {
+        for (max, value, want) in [
+            (None, Value::Int(i64::MAX), ""),
+            (None, Value::Float(5.0), ""),
+            (None, Value::Float(5.5), "Checked value must be of type integer (default format)"),
+            (None, Value::Float(1e19), "Checked value must be of type integer (default format)"),
+            (
+                Some((2.5, false)),
+                Value::Int(3),
+                "Maximum boundary value must be of type integer (default format)|should be less than or equal to 2.5",
+            ),
+        ] {
+            let limits = Limits { max, ..Limits::default() };
+            let said = faults(&limits, true, &value).map(|fault| match fault {
+                Fault::Format(said) | Fault::Value(said) => said,
+            });
+            assert_eq!(said.collect::<Vec<_>>().join("|"), want, "{value:?}");
+        }
+    }
+
     fn said(limits: &Limits, value: &Value) -> String {
-        let said = faults(limits, value).map(|fault| match fault {
+        let said = faults(limits, false, value).map(|fault| match fault {
             Fault::Format(said) | Fault::Value(said) => said,
         });
         said.collect::<Vec<_>>().join("|")

@@ -1,67 +1,87 @@
-//! Whether a part of a custom object is what it was, as far as updates are forgiven for it.
+//! Which parts of a custom object are as they were, as far as updates are forgiven for them.
 //!
-//! An error of a schema at a value that an update leaves as it was does not fail the update. What corresponds to what
-//! follows the type: members by name, elements of keyed lists by their keys. Elements of other lists correspond to none:
-//! such a list is compared as a whole. Members that the type does not describe correspond to none either, and an object
-//! that has any never counts as unchanged.
+//! An error of a schema at a value that an update leaves as it was does not fail the update. Correspondence follows the
+//! type: members by name, elements of keyed lists by their keys. Elements of other lists have no counterpart: such a list
+//! is compared as a whole. Members that the type does not describe have no counterpart either, and an object that has any
+//! never counts as unchanged.
+//!
+//! All parts are compared in one walk over both objects, whose result is then asked about single values. Comparing at
+//! each error would visit the parts of a value again for every value around it.
 
+use hashbrown::HashMap;
+
+use super::lookup::{Keyed, Members};
 use crate::types::schema::limits::Limits;
-use crate::types::schema::table::{Kind, List, ListType, Message};
+use crate::types::schema::table::{Kind, ListType, Message};
 use crate::values::cancellation;
 use crate::values::json::{Object, Value};
 
-/// What stood in the stored object where a value stands now, and the type by which both are compared.
-#[derive(Clone, Copy)]
-pub(super) enum Before<'v> {
-    /// The object itself.
-    Object(&'v Message, &'v Object),
-    /// A value in it.
-    Value(&'v Kind, &'v Value),
+/// The values of an object that are as they were in the stored one.
+///
+/// Values are known by their addresses, so the object must not be moved or changed while this is used.
+#[derive(Debug, Default)]
+pub(super) struct Unchanged {
+    values: HashMap<usize, bool>,
 }
 
-impl<'v> Before<'v> {
-    /// What corresponds to the member of this name.
-    pub(super) fn member(self, name: &str) -> Option<Before<'v>> {
-        let (message, object): (&'v Message, &'v Object) = match self {
-            Before::Object(message, object) => (message, object),
-            Before::Value(Kind::Message(message), Value::Object(object)) => (message, object),
-            Before::Value(Kind::Map(map), Value::Object(members)) => {
-                return Some(Before::Value(&map.value.kind, members.get(name)?));
-            }
-            Before::Value(..) => return None,
-        };
-        Some(Before::Value(&message.field(name)?.kind, object.get(name)?))
+impl Unchanged {
+    /// Compares an object with the stored one.
+    pub(super) fn of_object(message: &Message, old: &Object, new: &Object) -> Unchanged {
+        let mut unchanged = Unchanged::default();
+        let kind = |name: &str| message.field(name).map(|field| &field.kind);
+        unchanged.members(&kind, old, new);
+        unchanged
     }
 
-    /// What corresponds to an element of the list.
-    pub(super) fn item(self, new: &Value) -> Option<Before<'v>> {
-        let Before::Value(Kind::List(list), Value::Array(items)) = self else { return None };
-        counterpart(list, new, items).map(|old| Before::Value(&list.item.kind, old))
+    /// Whether a value has a counterpart and is the same, all parts of which correspond.
+    pub(super) fn has(&self, new: &Value) -> bool {
+        self.values.get(&address(new)).copied().unwrap_or_default()
     }
 
-    /// Whether `new` is the same value, all parts of which correspond.
-    pub(super) fn is(self, new: &Value) -> bool {
-        let Before::Value(kind, old) = self else { return false };
-        match (kind, old, new) {
-            (Kind::List(list), Value::Array(old), Value::Array(new))
-                if matches!(list.merge, ListType::Map(_)) =>
-            {
-                old.len() == new.len() && new.iter().all(|new| self.item(new).is_some_and(|old| old.is(new)))
-            }
+    fn value(&mut self, kind: &Kind, old: &Value, new: &Value) -> bool {
+        cancellation::step();
+        let is_same = match (kind, old, new) {
+            (Kind::List(list), Value::Array(old), Value::Array(new)) => match &list.merge {
+                ListType::Map(keys) => {
+                    let elements = Keyed::new(keys, old);
+                    let mut is_same = old.len() == new.len();
+                    for item in new {
+                        let old = elements.get(item);
+                        is_same &= old.is_some_and(|old| self.value(&list.item.kind, old, item));
+                    }
+                    is_same
+                }
+                _ => is_equal_list(old, new),
+            },
             (_, Value::Object(old), Value::Object(new)) => {
-                let is_same = |name: &str, new: &Value| self.member(name).is_some_and(|old| old.is(new));
-                old.len() == new.len()
-                    && new.iter().all(|(name, new)| is_described(kind, name) && is_same(name, new))
+                let member = |name: &str| match kind {
+                    Kind::Message(message) => message.field(name).map(|field| &field.kind),
+                    Kind::Map(map) => Some(&map.value.kind),
+                    _ => None,
+                };
+                let is_same = self.members(&member, old, new);
+                is_same && new.iter().all(|(name, _)| is_described(kind, name))
             }
             (_, old, new) => is_equal(old, new),
+        };
+        self.values.insert(address(new), is_same);
+        is_same
+    }
+
+    /// Whether all members have counterparts that are the same.
+    fn members<'t>(&mut self, kind: &dyn Fn(&str) -> Option<&'t Kind>, old: &Object, new: &Object) -> bool {
+        let mut is_same = old.len() == new.len();
+        let members = Members::of(old, new.len());
+        for (name, value) in new.iter() {
+            let counterpart = kind(name).zip(members.get(name));
+            is_same &= counterpart.is_some_and(|(kind, old)| self.value(kind, old, value));
         }
+        is_same
     }
 }
 
-/// The old element that has the keys of an element of a keyed list; none of other lists.
-pub(super) fn counterpart<'v>(list: &List, new: &Value, old: &'v [Value]) -> Option<&'v Value> {
-    let ListType::Map(keys) = &list.merge else { return None };
-    old.iter().find(|old| keys.iter().all(|key| old.get(key) == new.get(key)))
+fn address(value: &Value) -> usize {
+    std::ptr::from_ref(value).addr()
 }
 
 /// The limits of a value: those of the struct that it is, or else those of its place.
@@ -86,12 +106,15 @@ fn is_described(kind: &Kind, name: &str) -> bool {
 fn is_equal(a: &Value, b: &Value) -> bool {
     cancellation::step();
     match (a, b) {
-        (Value::Array(a), Value::Array(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
-        }
+        (Value::Array(a), Value::Array(b)) => is_equal_list(a, b),
         (Value::Object(a), Value::Object(b)) => {
-            a.len() == b.len() && a.iter().all(|(name, a)| b.get(name).is_some_and(|b| is_equal(a, b)))
+            let members = Members::of(b, a.len());
+            a.len() == b.len() && a.iter().all(|(name, a)| members.get(name).is_some_and(|b| is_equal(a, b)))
         }
         (a, b) => a == b,
     }
+}
+
+fn is_equal_list(a: &[Value], b: &[Value]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_equal(a, b))
 }

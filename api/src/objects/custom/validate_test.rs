@@ -44,7 +44,7 @@ fn each_keyword_has_its_error() {
         (
             r#"{"type":"integer"}"#,
             "1.5",
-            r#"spec.v: Invalid value: "number": spec.v in body must be of type integer: "number""#,
+            r#"spec.v: Invalid value: "number": spec.v in body must be of type integer: "number"; <nil>: Invalid value: "": Checked value must be of type integer (default format) in spec.v"#,
         ),
         (r#"{"type":"integer"}"#, "2.0", ""),
         (r#"{"type":"number"}"#, "2", ""),
@@ -177,7 +177,7 @@ fn each_keyword_has_its_error() {
         (
             r#"{"type":"object","{x}embedded-resource":true,"{x}preserve-unknown-fields":true}"#,
             r#"{"kind":""}"#,
-            r#"spec.v.apiVersion: Required value: must not be empty; spec.v.kind: Invalid value: "": must not be empty"#,
+            r#"spec.v.apiVersion: Required value; spec.v.kind: Required value"#,
         ),
     ] {
         let resource = things(schema);
@@ -398,5 +398,43 @@ fn errors_of_a_status_name_values_from_there_on() {
         ),
     ] {
         assert_eq!(judged(status, old), want, "{status}");
+    }
+}
+
+#[test]
+fn errors_are_cut_and_work_has_an_end() {
+    let words = (0..5000).map(|at| format!(r#""word {at}""#)).collect::<Vec<_>>().join(",");
+    let resource = things(&format!(r#"{{"type":"array","items":{{"type":"string","enum":[{words}]}}}}"#));
+    let wrong = |count: usize| format!("[{}]", vec![r#""x""#; count].join(","));
+    let found = |resource: &Resource, value: &str| {
+        object(&resource.table, "", &read(resource, value), None, crate::objects::validation::embedded::check)
+            .errors
+    };
+    let [few, some, many] = [10, 1000, 20_000].map(|count| found(&resource, &wrong(count)));
+    assert_eq!(few.len(), 10);
+    assert_eq!(some, many);
+    let bytes: usize = many.iter().map(FieldError::bytes).sum();
+    assert!((ERROR_BYTES_MAX..ERROR_BYTES_MAX + 100_000).contains(&bytes), "{bytes}");
+
+    let numbers = things(r#"{"type":"array","items":{"type":"integer"}}"#);
+    assert_eq!(found(&numbers, &wrong(20_000)).len(), ERRORS_MAX);
+    let sets = things(
+        r#"{"type":"object","additionalProperties":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"integer"}}}"#,
+    );
+    let pairs = (0..20_000).map(|at| format!(r#""{at}":[1,1]"#)).collect::<Vec<_>>().join(",");
+    assert_eq!(found(&sets, &format!("{{{pairs}}}")).len(), ERRORS_MAX);
+
+    // A hundred schemas for each element.
+    let parts = vec![r#"{"minimum":0}"#; 100].join(",");
+    let costly = things(&format!(r#"{{"type":"array","items":{{"type":"integer","allOf":[{parts}]}}}}"#));
+    let message: &Message = &costly.table.message;
+    let spec = message.field("spec").unwrap();
+    for (elements, want) in [(90, vec![]), (110, vec![FieldError::invalid("", &Value::Null, EXHAUSTED)])] {
+        let object = read(&costly, &format!("[{}]", vec!["1"; elements].join(",")));
+        let checks = Checks { fuel: Cell::new(10_000), ..Checks::new(message, &object, None) };
+        let value = object.get("spec").unwrap();
+        let limits = limits_of(&spec.kind, spec.limits.as_deref());
+        let checked = checks.check(Shape::of(&spec.kind, spec.empty), limits, value, &Path::Root);
+        assert_eq!(checks.errors(checked), want, "{elements}");
     }
 }

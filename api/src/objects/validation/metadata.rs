@@ -9,7 +9,7 @@ use super::names;
 use super::path::Path;
 use crate::objects::custom::definition::conditions;
 use crate::types::schema::table::{NameRule, Scope};
-use crate::values::field::{FieldError, go_quote};
+use crate::values::field::{FieldError, go_quote, is_enough};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 use crate::values::object;
@@ -20,24 +20,6 @@ const ANNOTATION_BYTES_MAX: usize = 256 * 1024;
 const SUBRESOURCE_MAX: usize = 256;
 /// Most controllers beside the first that are reported: each failure prints all references.
 const CONTROLLERS_SAID_MAX: usize = 4;
-
-/// Most failures collected for one object. A body of a million empty containers has three million failures; no client
-/// reads them, and their messages would take more memory than the object.
-const ERRORS_MAX: usize = 1000;
-/// Most bytes of failures that print the same long value again and again, about ten times the longest body.
-const REPEATED_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// How many of the newest failures are looked at for long values: more than one element of a list has.
-const RECENT: usize = 16;
-
-/// Whether enough failures are collected to stop. Loops over client input check this before each iteration.
-pub(super) fn is_enough(errors: &[FieldError]) -> bool {
-    let value_len = |error: &FieldError| error.value.as_ref().map_or(0, String::len);
-    // A list that is checked in part prints its value with every few failures. All are counted only if these are long.
-    let longest = errors.iter().rev().take(RECENT).map(value_len).max().unwrap_or_default();
-    errors.len() >= ERRORS_MAX
-        || errors.len().saturating_mul(longest) >= REPEATED_BYTES_MAX
-            && errors.iter().map(value_len).sum::<usize>() >= REPEATED_BYTES_MAX
-}
 
 /// `Invalid value` for each sentence.
 pub(super) fn refuse(errors: &mut Vec<FieldError>, path: &Path, value: &str, faults: names::Faults) {

@@ -34,7 +34,7 @@ use crate::objects::custom::definition::Definition;
 use crate::objects::custom::definition::conditions::Findings;
 use crate::objects::custom::validate::Judgement;
 use crate::types::schema::table::{Message, NameRule, ResourceTable, Scope};
-use crate::values::field::FieldError;
+use crate::values::field::{FieldError, is_enough};
 use crate::values::json::{Object, Value};
 use crate::values::naming::Naming;
 
@@ -67,7 +67,7 @@ pub(crate) struct Validator<'v> {
 impl Validator<'_> {
     /// Whether enough failures are collected to stop. Loops over client input check this before each iteration.
     fn has_enough(&self) -> bool {
-        metadata::is_enough(&self.errors)
+        is_enough(&self.errors)
     }
 
     fn is_create(&self) -> bool {

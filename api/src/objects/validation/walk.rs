@@ -18,7 +18,7 @@ use super::rules::view::View;
 use crate::types::schema::declared::{Declared, visit};
 use crate::types::schema::table::{Check, Field, Form, Kind, Message, Presence, Union};
 use crate::values::cancellation;
-use crate::values::field::FieldError;
+use crate::values::field::{FieldError, is_enough};
 use crate::values::json::{Object, Value};
 
 /// Checks an object of type `message`, but for its metadata and status.
@@ -138,11 +138,17 @@ fn below(validator: &mut Validator, kind: &Kind, value: &Value, path: &Path) {
         }
         (Kind::List(list), Value::Array(items)) if has_parts(&list.item.kind) => {
             for (at, item) in items.iter().enumerate() {
+                if validator.has_enough() {
+                    return;
+                }
                 below(validator, &list.item.kind, item, &path.index(at));
             }
         }
         (Kind::Map(map), Value::Object(members)) if has_parts(&map.value.kind) => {
             for (key, value) in members.iter() {
+                if validator.has_enough() {
+                    return;
+                }
                 below(validator, &map.value.kind, value, &path.key(key));
             }
         }
@@ -173,6 +179,9 @@ fn closed_set(validator: &mut Validator, field: &Field, value: &Value, path: &Pa
         field.pointer || is_list || field.check.is_some_and(|check| check.empty_is_refused);
     each(value, path, |value, path| {
         let Value::String(text) = value else { return };
+        if validator.has_enough() {
+            return;
+        }
         if field.enumeration.iter().any(|known| known == text) || (text.is_empty() && !empty_is_refused) {
             return;
         }
@@ -198,6 +207,9 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
     }
     if let Some(form) = check.keys {
         for (key, _) in value.as_object().into_iter().flat_map(Object::iter) {
+            if is_enough(errors) {
+                return;
+            }
             forms::text(form, &path.key(key), key, errors);
         }
     }
@@ -205,11 +217,17 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
         match value {
             Value::Object(members) if form != Form::Labels => {
                 for (key, value) in members.iter() {
+                    if is_enough(errors) {
+                        return;
+                    }
                     forms::value(form, &path.key(key), value, errors);
                 }
             }
             Value::Array(items) => {
                 for (at, item) in items.iter().enumerate() {
+                    if is_enough(errors) {
+                        return;
+                    }
                     forms::element(form, &path.index(at), item, errors);
                 }
             }
@@ -218,7 +236,8 @@ fn demands(validator: &mut Validator, check: &'static Check, value: &Value, path
     }
     if check.bytes_max > 0 {
         each(value, path, |value, path| {
-            if value.as_str().is_some_and(|text| text.len() > check.bytes_max as usize) {
+            let is_long = value.as_str().is_some_and(|text| text.len() > check.bytes_max as usize);
+            if is_long && !is_enough(errors) {
                 errors.push(FieldError::too_long(path, check.bytes_max as usize));
             }
         });
@@ -232,7 +251,7 @@ fn in_range(check: &Check, value: &Value, path: &Path, errors: &mut Vec<FieldErr
     let Value::Int(number) = value else { return };
     let is_above = check.min.is_none_or(|min| *number >= min);
     let is_below = check.max.is_none_or(|max| *number <= max);
-    if is_above && is_below {
+    if is_above && is_below || is_enough(errors) {
         return;
     }
     let detail = match (check.range_detail, check.min, check.max) {
@@ -259,6 +278,9 @@ fn refuse_repeated(items: &[Value], path: &Path, errors: &mut Vec<FieldError>) {
     }
     let mut seen = HashSet::new();
     for (at, text) in texts() {
+        if is_enough(errors) {
+            return;
+        }
         if !seen.insert(text) {
             errors.push(FieldError::duplicate(path.index(at), &text.into()));
         }

@@ -64,6 +64,25 @@ impl FieldErrorKind {
     }
 }
 
+/// Most errors that are collected for one object.
+pub const ERRORS_MAX: usize = 1000;
+
+/// Most bytes of errors that are collected for one object, apart from the last of them: the size of the largest request.
+/// Errors print values and closed sets, so that a thousand of them could be far larger than the object.
+pub const ERROR_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// How many of the newest errors are looked at for long ones: an element of a list can have several.
+const RECENT: usize = 16;
+
+/// Whether enough errors are collected to stop. Loops over client input check this before each iteration.
+pub fn is_enough(errors: &[FieldError]) -> bool {
+    // Errors at parts of a long list print it again and again. All errors are counted only where the newest are long.
+    let longest = errors.iter().rev().take(RECENT).map(FieldError::bytes).max().unwrap_or_default();
+    errors.len() >= ERRORS_MAX
+        || errors.len().saturating_mul(longest) >= ERROR_BYTES_MAX
+            && errors.iter().map(FieldError::bytes).sum::<usize>() >= ERROR_BYTES_MAX
+}
+
 /// One error of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldError {
@@ -85,6 +104,11 @@ impl FieldError {
         detail: impl Into<String>,
     ) -> Self {
         FieldError { kind, path: path.into(), value, detail: detail.into() }
+    }
+
+    /// Bytes of its texts.
+    pub fn bytes(&self) -> usize {
+        self.path.len() + self.value.as_ref().map_or(0, String::len) + self.detail.len()
     }
 
     /// `path: Required value[: detail]`.

@@ -9,6 +9,7 @@
 //! one at the same place: of a keyed list the element with the same keys, of other lists none. An exhausted budget ends
 //! everything.
 
+use std::cell::OnceCell;
 use std::sync::{Arc, OnceLock};
 
 use cel::evaluation::{Activation, Program};
@@ -18,19 +19,23 @@ use super::compile::Scope;
 use super::declaration::Declaration;
 use super::value::{self, Place};
 use crate::objects::custom::field_path;
+use crate::objects::custom::lookup::{Keyed, Members};
 use crate::objects::custom::path::Path;
-use crate::objects::custom::same::{Before, counterpart};
+use crate::objects::custom::same::Unchanged;
 use crate::objects::custom::schema::{Additional, Items, Rule, Schema};
 use crate::objects::expression::json::of as json_value;
 use crate::objects::expression::run;
 use crate::types::schema::limits::Limits;
-use crate::types::schema::table::{Kind, Message};
+use crate::types::schema::table::{Kind, ListType, Message};
 use crate::values::cancellation;
-use crate::values::field::{FieldError, FieldErrorKind};
+use crate::values::field::{ERRORS_MAX, FieldError, FieldErrorKind, is_enough};
 use crate::values::json::{self, Object};
 
 /// Most that all rules of one object may cost.
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
+
+/// Most evaluations for one object. A rule that is a constant costs nothing, but takes time.
+const EVALUATIONS_MAX: u64 = 10_000_000;
 
 /// Longest message that a rule makes, in bytes.
 const MESSAGE_BYTES_MAX: usize = 5120;
@@ -86,7 +91,8 @@ impl Rules {
 
     /// The same on other terms.
     pub fn judge_on(&self, terms: Terms, message: &Message, new: &Object, old: Option<&Object>) -> Verdict {
-        let mut run = Run { terms, left: terms.budget, errors: Vec::new(), warnings: Vec::new() };
+        let mut run = Run::new(terms);
+        run.update = old.map(|old| (message, old, new));
         let is_exhausted = run.root(&self.0, message, new, old).is_err();
         let cost = (!is_exhausted).then_some(terms.budget - run.left);
         Verdict { errors: run.errors, warnings: run.warnings, cost }
@@ -104,8 +110,8 @@ pub fn judge_value(
 ) -> Option<Verdict> {
     let node = Node::of(schema, schema, schema, is_object)?;
     let terms = Terms { budget, ratchets: false };
-    let mut run = Run { terms, left: budget, errors: Vec::new(), warnings: Vec::new() };
-    let is_exhausted = run.node(&node, Place::of(kind, limits), new, old, &Path::Root, false).is_err();
+    let mut run = Run::new(terms);
+    let is_exhausted = run.node(&node, Place::of(kind, limits), new, old, (&Path::Root, None)).is_err();
     let cost = (!is_exhausted).then_some(budget - run.left);
     Some(Verdict { errors: run.errors, warnings: run.warnings, cost })
 }
@@ -238,16 +244,31 @@ struct Judged<'v> {
     before: Option<Value<'v>>,
     /// The value, where errors show it.
     shown: Option<&'v json::Value>,
-    is_as_before: bool,
+    /// The value and those around it; `None` for an object as a whole.
+    around: Option<&'v Around<'v>>,
 }
+
+/// A value, and the values around it.
+struct Around<'v> {
+    value: &'v json::Value,
+    above: Option<&'v Around<'v>>,
+}
+
+/// Where a value stands: its path, and the values around it.
+type Position<'p> = (&'p Path<'p>, Option<&'p Around<'p>>);
 
 /// Nothing more is evaluated.
 struct Exhausted;
 
-struct Run {
+struct Run<'r> {
     terms: Terms,
     /// What is left of the budget.
     left: u64,
+    evaluations: u64,
+    /// The type of the objects, the stored one and the new one.
+    update: Option<(&'r Message, &'r Object, &'r Object)>,
+    /// Made when it is first asked whether a value is as it was.
+    unchanged: OnceCell<Unchanged>,
     errors: Vec<FieldError>,
     warnings: Vec<String>,
 }
@@ -268,7 +289,26 @@ impl<'v> Activation<'v> for Variables<'v> {
     }
 }
 
-impl Run {
+impl Run<'_> {
+    fn new(terms: Terms) -> Self {
+        Run {
+            terms,
+            left: terms.budget,
+            evaluations: 0,
+            update: None,
+            unchanged: OnceCell::new(),
+            errors: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// Whether a value, or one around it, is as it was in the stored object.
+    fn is_as_before(&self, around: Option<&Around<'_>>) -> bool {
+        let Some((message, old, new)) = self.update else { return false };
+        let unchanged = self.unchanged.get_or_init(|| Unchanged::of_object(message, old, new));
+        std::iter::successors(around, |around| around.above).any(|around| unchanged.has(around.value))
+    }
+
     /// Asks all rules of an object.
     fn root(
         &mut self,
@@ -281,49 +321,51 @@ impl Run {
             own: value::object(message, new),
             before: old.map(|old| value::object(message, old)),
             shown: None,
-            is_as_before: false,
+            around: None,
         };
         self.rules(node, &judged, &Path::Root)?;
         for part in &node.all_of {
             self.root(part, message, new, old)?;
         }
-        self.members(node, message, (new, old), &Path::Root, false)
+        self.members(node, message, (new, old), (&Path::Root, None))
     }
 
-    /// Asks the rules of a node and of those below. `is_as_before` is set below a value that is as it was.
+    /// Asks the rules of a node and of those below.
     fn node(
         &mut self,
         node: &Node,
         place: Place<'_>,
         new: &json::Value,
         old: Option<&json::Value>,
-        path: &Path<'_>,
-        is_as_before: bool,
+        (path, above): Position<'_>,
     ) -> Result<(), Exhausted> {
         cancellation::step();
         if new.is_null() {
             return Ok(());
         }
         let old = old.filter(|old| !old.is_null());
-        let is_as_before = is_as_before || old.is_some_and(|old| Before::Value(place.kind, old).is(new));
+        let around = &Around { value: new, above };
         if !node.rules.is_empty() {
             let own = node.value(place, new);
             let before = old.map(|old| node.value(place, old));
             let is_shown = !matches!(new, json::Value::Object(_) | json::Value::Array(_));
-            let judged = Judged { own, before, shown: is_shown.then_some(new), is_as_before };
+            let judged = Judged { own, before, shown: is_shown.then_some(new), around: Some(around) };
             self.rules(node, &judged, path)?;
         }
         for part in &node.all_of {
-            self.node(part, place, new, old, path, is_as_before)?;
+            self.node(part, place, new, old, (path, above))?;
         }
         match (new, place.kind) {
             (json::Value::Array(items), Kind::List(list)) => {
                 let Some(below) = &node.items else { return Ok(()) };
-                let old = old.and_then(json::Value::as_array);
+                let old = match (&list.merge, old.and_then(json::Value::as_array)) {
+                    (ListType::Map(keys), Some(old)) => Some(Keyed::new(keys, old)),
+                    _ => None,
+                };
                 let item = Place::of(&list.item.kind, list.item.limits.as_deref());
                 for (at, value) in items.iter().enumerate() {
-                    let old = old.and_then(|old| counterpart(list, value, old));
-                    self.node(below, item, value, old, &path.index(at), is_as_before)?;
+                    let old = old.as_ref().and_then(|old| old.get(value));
+                    self.node(below, item, value, old, (&path.index(at), Some(around)))?;
                 }
             }
             (json::Value::Object(members), kind) => {
@@ -331,13 +373,14 @@ impl Run {
                 match (kind, &node.values) {
                     (Kind::Map(map), Some(below)) => {
                         let place = Place::of(&map.value.kind, map.value.limits.as_deref());
+                        let old = old.map(|old| Members::of(old, members.len()));
                         for (key, value) in members.iter() {
-                            let old = old.and_then(|old| old.get(key));
-                            self.node(below, place, value, old, &path.key(key), is_as_before)?;
+                            let old = old.as_ref().and_then(|old| old.get(key));
+                            self.node(below, place, value, old, (&path.key(key), Some(around)))?;
                         }
                     }
                     (Kind::Message(message), _) => {
-                        self.members(node, message, (members, old), path, is_as_before)?;
+                        self.members(node, message, (members, old), (path, Some(around)))?;
                     }
                     _ => {}
                 }
@@ -353,21 +396,22 @@ impl Run {
         node: &Node,
         message: &Message,
         (new, old): (&Object, Option<&Object>),
-        path: &Path<'_>,
-        is_as_before: bool,
+        (path, above): Position<'_>,
     ) -> Result<(), Exhausted> {
+        let new = Members::of(new, node.properties.len());
+        let old = old.map(|old| Members::of(old, node.properties.len()));
         for (name, below) in &node.properties {
             let (Some(value), Some(field)) = (new.get(name), message.field(name)) else { continue };
             let place = Place::of(&field.kind, field.limits.as_deref());
-            let old = old.and_then(|old| old.get(name));
-            self.node(below, place, value, old, &path.child(name), is_as_before)?;
+            let old = old.as_ref().and_then(|old| old.get(name));
+            self.node(below, place, value, old, (&path.child(name), above))?;
         }
         Ok(())
     }
 
     /// Asks the rules of a node.
     fn rules(&mut self, node: &Node, judged: &Judged<'_>, path: &Path<'_>) -> Result<(), Exhausted> {
-        let Judged { own, before, shown, is_as_before } = judged;
+        let Judged { own, before, shown, around } = judged;
         if node.rules.is_empty() || node.scope.is_none() {
             return Ok(());
         }
@@ -378,6 +422,9 @@ impl Run {
             return Err(Exhausted);
         }
         for ((rule, compiled), below) in node.rules.iter().zip(node.programs()).zip(&node.paths) {
+            if is_enough(&self.errors) {
+                return Err(Exhausted);
+            }
             let ready = match compiled {
                 Compiled::Nothing => continue,
                 Compiled::Refused(error) => {
@@ -395,6 +442,11 @@ impl Run {
                 (Some(before), true) => Some(Value::some(before.clone())),
                 (before, false) => before.clone(),
             };
+            self.evaluations += 1;
+            if self.evaluations > EVALUATIONS_MAX {
+                self.errors.push(failed(OUT_OF_BUDGET.to_owned()));
+                return Err(Exhausted);
+            }
             let variables = Variables { own: own.clone(), old };
             let evaluated = run(&ready.rule, &variables);
             let said = if rule.message.is_empty() { rule.rule.trim() } else { rule.message.trim() };
@@ -445,8 +497,10 @@ impl Run {
                 message => message.to_owned(),
             });
             let error = broken(rule, place, *shown, detail);
-            if self.terms.ratchets && !ready.uses_old_self && *is_as_before {
-                self.warnings.push(error.to_string());
+            if self.terms.ratchets && !ready.uses_old_self && self.is_as_before(*around) {
+                if self.warnings.len() < ERRORS_MAX {
+                    self.warnings.push(error.to_string());
+                }
             } else {
                 self.errors.push(error);
             }

@@ -5,12 +5,12 @@ use crate::objects::custom::resource;
 use crate::objects::custom::rules::OBJECT_COST_MAX;
 use crate::objects::custom::schema::{Additional, Items, Schema};
 use crate::objects::validation::embedded;
-use crate::objects::validation::metadata::is_enough;
 use crate::objects::validation::path::Path;
 use crate::types::schema::conform::conform;
 use crate::types::schema::kind::Kind;
 use crate::types::schema::make::Struct;
 use crate::values::field::FieldError;
+use crate::values::field::is_enough;
 use crate::values::json::{Object, Value};
 
 /// The errors of all defaults in a structural schema. Unknown fields are accepted if `keeps_unknown`.

@@ -15,9 +15,9 @@ use super::{Options, cost, internal};
 use crate::objects::custom::definition::rules::RuleCompiler;
 use crate::objects::custom::field_path;
 use crate::objects::custom::schema::{Additional, Dependency, Items, Rule, Schema};
-use crate::objects::validation::metadata::is_enough;
 use crate::objects::validation::path::Path;
 use crate::values::field::FieldError;
+use crate::values::field::is_enough;
 use crate::values::json::Value;
 
 pub(super) const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];

@@ -10,9 +10,9 @@
 
 use super::words::Words;
 use crate::objects::custom::schema::{Additional, Items, Schema};
-use crate::objects::validation::metadata::is_enough;
 use crate::objects::validation::path::Path;
 use crate::values::field::FieldError;
+use crate::values::field::is_enough;
 use crate::values::json::Value;
 
 /// Where a schema stands, which decides how the absence of its type is worded.

@@ -6,9 +6,9 @@ use crate::objects::custom::definition::{PrinterColumn, Subresources};
 use crate::objects::custom::field_path;
 use crate::objects::custom::schema::Schema;
 use crate::objects::validation::Validator;
-use crate::objects::validation::metadata::is_enough;
 use crate::objects::validation::path::Path;
 use crate::values::field::FieldError;
+use crate::values::field::is_enough;
 use crate::values::json::Value;
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
