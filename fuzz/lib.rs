@@ -41,6 +41,7 @@ pub use targets::selectors::{field_selector, label_selector};
 pub use targets::table::{printer_columns, table};
 pub use targets::validation::validate;
 pub use targets::writes::writes;
+pub use targets::yaml_layout::yaml_layout;
 
 /// One target.
 #[derive(Clone, Copy, Debug)]
@@ -167,6 +168,7 @@ targets! {
     token_file: &["token,user,uid", ",", "\"", "\"\"", "\r\n", "\n", "\"a,b\"", "\u{feff}", "user"];
     validate: &[];
     writes: &[];
+    yaml_layout: &[];
     yaml_text: &[
         "a: ", "\n", "- ", "  ", "&a ", "*a", "<<: ", "|\n", ">-\n", "\"", "'", "{", "}", "[", "]", ", ", "? ", ": ", "---\n",
         "!!int ", "yes", "0o17", "1_000", ".inf", "# c", "\t", "%YAML 1.1\n", "...\n", "~",

@@ -21,6 +21,7 @@ pub mod selectors;
 pub mod table;
 pub mod validation;
 pub mod writes;
+pub mod yaml_layout;
 
 use api::values::json::{Value, write};
 use api::values::status::Status;

@@ -230,6 +230,7 @@ smoke! {
     token_file
     validate
     writes
+    yaml_layout
     yaml_text
 }
 

@@ -128,6 +128,11 @@ impl MemberCollector {
         false
     }
 
+    /// The names that were set, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.members.iter().map(|(name, _)| &**name)
+    }
+
     /// The object.
     pub fn finish(self) -> Object {
         self.members.into_iter().collect()

@@ -9,7 +9,7 @@
 use std::cmp::Ordering;
 use std::io::Write;
 
-use super::scalar::{self, Scalar};
+use super::scalar::{self, Resolved};
 use crate::values::cancellation;
 use crate::values::json::{self, Object, Value};
 
@@ -189,7 +189,8 @@ fn write_quotable(text: &str, out: &mut Vec<u8>) {
     if !text.chars().all(is_printable) {
         return write_escaped(text, out);
     }
-    let means_itself = scalar::resolve(text) == Scalar::Value(Value::String(text.to_owned()))
+    let means_itself = scalar::resolve(text) == Resolved::Text
+        && text != "<<" // merges, as a key
         && !is_sexagesimal(text)
         && !is_date(text);
     if !means_itself {

@@ -2,18 +2,31 @@
 //! (docs/api/encodings.md#content-type, #json-and-yaml-output, #strict-decoding).
 //!
 //! ```text
-//! text ──saphyr-parser──► events ──decode──► Document { value, duplicates }
-//!                                    │
-//!                                    └─ scalar: the value of an unquoted word (YAML 1.1: yes, 0644, 1_000)
+//! bytes ──reader──► text ──scan──► tokens ──grammar──► events ──decode, build──► Document { value, duplicates }
+//!                            │                                      │
+//!                            └─ cursor, scan_scalar, scan_tag       └─ scalar: the value of an unquoted word
+//!                                                                      (YAML 1.1: yes, 0644, 1_000)
 //! tree ──encode──► text, sorted, quoted where `scalar` says so
 //! ```
 //!
 //! The tree is then handled like one from JSON: by `schema::conform`, or by the apply verb for configurations. Knows no
 //! schemas and no kinds.
+//!
+//! The scanner and the grammar are our own because no maintained crate accepts the same language: the reference server
+//! uses goyaml v2, an old libyaml with YAML 1.1 and with rules of its own for tabs, indentation and block scalars. Every
+//! stage costs time in proportion to the text and keeps open constructs on the heap.
 
+mod build;
+mod cursor;
 mod decode;
 mod encode;
+mod grammar;
+mod reader;
 mod scalar;
+mod scan;
+mod scan_scalar;
+mod scan_tag;
+mod token;
 
 #[cfg(test)]
 mod decode_test;

@@ -1,0 +1,62 @@
+//! Positions and tokens: what the scanner hands to the parser.
+
+use std::borrow::Cow;
+
+/// A position in the text.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct Mark {
+    /// In characters from the start.
+    pub index: usize,
+    /// From 0.
+    pub line: usize,
+    /// In characters from the start of the line.
+    pub column: usize,
+}
+
+/// One token and where it begins and ends.
+#[derive(Debug)]
+pub(super) struct Token<'t> {
+    pub kind: TokenKind<'t>,
+    pub start: Mark,
+    pub end: Mark,
+}
+
+/// The kinds of tokens. Those without a character of their own (`Block…Start`, `BlockEnd`, and the `Key` of a simple
+/// key) follow from the indentation and from a `:` that comes later.
+#[derive(Debug)]
+pub(super) enum TokenKind<'t> {
+    StreamEnd,
+    VersionDirective { major: u8, minor: u8 },
+    TagDirective(Box<TagDirective>),
+    DocumentStart,
+    DocumentEnd,
+    BlockSequenceStart,
+    BlockMappingStart,
+    BlockEnd,
+    FlowSequenceStart,
+    FlowSequenceEnd,
+    FlowMappingStart,
+    FlowMappingEnd,
+    BlockEntry,
+    FlowEntry,
+    Key,
+    Value,
+    Alias(&'t str),
+    Anchor(&'t str),
+    Tag(Box<TagParts>),
+    Scalar { text: Cow<'t, str>, is_plain: bool },
+}
+
+/// `%TAG handle prefix`
+#[derive(Clone, Debug)]
+pub(super) struct TagDirective {
+    pub handle: String,
+    pub prefix: String,
+}
+
+/// A tag as it is written: `!suffix`, `!handle!suffix`, or `!<suffix>`, which has an empty handle.
+#[derive(Debug)]
+pub(super) struct TagParts {
+    pub handle: String,
+    pub suffix: String,
+}
