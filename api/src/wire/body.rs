@@ -14,7 +14,7 @@ use crate::values::object::meta;
 use crate::values::status::{Status, Subject};
 use crate::wire::codec::protobuf::{self, envelope::Unknown};
 use crate::wire::codec::{cbor, yaml};
-use crate::wire::known_types::{is_known, not_registered, unconvertible};
+use crate::wire::known_types::{is_known, not_registered, other_form, unconvertible};
 use crate::wire::negotiate::Input;
 
 /// The kind of object that an endpoint accepts.
@@ -43,6 +43,26 @@ impl Expected<'_> {
             Input::Yaml => self.decode_yaml(registry, body),
             Input::Cbor => self.decode_cbor(registry, body),
             Input::Protobuf => self.decode_protobuf(registry, body),
+        }
+    }
+
+    /// What strict decoding finds in a body that was refused because it is of another version of the kind: it is read in that
+    /// version before it is refused.
+    pub fn strict_as_named(&self, input: Input, registry: &Registry, body: &[u8]) -> Vec<String> {
+        let document = match input {
+            Input::Json if !self.message.custom => json::parse(body).ok(),
+            Input::Yaml if !self.message.custom => yaml::parse(body).ok().map(|document| document.value),
+            _ => None,
+        };
+        let Some(document) = document else { return Vec::new() };
+        let (kind, api_version) = type_of(&document);
+        let named = (if kind.is_empty() { self.kind } else { kind }, api_version);
+        let is_of_kind = named.0 == self.kind && is_known(registry, named, self.api_version);
+        match other_form(registry, named, self.api_version).filter(|_| is_of_kind) {
+            Some((other, _)) => {
+                conform(&other.table.message, document).map(|decoded| decoded.strict).unwrap_or_default()
+            }
+            None => Vec::new(),
         }
     }
 

@@ -4,7 +4,9 @@
 //! other servers, and one for all other groups. A body of a type in the endpoint's registry is read, and then found to be
 //! unconvertible; any other type is not registered. It knows types in versions that are not served, too.
 
-use crate::types::schema::registry::Registry;
+use std::sync::Arc;
+
+use crate::types::schema::registry::{Registry, Resource};
 use crate::values::naming::Naming;
 
 /// Kind and version of an object.
@@ -64,9 +66,28 @@ pub fn is_known(registry: &Registry, (kind, api_version): Named<'_>, own_version
             || is_listed(registry.naming(), WITHOUT_RESOURCE, (kind, api_version)));
     let has_options =
         api_version == own_version || api_version == "v1" && Scheme::of(own_version) != Scheme::Registrations;
-    let is_common = has_options && is_listed(registry.naming(), IN_ALL_VERSIONS, (kind, "any"));
-    let is_unversioned = is_listed(registry.naming(), UNVERSIONED, (kind, api_version));
-    is_in_scheme || is_common || is_unversioned
+    let is_common = has_options && is_meta(IN_ALL_VERSIONS, kind);
+    is_in_scheme || is_common || is_meta(UNVERSIONED, kind)
+}
+
+/// The served version of a kind whose form objects of another version have, and that of `own_version`; `None` if both are
+/// the same. A version of another group that is not served has the form of the one that its group serves.
+pub fn other_form<'r>(
+    registry: &'r Registry,
+    (kind, api_version): Named<'_>,
+    own_version: &str,
+) -> Option<(&'r Arc<Resource>, &'r Arc<Resource>)> {
+    let split = |api_version: &'_ str| match api_version.split_once('/') {
+        Some((group, version)) => (group.to_owned(), version.to_owned()),
+        None => (String::new(), api_version.to_owned()),
+    };
+    let ((group, version), (own_group, own)) = (split(api_version), split(own_version));
+    let own = registry.by_kind(&own_group, &own, kind)?;
+    let served = registry.by_kind(&group, &version, kind).or_else(|| {
+        let versions = &registry.group(&group).filter(|_| group != own_group)?.versions;
+        versions.iter().find_map(|version| registry.by_kind(&group, &version.version, kind))
+    })?;
+    (!std::ptr::eq(&*served.table.message, &*own.table.message)).then_some((served, own))
 }
 
 /// Types in versions that are not served.
@@ -76,11 +97,23 @@ const UNSERVED: &str = include_str!("../../bootstrap/unserved_types.txt");
 const WITHOUT_RESOURCE: &str = include_str!("../../bootstrap/types_without_resource.txt");
 
 /// Kinds that every version of every group has.
-const IN_ALL_VERSIONS: &str =
-    "any CreateOptions DeleteOptions GetOptions ListOptions PatchOptions UpdateOptions WatchEvent";
+const IN_ALL_VERSIONS: &[&str] = &[
+    "CreateOptions",
+    "DeleteOptions",
+    "GetOptions",
+    "ListOptions",
+    "PatchOptions",
+    "UpdateOptions",
+    "WatchEvent",
+];
 
-/// Kinds that all registries have.
-const UNVERSIONED: &str = "v1 APIGroup APIGroupList APIResourceList APIVersions Status";
+/// Kinds that all registries have, under any version.
+const UNVERSIONED: &[&str] = &["APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "Status"];
+
+/// Whether one of these kinds of the meta group is meant.
+fn is_meta(kinds: &[&str], kind: &str) -> bool {
+    kinds.contains(&kind)
+}
 
 /// Whether a line of `types`, a version followed by kinds, has a type.
 fn is_listed(naming: &Naming, types: &str, (kind, api_version): Named<'_>) -> bool {
@@ -92,7 +125,11 @@ fn is_listed(naming: &Naming, types: &str, (kind, api_version): Named<'_>) -> bo
 
 /// Why an object of a known type cannot be one of another.
 pub fn unconvertible((kind, api_version): Named<'_>, (own_kind, own_version): Named<'_>) -> String {
-    let version = api_version.rsplit('/').next().unwrap_or_default();
+    // The types of the meta group are the same in all versions.
+    let version = match is_meta(IN_ALL_VERSIONS, kind) || is_meta(UNVERSIONED, kind) {
+        true => "v1",
+        false => api_version.rsplit('/').next().unwrap_or_default(),
+    };
     format!("converting ({version}.{kind}) to ({}.{own_kind}): unknown conversion", package(own_version))
 }
 
@@ -126,7 +163,8 @@ mod tests {
             ("Pod", "v1", "apiextensions.k8s.io/v1", false),
             ("List", "v1", "apiregistration.k8s.io/v1", false),
             ("Status", "v1", "apiregistration.k8s.io/v1", true),
-            ("Status", "apps/v1", "apps/v1", false),
+            ("Status", "apps/v1", "apps/v1", true),
+            ("Status", "apps/v9", "v1", true),
             ("DeleteOptions", "v1", "apps/v1", true),
             ("DeleteOptions", "apps/v1", "apps/v1", true),
             ("DeleteOptions", "apps/v9", "apps/v1", false),
@@ -147,12 +185,39 @@ mod tests {
     }
 
     #[test]
+    fn versions_of_a_kind_may_have_other_forms() {
+        let registry = Registry::new(&KUBERNETES);
+        for (kind, api_version, own_version, want) in [
+            ("HorizontalPodAutoscaler", "autoscaling/v1", "autoscaling/v2", Some("autoscaling/v1")),
+            ("Event", "events.k8s.io/v1", "v1", Some("events.k8s.io/v1")),
+            ("Event", "events.k8s.io/v1beta1", "v1", Some("events.k8s.io/v1")),
+            ("Event", "v1", "events.k8s.io/v1", Some("v1")),
+            ("Deployment", "apps/v1beta1", "apps/v1", None),
+            ("Deployment", "extensions/v1beta1", "apps/v1", None),
+            ("Pod", "v1", "v1", None),
+        ] {
+            let got = other_form(&registry, (kind, api_version), own_version);
+            assert_eq!(
+                got.map(|(other, _)| &*other.api_version),
+                want,
+                "{kind} {api_version} for {own_version}"
+            );
+        }
+    }
+
+    #[test]
     fn errors_name_types_by_package_and_registries_by_place() {
         let own = ("ConfigMap", "v1");
         assert_eq!(
             unconvertible(("Scale", "autoscaling/v1"), own),
             "converting (v1.Scale) to (core.ConfigMap): unknown conversion"
         );
+        for kind in ["DeleteOptions", "Status"] {
+            assert_eq!(
+                unconvertible((kind, "autoscaling/v2"), own),
+                format!("converting (v1.{kind}) to (core.ConfigMap): unknown conversion")
+            );
+        }
         assert_eq!(
             not_registered(("Foo", "a/v1"), own.1),
             "no kind \"Foo\" is registered for version \"a/v1\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""

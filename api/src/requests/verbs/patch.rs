@@ -3,6 +3,8 @@
 //! The patch is applied to the requested version of the object as JSON; the result is then treated like the body
 //! of an update, so that a patch can do nothing that a PUT could not.
 
+use std::sync::Arc;
+
 use super::Call;
 use super::write::{check_identity, dedup_patched_owners, intent, respond_written, scope_to_request};
 use crate::objects::apply::{put_managed_fields, take_managed_fields};
@@ -10,7 +12,7 @@ use crate::objects::patch::restore::restore;
 use crate::objects::patch::{Patch, PatchKind, Patched, undecodable};
 use crate::objects::representation::refuse_list_transform;
 use crate::objects::strategy::Endpoint;
-use crate::types::convert;
+use crate::types::convert::{self, ingress};
 use crate::types::schema::conform::{conform, conform_changes, conforms_in_place};
 use crate::types::schema::decode::Decoded;
 use crate::types::schema::registry::{Registry, Resource};
@@ -22,7 +24,7 @@ use crate::values::object::{meta, set_meta};
 use crate::values::query::{FieldValidation, WriteOptions};
 use crate::values::status::{Reason, Status, Subject};
 use crate::wire::body::untyped;
-use crate::wire::known_types::{is_known, not_registered, unconvertible};
+use crate::wire::known_types::{Named, is_known, not_registered, other_form, unconvertible};
 use crate::wire::negotiate::{Formats, content_type};
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
@@ -149,7 +151,7 @@ pub fn patched(
             Err(status) => Err(status),
         };
     }
-    let decoded = read_result(call.types.registry(), kind, message, value, &current);
+    let decoded = read_result((call.types.registry(), call.resource), kind, message, value, &current);
     let Decoded { mut object, strict } = decoded.map_err(|error| refused(&error))?;
     if let Some(why) = unreadable_annotation(message, &object) {
         // The result of a strategic merge is converted after it was read.
@@ -173,14 +175,29 @@ pub fn patched(
 /// Reads what a patch made by the schema of the object. The result of a strategic merge is copied field by field, and what
 /// it has beside its fields is told in the order of the texts.
 fn read_result(
-    registry: &Registry,
+    (registry, resource): (&Registry, &Resource),
     kind: PatchKind,
     message: &Message,
     mut value: Value,
     current: &Object,
 ) -> Result<Decoded, String> {
-    if !message.custom {
-        read_as_named(registry, kind, &mut value, current)?;
+    let named = match message.custom {
+        true => NamedForm::Own,
+        false => read_as_named(registry, kind, &mut value, current)?,
+    };
+    match named {
+        NamedForm::Version(other) if std::ptr::eq(message, &*resource.table.message) => {
+            return read_version(registry, &other, resource, value);
+        }
+        NamedForm::OlderIngress => {
+            let mut found = Vec::new();
+            if let Value::Object(ingress) = &mut value {
+                ingress::to_v1(ingress, &mut found);
+            }
+            let decoded = conform(message, value).map_err(|error| error.to_string())?;
+            return Ok(ingress::with_findings(decoded, found));
+        }
+        NamedForm::Version(_) | NamedForm::Own => {}
     }
     if kind != PatchKind::Strategic {
         return conform_changes(message, value, current).map_err(|error| error.to_string());
@@ -196,6 +213,31 @@ fn read_result(
     Ok(decoded)
 }
 
+/// The form of an object that a patch made, as its kind and version name it.
+enum NamedForm {
+    /// That of the endpoint's version.
+    Own,
+    /// That of another version that is served.
+    Version(Arc<Resource>),
+    /// That of ingresses before `v1`.
+    OlderIngress,
+}
+
+/// Reads an object in the version of `other` and converts it to that of `own`.
+fn read_version(
+    registry: &Registry,
+    other: &Resource,
+    own: &Resource,
+    value: Value,
+) -> Result<Decoded, String> {
+    let Decoded { object, strict } =
+        conform(&other.table.message, value).map_err(|error| error.to_string())?;
+    let naming = registry.naming();
+    let stored = convert::to_stored(other, object, naming).map_err(|status| status.message)?;
+    let object = convert::to_served(own, stored, naming).map_err(|status| status.message)?;
+    Ok(Decoded { object, strict })
+}
+
 /// Whether the result of a patch of a custom object does not say its kind, so that it cannot be read.
 fn is_without_kind(value: &Value) -> bool {
     value.as_object().is_some_and(|object| {
@@ -209,10 +251,10 @@ fn read_as_named(
     kind: PatchKind,
     value: &mut Value,
     current: &Object,
-) -> Result<(), String> {
+) -> Result<NamedForm, String> {
     let own = |name: &str| current.get(name).and_then(Value::as_str).unwrap_or_default();
     let (own_kind, own_version) = (own("kind"), own("apiVersion"));
-    let Some(object) = value.as_object_mut() else { return Ok(()) };
+    let Some(object) = value.as_object_mut() else { return Ok(NamedForm::Own) };
     let named = |name: &str, own: &str| match object.get(name) {
         Some(Value::Null) | None => Some(own.to_owned()),
         Some(other) => other.as_str().map(|text| if text.is_empty() { own } else { text }.to_owned()),
@@ -220,23 +262,48 @@ fn read_as_named(
     // What is no text does not fit the schema.
     let (Some(kind_named), Some(version_named)) = (named("kind", own_kind), named("apiVersion", own_version))
     else {
-        return Ok(());
+        return Ok(NamedForm::Own);
     };
     if kind == PatchKind::Strategic {
         object.insert("apiVersion", own_version.into());
         object.insert("kind", own_kind.into());
-        return Ok(());
+        return Ok(NamedForm::Own);
     }
     if (&*kind_named, &*version_named) == (own_kind, own_version) {
         object.insert("kind", own_kind.into());
-        return Ok(());
+        return Ok(NamedForm::Own);
     }
     let (given, own) = ((&*kind_named, &*version_named), (own_kind, own_version));
     match is_known(registry, given, own_version) {
-        true if kind_named == own_kind => Ok(()),
+        true if kind_named == own_kind => {
+            let form = form_of(registry, given, own)?;
+            object.insert("kind", own_kind.into());
+            if !matches!(form, NamedForm::Version(_)) {
+                object.insert("apiVersion", own_version.into());
+            }
+            Ok(form)
+        }
         true => Err(unconvertible(given, own)),
         false => Err(not_registered(given, own_version)),
     }
+}
+
+/// The form of a kind in a version that the reference server knows.
+fn form_of(registry: &Registry, (kind, version): Named<'_>, own: Named<'_>) -> Result<NamedForm, String> {
+    let (group, short) = version.split_once('/').unwrap_or(("", version));
+    if ingress::is_older(kind, group, short) {
+        return Ok(NamedForm::OlderIngress);
+    }
+    let Some((served, own_resource)) = other_form(registry, (kind, version), own.1) else {
+        return Ok(NamedForm::Own);
+    };
+    let stored = |resource: &Resource| {
+        resource.storage.as_ref().map_or(&*resource.api_version, |storage| &*storage.api_version).to_owned()
+    };
+    if stored(served) != stored(own_resource) {
+        return Err(unconvertible((kind, version), own));
+    }
+    Ok(NamedForm::Version(Arc::clone(served)))
 }
 
 /// Managed fields with their field sets as JSON; `None` for none.

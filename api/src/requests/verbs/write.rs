@@ -211,14 +211,20 @@ fn decode_copy(
         known,
         is_strict: options.field_validation != FieldValidation::Ignore,
     };
-    let decoded = expected.decode(call.api.formats().input(call.headers)?, call.types.registry(), body)?;
+    let input = call.api.formats().input(call.headers)?;
+    let mut decoded = expected.decode(input, call.types.registry(), body);
+    let strict = match &mut decoded {
+        Ok(decoded) => std::mem::take(&mut decoded.strict),
+        Err(_) => expected.strict_as_named(input, call.types.registry(), body),
+    };
     let version = &call.resource.version;
-    call.judge_strict(decoded.strict, options.field_validation, |errors| {
+    call.judge_strict(strict, options.field_validation, |errors| {
         let kind = &table.kind;
         Status::bad_request(format!(
             "{kind} in version \"{version}\" cannot be handled as a {kind}: {errors}"
         ))
     })?;
+    let decoded = decoded?;
     call.record_request(&decoded.object, body);
     Ok(decoded.object)
 }

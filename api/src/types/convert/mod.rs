@@ -15,6 +15,7 @@
 pub mod autoscaling;
 mod devices;
 mod events;
+pub mod ingress;
 
 #[cfg(test)]
 mod convert_test;
