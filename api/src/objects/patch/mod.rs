@@ -48,8 +48,20 @@ impl PatchKind {
     /// # Errors
     /// 415 for any other media type. Source: docs/api/patches.md#patch-requests.
     pub fn of_request(content_type: &str, cbor: bool) -> Result<PatchKind, Status> {
-        let found = Self::from_media_type(content_type).filter(|kind| cbor || *kind != Self::ApplyCbor);
-        found.ok_or_else(Status::no_such_patch)
+        let is_on = |kind: &PatchKind| cbor || *kind != Self::ApplyCbor;
+        if let Some(kind) = Self::from_media_type(content_type).filter(is_on) {
+            return Ok(kind);
+        }
+        // The reference server finds the route by any one of several types, and then reads the header as one type.
+        let kind_of_one = |one: &str| {
+            let media_type = one.split(';').next().unwrap_or_default().trim_matches(' ');
+            Self::ALL.into_iter().find(|kind| kind.media_type() == media_type).filter(is_on)
+        };
+        if content_type.split(',').any(|one| kind_of_one(one).is_some()) {
+            let all: Vec<&str> = Self::ALL.into_iter().filter(is_on).map(PatchKind::media_type).collect();
+            return Err(Status::unsupported_media_type(&all));
+        }
+        Err(Status::no_such_patch())
     }
 
     /// Media types that custom resources accept, in the order in which a 415 lists them.
@@ -277,6 +289,11 @@ mod tests {
             let refused = PatchKind::of_request("application/json", cbor).unwrap_err();
             assert_eq!(refused.message, "415: Unsupported Media Type");
             assert!(refused.details.is_some(), "routing errors have empty details");
+            let two = "application/merge-patch+json, application/json-patch+json";
+            let refused = PatchKind::of_request(two, cbor).unwrap_err();
+            let why = "the body of the request was in an unknown format - accepted media types include: ";
+            assert!(refused.message.starts_with(why), "{}", refused.message);
+            assert_eq!(refused.message.contains("cbor"), cbor);
         }
     }
 
