@@ -7,7 +7,7 @@ use api::types::schema::builtin;
 use api::types::schema::conform::conform;
 use api::types::schema::decode::decode;
 use api::types::schema::table::{Message, Ref};
-use api::values::json::{Key, Object, Value, go_print, parse};
+use api::values::json::{Key, Object, Value, go_print, parse, parse_exact};
 use api::values::naming::CLUSTER;
 
 use super::patch_model::{COPIED_BYTES_MAX, carried_out};
@@ -71,9 +71,9 @@ fn check(kind: PatchKind, message: &Message, original: Value, change: &[u8], str
     // Escapes and doubles grow at most sixfold when written.
     let bound = original_len + 6 * change.len() + 2 * COPIED_BYTES_MAX;
     assert!(written.len() <= bound, "{} bytes from {original_len} and {}", written.len(), change.len());
-    assert!(parse(&written).is_ok(), "the result is nested too deeply to be read back");
+    assert!(parse_exact(&written).is_ok(), "the result is nested too deeply to be read back");
     if kind == PatchKind::Merge {
-        let change = parse(change).expect("it was applied");
+        let change = parse_exact(change).expect("it was applied");
         assert_eq!(text(&merged(original.clone(), &change)), written, "not what RFC 7386 says");
     }
     let parsed = Patch::parse(kind, change, strict).expect("it was applied");
@@ -87,7 +87,7 @@ fn check(kind: PatchKind, message: &Message, original: Value, change: &[u8], str
 
 /// Compares a JSON patch, written as this server writes JSON, with its model.
 fn check_operations(message: &Message, original: &Value, change: &[u8]) {
-    let Ok(operations) = parse(change) else { return };
+    let Ok(operations) = parse_exact(change) else { return };
     let model = || carried_out(operations.as_array().unwrap_or_default(), original);
     match apply(PatchKind::Json, Some(message), original.clone(), &text(&operations), false) {
         Ok(patched) => assert_eq!(Some(Tree::from(&patched.value)), model(), "not what RFC 6902 says"),

@@ -153,7 +153,7 @@ fn text(value: &Value) -> Option<Cow<'_, str>> {
         Value::Bool(true) => Some("true".into()),
         Value::Bool(false) => Some("false".into()),
         Value::Int(n) => Some(n.to_string().into()),
-        Value::Float(_) => {
+        Value::Float(_) | Value::Number(_) => {
             let mut digits = Vec::new();
             write(value, &mut digits);
             Some(String::from_utf8_lossy(&digits).into_owned().into())

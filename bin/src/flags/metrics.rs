@@ -180,6 +180,7 @@ fn tag(value: &Value) -> String {
         Value::Bool(is) => format!("!!bool `{is}`"),
         Value::Int(number) => format!("!!int `{number}`"),
         Value::Float(number) => format!("!!float `{number}`"),
+        Value::Number(words) => format!("!!int `{words}`"),
         Value::Null => "!!null".to_owned(),
     }
 }

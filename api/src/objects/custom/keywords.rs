@@ -15,7 +15,7 @@ fn type_of(value: &Value) -> (&'static str, &'static str) {
         Value::Null => ("null", ""),
         Value::Bool(_) => ("boolean", ""),
         Value::Int(_) => ("integer", "int64"),
-        Value::Float(_) => ("number", "float64"),
+        Value::Float(_) | Value::Number(_) => ("number", "float64"),
         Value::String(_) => ("string", ""),
         Value::Array(_) => ("array", ""),
         Value::Object(_) => ("object", ""),

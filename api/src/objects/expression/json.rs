@@ -14,6 +14,7 @@ pub fn of(value: &json::Value) -> Value<'_> {
         json::Value::Bool(value) => Value::Bool(*value),
         json::Value::Int(number) => Value::Int(*number),
         json::Value::Float(number) => Value::Double(*number),
+        json::Value::Number(words) => Value::Double(words.parse().unwrap_or(f64::NAN)),
         json::Value::String(text) => Value::String(Text::Borrowed(text)),
         json::Value::Array(_) => Value::List(List::Host(HostRef { node: value, view: None })),
         json::Value::Object(members) => object(members),

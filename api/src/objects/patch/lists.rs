@@ -145,6 +145,7 @@ impl Scalar {
             Value::Bool(value) => Some(Scalar::Bool(*value)),
             Value::Int(n) => Some(Scalar::Int(*n)),
             Value::Float(n) => Some(Scalar::Float(*n)),
+            Value::Number(words) => words.parse().ok().map(Scalar::Float),
             Value::String(text) => Some(Scalar::Text(text.clone())),
             Value::Array(_) | Value::Object(_) => None,
         }
@@ -196,7 +197,7 @@ pub(super) fn element_class(a: &[Value], b: &[Value]) -> Outcome<Option<Class>> 
         let class = match item {
             Value::Bool(_) => Class::Bool,
             Value::Int(_) => Class::Int,
-            Value::Float(_) => Class::Float,
+            Value::Float(_) | Value::Number(_) => Class::Float,
             Value::String(_) => Class::Text,
             Value::Object(_) => Class::Object,
             // Lists of lists cannot be merged.

@@ -21,7 +21,10 @@ mod words;
 
 use crate::types::schema::table::Message;
 use crate::values::field::FieldError;
-use crate::values::json::{Object, ParseError, Value, go_print, parse, parse_reporting_duplicates, write};
+use crate::values::json::{
+    Object, ParseError, Value, go_print, parse, parse_exact, parse_exact_reporting_duplicates,
+    parse_reporting_duplicates, write,
+};
 use crate::values::memory::Memory;
 use crate::values::status::{Reason, Status, Subject};
 
@@ -146,7 +149,7 @@ impl Patch {
     /// docs/api/patches.md#json-patch, #merge-patch, #strategic-merge-patch.
     pub fn parse(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<Patch, Status> {
         Memory::check_text(text).map_err(Status::no_memory)?;
-        let (value, duplicates) = match read(text, strict_reporting) {
+        let (value, duplicates) = match read(kind, text, strict_reporting) {
             Ok(read) => read,
             Err(error) => return Err(unreadable(kind, &error, strict_reporting)),
         };
@@ -232,8 +235,14 @@ pub fn undecodable(shown: String, error: &str) -> Status {
     Status::invalid(unnamed, &[FieldError::invalid("patch", &shown.into(), error)])
 }
 
-fn read(text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), ParseError> {
-    if strict_reporting { parse_reporting_duplicates(text) } else { Ok((parse(text)?, Vec::new())) }
+/// Reads a patch. The reference server carries JSON and merge patches out on text, so that numbers keep their words.
+fn read(kind: PatchKind, text: &[u8], strict_reporting: bool) -> Result<(Value, Vec<String>), ParseError> {
+    match (kind, strict_reporting) {
+        (PatchKind::Json | PatchKind::Merge, true) => parse_exact_reporting_duplicates(text),
+        (PatchKind::Json | PatchKind::Merge, false) => Ok((parse_exact(text)?, Vec::new())),
+        (_, true) => parse_reporting_duplicates(text),
+        (_, false) => Ok((parse(text)?, Vec::new())),
+    }
 }
 
 /// 400 for a body that is not JSON.

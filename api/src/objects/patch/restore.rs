@@ -124,7 +124,7 @@ fn kind_of(value: &Value) -> &'static str {
         Value::Null => "invalid",
         Value::Bool(_) => "bool",
         Value::Int(_) => "int64",
-        Value::Float(_) => "float64",
+        Value::Float(_) | Value::Number(_) => "float64",
         Value::String(_) => "string",
         Value::Array(_) => "slice",
         Value::Object(_) => "map",

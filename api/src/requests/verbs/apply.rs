@@ -195,9 +195,11 @@ fn read(format: PatchKind, body: &[u8], message: &Message) -> Result<(Value, Opt
     {
         return Ok((value, None));
     }
-    let document = yaml::parse(body)
+    let mut document = yaml::parse(body)
         .map_err(|error| Status::bad_request(format!("error decoding YAML: {CONVERTING}: {error}")))?;
     let duplicates = document.strict_error();
+    // The reference server reads a configuration to a tree without a schema.
+    document.value.round_numbers();
     Ok((document.value, duplicates))
 }
 

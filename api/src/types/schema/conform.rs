@@ -179,6 +179,8 @@ impl<'de> Deserializer<'de> for Source {
             Value::Bool(value) => visitor.visit_bool(value),
             Value::Int(value) => visitor.visit_i64(value),
             Value::Float(value) => visitor.visit_f64(value),
+            // JSON has no bytes, so that these can only be the words of a number.
+            Value::Number(words) => visitor.visit_bytes(words.as_bytes()),
             Value::String(text) => visitor.visit_string(text),
             Value::Array(items) => visitor.visit_seq(Items { items: items.into_iter(), depth: deeper()? }),
             Value::Object(members) => {

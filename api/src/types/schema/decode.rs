@@ -209,6 +209,7 @@ impl<'de> Visitor<'de> for Root<'_> {
         visit_i64(i64) = "number";
         visit_u64(u64) = "number";
         visit_f64(f64) = "number";
+        visit_bytes(&[u8]) = "number";
         visit_str(&str) = "string";
     }
 
@@ -244,8 +245,21 @@ impl<'de> DeserializeSeed<'de> for Single<'_> {
         if matches!(self.kind, Kind::FieldsV1) {
             return field_set_text(self.report, self.path, source);
         }
-        let is_integer = matches!(self.kind, Kind::Int32 | Kind::Int64 | Kind::IntOrString) && !self.is_free;
-        if self.report.is_careful() && is_integer {
+        let is_quantity = matches!(self.kind, Kind::Quantity) && !self.is_free;
+        let is_scalar = || {
+            !matches!(
+                self.kind,
+                Kind::Message(_)
+                    | Kind::List(_)
+                    | Kind::Map(_)
+                    | Kind::Json
+                    | Kind::RawExtension
+                    | Kind::SchemaOrArray(_)
+                    | Kind::SchemaOrBool(_)
+                    | Kind::SchemaOrStrings(_)
+            )
+        };
+        if is_quantity && self.report.is_text() || self.report.is_careful() && is_scalar() {
             return self.source_text(source);
         }
         source.deserialize_any(self)
@@ -275,15 +289,30 @@ impl Single<'_> {
         Err(self.report.fail(self.path, sentence))
     }
 
-    /// An integer by its text, which errors show: `1e2` is none, `-0` is one.
+    /// A scalar of which a number is read by its words: quantities keep them, and errors show them.
     fn source_text<'de, D: Deserializer<'de>>(self, source: D) -> Result<Option<Value>, D::Error> {
         let raw = <&RawValue>::deserialize(source)?.get();
         if !raw.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
             return serde_json::Deserializer::from_str(raw).deserialize_any(self).map_err(D::Error::custom);
         }
-        match raw.parse() {
-            Ok(number) => self.visit_i64(number),
-            Err(_) => self.wrong(&format!("number {raw}")),
+        self.words(raw)
+    }
+
+    /// A number by its words. Of integers, `1e2` is none and `-0` is one.
+    fn words<E: serde::de::Error>(self, words: &str) -> Result<Option<Value>, E> {
+        let number = || format!("number {words}");
+        match (self.kind, words.parse::<i64>()) {
+            (Kind::Quantity, _) if !self.is_free => self.text(words),
+            (_, Ok(integer)) => self.visit_i64(integer),
+            (Kind::Int32 | Kind::Int64 | Kind::IntOrString, _) if !self.is_free => self.wrong(&number()),
+            _ => match words.parse::<f64>() {
+                Ok(number) if number.is_finite() => self.float(number),
+                _ if self.is_free || matches!(self.kind, Kind::Json | Kind::RawExtension) => {
+                    Err(self.report.fail(self.path, go::json::unfit(&number(), "float64")))
+                }
+                _ if matches!(self.kind, Kind::Double) => self.wrong(&number()),
+                _ => self.wrong("number"),
+            },
         }
     }
 
@@ -303,8 +332,12 @@ impl Single<'_> {
     fn float<E: serde::de::Error>(self, number: f64) -> Result<Option<Value>, E> {
         match self.kind {
             Kind::Double | Kind::Json | Kind::RawExtension => Ok(Some(plain_number(number))),
-            Kind::Quantity => self.text(&number.to_string()),
             _ if self.is_free => Ok(Some(plain_number(number))),
+            Kind::Quantity => {
+                let mut text = Vec::new();
+                json::write(&Value::Float(number), &mut text);
+                self.text(&String::from_utf8_lossy(&text))
+            }
             // What `-0` is in a tree.
             Kind::Int32 | Kind::Int64 | Kind::IntOrString
                 if !self.report.is_text() && number == 0.0 && number.is_sign_negative() =>
@@ -397,6 +430,11 @@ impl<'de> Visitor<'de> for Single<'_> {
 
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Option<Value>, E> {
         self.float(value)
+    }
+
+    /// A number in its words, which only trees hand out.
+    fn visit_bytes<E: serde::de::Error>(self, words: &[u8]) -> Result<Option<Value>, E> {
+        self.words(&String::from_utf8_lossy(words))
     }
 
     fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Option<Value>, E> {

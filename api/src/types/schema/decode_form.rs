@@ -99,7 +99,7 @@ pub(crate) fn is_left_out(field: &Field, value: &Value) -> bool {
             (!field.pointer || matches!(field.kind, Kind::Bytes)) && !is_always_written(field)
         }
         Value::Bool(false) | Value::Int(0) | Value::Float(0.0) => !field.pointer && !is_always_written(field),
-        Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Float(_) => false,
+        Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Number(_) => false,
     }
 }
 

@@ -37,7 +37,9 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
                         report.note("unknown", parent, &name);
                         source.next_value::<IgnoredAny>()?;
                     }
-                    Unknown::Preserve => preserved.push((Key::Owned(name), source.next_value_seed(RAW)?)),
+                    Unknown::Preserve => {
+                        preserved.push((Key::Owned(name), source.next_value_seed(RAW)?));
+                    }
                     Unknown::Refuse => {
                         return Err(report.fail(
                             parent,
@@ -63,6 +65,10 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
         } else {
             source.next_value_seed(single)?
         };
+        // `null` has no effect on most fields of structs there, so that the value before it stays.
+        if repeated && value.is_none() && !message.custom {
+            report.note_merged();
+        }
         let value = self::given(field, value);
         if repeated && let Some(slot) = given.iter_mut().find(|(position, _)| *position == at) {
             slot.1 = value;
@@ -170,6 +176,7 @@ pub(super) fn read_bytes<'de, A: SeqAccess<'de>>(
                 Err(_) => format!("number {number}"),
             },
             Value::Float(number) => format!("number {number}"),
+            Value::Number(words) => format!("number {words}"),
             other => other.go_kind().to_owned(),
         };
         whole.report.mismatch(whole.path, &found, "uint8");

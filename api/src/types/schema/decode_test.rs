@@ -133,6 +133,68 @@ fn unknown_and_duplicate_fields_are_reported_in_document_order() {
 }
 
 #[test]
+fn quantities_keep_the_digits_of_numbers() {
+    for (number, want) in [
+        ("5", "5"),
+        ("9223372036854775807", "9223372036854775807"),
+        ("9223372036854775808", "9223372036854775808"),
+        ("18446744073709551615", "18446744073709551615"),
+        ("100000000000000000001", "100000000000000000001"),
+        ("1e3", "1e3"),
+        ("1E3", "1E3"),
+        ("1.5e9", "1500e6"),
+        ("1e21", "1e21"),
+        ("1.10", "1100m"),
+        ("-0", "0"),
+        ("0.0001", "100u"),
+    ] {
+        let spec = message("api.core.v1.ResourceQuotaSpec");
+        let document = format!(r#"{{"hard":{{"cpu":{number}}}}}"#);
+        let kept = |object: &Object| Value::from(object.clone()).str_at(&["hard", "cpu"]).to_owned();
+        let decoded = decode(spec, document.as_bytes()).unwrap();
+        assert_eq!(kept(&decoded.object), want, "{number}");
+        // A patch leads to a tree with the same words.
+        let tree = json::parse_exact(document.as_bytes()).unwrap();
+        assert_eq!(kept(&conform(spec, tree).unwrap().object), want, "{number}");
+    }
+    // What reads a configuration to a tree first has doubles.
+    let tree = json::parse(br#"{"hard":{"cpu":18446744073709551615,"memory":1e21}}"#).unwrap();
+    let object = conform(message("api.core.v1.ResourceQuotaSpec"), tree).unwrap().object;
+    let hard = Value::from(object);
+    assert_eq!(hard.str_at(&["hard", "cpu"]), "18446744073709552k");
+    assert_eq!(hard.str_at(&["hard", "memory"]), "1e+21");
+}
+
+#[test]
+fn numbers_beyond_a_double_are_errors_of_their_field() {
+    for (kind, document, want) in [
+        (
+            "api.core.v1.PodSpec",
+            r#"{"priority":1e400}"#,
+            "json: cannot unmarshal number 1e400 into Go struct field PodSpec.priority of type int32",
+        ),
+        (
+            "api.core.v1.PodSpec",
+            r#"{"nodeName":1e400}"#,
+            "json: cannot unmarshal number into Go struct field PodSpec.nodeName of type string",
+        ),
+        (
+            "apiextensions-apiserver.pkg.apis.apiextensions.v1.JSONSchemaProps",
+            r#"{"maximum":1e400}"#,
+            "json: cannot unmarshal number 1e400 into Go struct field JSONSchemaProps.maximum of type float64",
+        ),
+    ] {
+        let error = decode(message(kind), document.as_bytes()).unwrap_err();
+        assert_eq!(error.message, want, "{document}");
+        let tree = json::parse_exact(document.as_bytes()).unwrap();
+        assert_eq!(conform(message(kind), tree).unwrap_err().message, want, "{document}");
+    }
+    // An unknown field is skipped.
+    let decoded = decode(message("api.core.v1.PodSpec"), br#"{"x":[1e400]}"#).unwrap();
+    assert_eq!(decoded.strict, [r#"unknown field "x""#]);
+}
+
+#[test]
 fn values_of_the_wrong_type_are_refused_with_field_and_type() {
     // docs/api/writes.md#request-body: the text behind "cannot be handled as a Pod: ".
     for (kind, document, want, path) in [

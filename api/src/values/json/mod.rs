@@ -6,6 +6,7 @@
 //! ordinary text is read into typed values with `compact`. This module knows JSON only: no schemas, no kinds.
 
 pub mod compact;
+mod exact;
 mod indent;
 mod members;
 pub mod names;
@@ -17,6 +18,7 @@ mod shown;
 mod structures;
 mod write;
 
+pub use exact::{parse_exact, parse_exact_reporting_duplicates};
 pub use go::json::syntax_error;
 pub use indent::Indenter;
 #[cfg(test)]
@@ -29,7 +31,7 @@ pub use structures::structures_in;
 pub use write::{write, write_escaped, write_items, write_members, write_pretty, write_sorted, write_string};
 
 /// One JSON value. Integers that fit an `i64` stay exact; every other number is a double, as the reference
-/// server reads them.
+/// server reads them, unless its words are asked for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Value {
     /// `null`.
@@ -41,6 +43,9 @@ pub enum Value {
     Int(i64),
     /// Any other number.
     Float(f64),
+    /// A number in its own words, which neither of the two above would keep. Only [`parse_exact`] and its siblings make
+    /// such numbers, and only reading by a schema takes them: quantities keep the words, all other kinds the number.
+    Number(Box<str>),
     /// A string, unescaped.
     String(String),
     /// An array.
@@ -155,6 +160,18 @@ impl Value {
                 members.iter_mut().for_each(|(_, value)| value.sort_names());
             }
             Value::Array(items) => items.iter_mut().for_each(Value::sort_names),
+            _ => {}
+        }
+    }
+
+    /// Makes doubles of the numbers in their own words; those that are too large for one become infinite.
+    pub fn round_numbers(&mut self) {
+        match self {
+            Value::Number(words) => *self = Value::Float(words.parse().unwrap_or(f64::INFINITY)),
+            Value::Array(items) => items.iter_mut().for_each(Value::round_numbers),
+            Value::Object(object) => {
+                object.members_mut().iter_mut().for_each(|(_, value)| value.round_numbers())
+            }
             _ => {}
         }
     }

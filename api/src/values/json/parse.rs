@@ -9,6 +9,7 @@ use std::fmt;
 use hashbrown::HashMap;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 
+use super::exact::{self, Words};
 use super::{Key, Object, Value, repaired, syntax_error};
 use crate::values::cancellation;
 
@@ -26,7 +27,11 @@ pub struct ParseError(String);
 impl ParseError {
     /// Says why serde_json refused `text`.
     pub fn of(text: &[u8], error: &serde_json::Error) -> Self {
-        ParseError(syntax_error(text).unwrap_or_else(|| error.to_string()))
+        let out_of_range = || {
+            let word = exact::out_of_range(text).filter(|_| error.is_syntax())?;
+            Some(go::json::unfit(&format!("number {word}"), "float64"))
+        };
+        ParseError(syntax_error(text).or_else(out_of_range).unwrap_or_else(|| error.to_string()))
     }
 }
 
@@ -40,31 +45,54 @@ pub fn parse(text: &[u8]) -> Result<Value, ParseError> {
 pub fn parse_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<String>), ParseError> {
     let watch = Duplicates::default();
     let value = read(text, Some(&watch))?;
-    Ok((value, watch.found.into_inner()))
+    Ok((value, watch.into_found()))
 }
 
 fn read(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
-    read_unicode(text, watch).or_else(|error| match repaired(text) {
-        Some(text) => read_unicode(&text, watch),
+    let tree = Tree { watch, ..Tree::with_floats(Value::Float) };
+    read_unicode(text, tree).or_else(|error| match repaired(text) {
+        Some(text) => read_unicode(&text, tree),
         None => Err(error),
     })
 }
 
-fn read_unicode(text: &[u8], watch: Option<&Duplicates>) -> Result<Value, ParseError> {
+/// [`read`] with the numbers in their words, which are those of `text`.
+pub(super) fn read_words(
+    text: &[u8],
+    words: &Words<'_>,
+    watch: Option<&Duplicates>,
+) -> Result<Value, ParseError> {
+    let tree = Tree { watch, words: Some(words), ..Tree::with_floats(Value::Float) };
+    let readable = words.readable.as_deref().unwrap_or(text);
+    read_unicode(readable, tree).or_else(|error| match repaired(readable) {
+        Some(text) => {
+            words.rewind();
+            read_unicode(&text, tree)
+        }
+        None => Err(error),
+    })
+}
+
+fn read_unicode(text: &[u8], tree: Tree<'_>) -> Result<Value, ParseError> {
     let mut source = serde_json::Deserializer::from_slice(text);
-    let value = Tree { watch, float: Value::Float }.deserialize(&mut source);
+    let value = tree.deserialize(&mut source);
     let value = value.and_then(|value| source.end().map(|()| value));
     value.map_err(|error| ParseError::of(text, &error))
 }
 
 /// Collects the paths of duplicate members while the document is read.
 #[derive(Default)]
-struct Duplicates {
+pub(super) struct Duplicates {
     path: RefCell<String>,
     found: RefCell<Vec<String>>,
 }
 
 impl Duplicates {
+    /// The paths that were found, in document order.
+    pub(super) fn into_found(self) -> Vec<String> {
+        self.found.into_inner()
+    }
+
     fn report(&self, name: &str) {
         let path = self.path.borrow();
         let full = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
@@ -143,13 +171,24 @@ impl MemberCollector {
 #[derive(Clone, Copy)]
 pub struct Tree<'w> {
     watch: Option<&'w Duplicates>,
+    /// The numbers of the text, if they are wanted in their words.
+    words: Option<&'w Words<'w>>,
     float: fn(f64) -> Value,
 }
 
 impl Tree<'static> {
     /// A reader that converts numbers with a fraction or an exponent by `float`.
     pub const fn with_floats(float: fn(f64) -> Value) -> Self {
-        Tree { watch: None, float }
+        Tree { watch: None, words: None, float }
+    }
+}
+
+impl Tree<'_> {
+    fn number(&self, read: Value) -> Value {
+        match self.words {
+            Some(words) => words.next(read),
+            None => read,
+        }
     }
 }
 
@@ -178,15 +217,24 @@ impl<'de> Visitor<'de> for Tree<'_> {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Int(value))
+        Ok(self.number(Value::Int(value)))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(i64::try_from(value).map_or(Value::Float(value as f64), Value::Int))
+        Ok(self.number(i64::try_from(value).map_or(Value::Float(value as f64), Value::Int)))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok((self.float)(value))
+        Ok(self.number((self.float)(value)))
+    }
+
+    /// A number in its words, which only trees hand out.
+    fn visit_bytes<E: serde::de::Error>(self, words: &[u8]) -> Result<Value, E> {
+        let words = String::from_utf8_lossy(words);
+        match words.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok((self.float)(number)),
+            _ => Err(E::custom(go::json::unfit(&format!("number {words}"), "float64"))),
+        }
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -278,6 +326,8 @@ mod tests {
     #[test]
     fn bad_documents_are_errors_and_never_panics() {
         let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+        let large = parse(br#"{"a":[1,1e400]}"#).unwrap_err().to_string();
+        assert_eq!(large, "json: cannot unmarshal number 1e400 into Go value of type float64");
         for text in ["", "{", "[1,]", "nul", "1 2", "\"\\x\"", "{\"a\"}", deep.as_str()] {
             assert!(parse(text.as_bytes()).is_err(), "{text:.20}");
         }

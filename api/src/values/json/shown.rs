@@ -10,7 +10,7 @@ impl Value {
         match self {
             Value::Null => "null",
             Value::Bool(_) => "bool",
-            Value::Int(_) | Value::Float(_) => "number",
+            Value::Int(_) | Value::Float(_) | Value::Number(_) => "number",
             Value::String(_) => "string",
             Value::Array(_) => "array",
             Value::Object(_) => "object",
@@ -23,7 +23,7 @@ impl Value {
             Value::Null => "<nil>",
             Value::Bool(_) => "bool",
             Value::Int(_) => "int64",
-            Value::Float(_) => "float64",
+            Value::Float(_) | Value::Number(_) => "float64",
             Value::String(_) => "string",
             Value::Array(_) => "[]interface {}",
             Value::Object(_) => go::json::MAP,
@@ -45,6 +45,7 @@ fn print_into(value: &Value, out: &mut String) {
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Int(n) => out.push_str(&n.to_string()),
         Value::Float(n) => out.push_str(&format_double(*n)),
+        Value::Number(words) => out.push_str(words),
         Value::String(text) => out.push_str(text),
         Value::Array(items) => {
             out.push('[');

@@ -16,6 +16,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
         Value::Bool(false) => out.extend_from_slice(b"false"),
         Value::Int(n) => write_display(n, out),
         Value::Float(n) => write_double(*n, out),
+        Value::Number(words) => out.extend_from_slice(words.as_bytes()),
         Value::String(text) => write_string(text, out),
         Value::Array(items) => write_items(items, out, write),
         Value::Object(members) => write_members(members.iter(), out, |_, member, out| write(member, out)),

@@ -273,7 +273,7 @@ fn default_value(_: Dialect, value: &Value) -> Option<&'static Form> {
     static FLAG: Form = Form::Wrap([0, 2], &Form::Flag);
     static TEXT: Form = Form::Wrap([0, 3], &Form::Text);
     match value {
-        Value::Int(_) | Value::Float(_) => Some(&NUMBER),
+        Value::Int(_) | Value::Float(_) | Value::Number(_) => Some(&NUMBER),
         Value::Bool(_) => Some(&FLAG),
         Value::String(_) => Some(&TEXT),
         Value::Null | Value::Array(_) | Value::Object(_) => None,

@@ -34,6 +34,7 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
             Err(_) => write_head(major::NEGATIVE, number.unsigned_abs() - 1, out),
         },
         Value::Float(number) => write_float(*number, out),
+        Value::Number(words) => write_float(words.parse().unwrap_or(f64::NAN), out),
         Value::String(text) => write_text(text, out),
         Value::Array(items) => {
             write_array_head(items.len() as u64, out);

@@ -293,6 +293,7 @@ fn write_go_syntax(value: &Value, out: &mut String) {
         Value::Bool(value) => out.push_str(if *value { "true" } else { "false" }),
         Value::Int(number) => out.push_str(&number.to_string()),
         Value::Float(number) => out.push_str(&cel::number::format_double(*number)),
+        Value::Number(words) => out.push_str(words),
         Value::String(text) => out.push_str(&go::quote(text)),
         Value::Array(items) => {
             out.push_str("[]interface {}{");

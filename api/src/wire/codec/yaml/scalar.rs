@@ -32,7 +32,7 @@ impl Resolved {
             Resolved::Null => Value::Null,
             Resolved::Bool(value) => Value::Bool(value),
             Resolved::Int(value) => Value::Int(value),
-            Resolved::Uint(value) => Value::Float(value as f64),
+            Resolved::Uint(value) => Value::Number(value.to_string().into()),
             Resolved::Float(value) if value.is_nan() => return Err("NaN"),
             Resolved::Float(f64::INFINITY) => return Err("+Inf"),
             Resolved::Float(f64::NEG_INFINITY) => return Err("-Inf"),

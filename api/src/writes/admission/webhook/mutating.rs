@@ -184,7 +184,7 @@ pub(super) fn operations(
         let why = format!("received undecodable patch in webhook response: {}", why.message);
         return webhook.failed(&why, about).map(|()| None);
     }
-    let operations = json::parse(&verdict.patch).map_err(Status::internal)?;
+    let operations = json::parse_exact(&verdict.patch).map_err(Status::internal)?;
     if operations.as_array().is_none_or(<[Value]>::is_empty) {
         return Ok(None);
     }
