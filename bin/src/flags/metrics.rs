@@ -160,6 +160,7 @@ fn parse(bytes: &[u8]) -> Result<Mapping, String> {
             Value::Bool(is) => is.to_string(),
             Value::Int(number) => number.to_string(),
             Value::Float(number) => number.to_string(),
+            Value::Number(words) => words.to_string(),
             other => {
                 let line = line_of(&text, key);
                 lines.push(format!("line {line}: cannot unmarshal {} into string", tag(other)));

@@ -25,12 +25,14 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use super::conform::conform;
 use super::decode_form::{zero_element, zero_object};
 use super::decode_members::{
     read_bytes, read_items, read_list, read_map, read_message, skip_items, skip_members,
 };
-use super::decode_raw::{RAW, field_set_text};
-use super::decode_report::{At, Path, Report, message_name, mismatched, type_name};
+use super::decode_merge::merged;
+use super::decode_raw::field_set_text;
+use super::decode_report::{At, Path, Report, message_name, mismatched, type_name, with_repeated};
 use super::decode_straight::{self, Author, settled, straight};
 use super::scalars::{bytes, duration, time};
 use super::table::{Element, Kind, Message};
@@ -143,7 +145,17 @@ fn decode_reporting(message: &Message, text: &[u8], report: Report) -> Result<De
 fn read_text(message: &Message, text: &[u8], report: Report) -> Result<Decoded, DecodeError> {
     let mut source = serde_json::Deserializer::from_slice(text);
     let read = read_root(&report, message, &mut source).and_then(|object| source.end().map(|()| object));
-    report.finish(message, read, |error| ParseError::of(text, &error).to_string())
+    let has_merged = report.has_merged();
+    let may_have_repeated = message.custom && !report.is_lenient() && report.may_have_repeated();
+    let mut decoded = report.finish(message, read, |error| ParseError::of(text, &error).to_string())?;
+    // Custom types are maps in the reference server, in which repeated members are found whatever the schema says of them.
+    if may_have_repeated && let Ok((_, repeated)) = json::parse_reporting_duplicates(text) {
+        decoded.strict = with_repeated(&repeated, decoded.strict);
+    }
+    if has_merged && let Some(tree) = merged(message, text) {
+        decoded.object = conform(message, tree)?.object;
+    }
+    Ok(decoded)
 }
 
 pub(super) fn read_root<'de, D: Deserializer<'de>>(
@@ -457,9 +469,9 @@ impl<'de> Visitor<'de> for Single<'_> {
                 let absent = || Value::String(String::new());
                 read_items(Single { kind: &Kind::String, ..whole }, source, absent).map(Value::Array)
             }),
-            Kind::Json | Kind::RawExtension => RAW.visit_seq(source).map(Some),
+            Kind::Json | Kind::RawExtension => self.report.raw().visit_seq(source).map(Some),
             Kind::Bytes => read_bytes(self, source).map(Some),
-            _ if self.is_free => RAW.visit_seq(source).map(Some),
+            _ if self.is_free => self.report.raw().visit_seq(source).map(Some),
             _ => {
                 skip_items(source)?;
                 self.wrong("array")
@@ -475,8 +487,8 @@ impl<'de> Visitor<'de> for Single<'_> {
                 self.apart(|whole| read_message(whole.report, message, None, source).map(Value::Object))
             }
             Kind::Map(map) => read_map(self, map, source).map(Some),
-            Kind::Json | Kind::RawExtension => RAW.visit_map(source).map(Some),
-            _ if self.is_free => RAW.visit_map(source).map(Some),
+            Kind::Json | Kind::RawExtension => self.report.raw().visit_map(source).map(Some),
+            _ if self.is_free => self.report.raw().visit_map(source).map(Some),
             _ => {
                 skip_members(source)?;
                 self.wrong("object")

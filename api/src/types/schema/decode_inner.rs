@@ -5,7 +5,6 @@ use serde::de::MapAccess;
 
 use super::conform;
 use super::decode::Single;
-use super::decode_raw::RAW;
 use super::decode_report::{Path, Report};
 use super::table::Kind;
 use crate::values::field::FieldError;
@@ -19,7 +18,7 @@ pub(super) fn read_inner<'de, A: MapAccess<'de>>(
     source: &mut A,
 ) -> Result<Option<Value>, A::Error> {
     let report = single.report;
-    let given = source.next_value_seed(RAW)?;
+    let given = source.next_value_seed(report.raw())?;
     let fault = if matches!(single.kind, Kind::String) {
         if given.as_str().is_some() {
             return Ok(Some(given));

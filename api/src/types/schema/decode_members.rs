@@ -11,6 +11,7 @@ use super::builtin;
 use super::decode::Single;
 use super::decode_form::{given, is_always_written, zero_element, zero_field, zero_member};
 use super::decode_inner::read_inner;
+use super::decode_merge::is_merged;
 use super::decode_raw::RAW;
 use super::decode_report::{At, Path, Report, Step};
 use super::scalars::bytes;
@@ -38,7 +39,7 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
                         source.next_value::<IgnoredAny>()?;
                     }
                     Unknown::Preserve => {
-                        preserved.push((Key::Owned(name), source.next_value_seed(RAW)?));
+                        preserved.push((Key::Owned(name), source.next_value_seed(report.raw())?));
                     }
                     Unknown::Refuse => {
                         return Err(report.fail(
@@ -56,6 +57,9 @@ pub(super) fn read_message<'de, A: MapAccess<'de>>(
         let repeated = seen[word] & bit != 0;
         if repeated {
             report.note("duplicate", parent, &field.name);
+            if !message.custom && is_merged(&field.kind) {
+                report.note_merged();
+            }
         }
         seen[word] |= bit;
         let is_free = message.custom && is_described_by_schema(field);

@@ -1,12 +1,13 @@
 //! What decoding finds beside the tree: unknown and duplicate fields, and the error that ends it, with their places.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 
 use super::decode::{DecodeError, Decoded};
+use super::decode_raw::RAW;
 use super::table::{Field, Kind, Message};
 use super::text_types::text_type;
-use crate::values::json::Object;
+use crate::values::json::{Object, Tree};
 
 /// Most unknown and duplicate fields reported for one document (docs/api/encodings.md#strict-decoding).
 const STRICT_MAX: usize = 100;
@@ -20,6 +21,10 @@ pub(super) struct Report {
     is_lenient: bool,
     /// Whether a text that was refused is read again, to find out what is wrong with it.
     is_careful: bool,
+    /// Whether a value without a schema has two members of one name.
+    has_repeated: Cell<bool>,
+    /// Whether a struct, a list or a map was given twice for one field.
+    has_merged: Cell<bool>,
     strict: RefCell<Vec<String>>,
     failure: RefCell<Option<DecodeError>>,
 }
@@ -56,6 +61,25 @@ impl Report {
         Report { is_text, is_lenient, is_careful, ..Report::default() }
     }
 
+    /// The reader of values without a schema, which notes whether a member is repeated in them.
+    pub(super) fn raw(&self) -> Tree<'_> {
+        RAW.noting_repeated(&self.has_repeated)
+    }
+
+    /// Notes that a field whose values are merged was given twice.
+    pub(super) fn note_merged(&self) {
+        self.has_merged.set(true);
+    }
+
+    pub(super) fn has_merged(&self) -> bool {
+        self.has_merged.get()
+    }
+
+    /// Whether members may be repeated somewhere: also in values that were not looked into, such as unknown fields.
+    pub(super) fn may_have_repeated(&self) -> bool {
+        self.has_repeated.get() || !self.strict.borrow().is_empty()
+    }
+
     pub(super) fn is_lenient(&self) -> bool {
         self.is_lenient
     }
@@ -66,6 +90,7 @@ impl Report {
 
     /// Takes over what was found in a part, but for its failure, which is given back.
     pub(super) fn absorb(&self, part: Report) -> Option<DecodeError> {
+        self.has_repeated.set(self.has_repeated.get() || part.has_repeated.get());
         let mut strict = self.strict.borrow_mut();
         for text in part.strict.into_inner() {
             if strict.len() < STRICT_MAX && !strict.contains(&text) {
@@ -114,7 +139,7 @@ impl Report {
             full.push('.');
         }
         full.push_str(name);
-        let text = format!("{what} field {}", crate::values::field::go_quote(&full));
+        let text = finding(what, &full);
         if !strict.contains(&text) {
             strict.push(text);
         }
@@ -154,6 +179,18 @@ pub(super) fn mismatched(path: At, found: &str, wanted: &str) -> String {
         // Metadata is read on its own, so as a whole it is no field.
         _ => go::json::unfit(found, wanted),
     }
+}
+
+/// How strict decoding words what is wrong with the field at a path.
+fn finding(what: &str, path: &str) -> String {
+    format!("{what} field {}", crate::values::field::go_quote(path))
+}
+
+/// What strict decoding says of an object of a custom type: all its repeated members, then what else was found.
+pub(super) fn with_repeated(repeated: &[String], found: Vec<String>) -> Vec<String> {
+    let repeated = repeated.iter().map(|path| finding("duplicate", path));
+    let others = found.into_iter().filter(|found| !found.starts_with("duplicate field "));
+    repeated.chain(others).take(STRICT_MAX).collect()
 }
 
 /// Where the decoder is: a list on the stack, made into text only when something is to be reported.

@@ -11,6 +11,7 @@
 //! this server. Both ways make the same tree, and a test holds them to it.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 
 use ::bytes::Bytes;
 use serde::de::{DeserializeSeed, IgnoredAny};
@@ -345,9 +346,10 @@ impl<'t> Reader<'t> {
             return None;
         }
         let mut source = serde_json::Deserializer::from_str(text);
-        let value = RAW.deserialize(&mut source).ok()?;
+        let repeated = Cell::new(false);
+        let value = RAW.noting_repeated(&repeated).deserialize(&mut source).ok()?;
         source.end().ok()?;
-        Some(value)
+        (!repeated.get()).then_some(value)
     }
 }
 

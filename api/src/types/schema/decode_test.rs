@@ -133,6 +133,44 @@ fn unknown_and_duplicate_fields_are_reported_in_document_order() {
 }
 
 #[test]
+fn members_of_built_in_types_that_are_given_twice_are_merged() {
+    // As `encoding/json` reads the second value into what the first one left.
+    for (kind, document, want) in [
+        (
+            "api.core.v1.PodSpec",
+            r#"{"securityContext":{"runAsUser":1,"fsGroup":1},"securityContext":{"runAsGroup":2,"fsGroup":3}}"#,
+            r#"{"containers":null,"securityContext":{"runAsUser":1,"runAsGroup":2,"fsGroup":3}}"#,
+        ),
+        (
+            "api.core.v1.PodSpec",
+            r#"{"containers":[{"name":"a","image":"i"},{"name":"b"}],"containers":[{"name":"c","tty":true}]}"#,
+            r#"{"containers":[{"name":"c","image":"i","resources":{},"tty":true}]}"#,
+        ),
+        (
+            "api.core.v1.ConfigMap",
+            r#"{"data":{"a":"1","b":"1"},"data":{"b":"2","c":"2"}}"#,
+            r#"{"metadata":{},"data":{"a":"1","b":"2","c":"2"}}"#,
+        ),
+        (
+            "api.core.v1.PodSpec",
+            r#"{"nodeName":"a","nodeName":null}"#,
+            r#"{"nodeName":"a","containers":null}"#,
+        ),
+        ("api.core.v1.PodSpec", r#"{"securityContext":{},"securityContext":null}"#, r#"{"containers":null}"#),
+        (
+            "api.core.v1.PodSpec",
+            r#"{"securityContext":{"sysctls":[{"name":"a","value":"b"}]},"hostNetwork":true,"securityContext":{"runAsUser":0},"hostNetwork":false}"#,
+            r#"{"containers":null,"securityContext":{"runAsUser":0,"sysctls":[{"name":"a","value":"b"}]}}"#,
+        ),
+    ] {
+        let decoded = decode(message(kind), document.as_bytes()).unwrap();
+        let want = decode(message(kind), want.as_bytes()).unwrap().object;
+        assert_eq!(text(message(kind), &decoded.object), text(message(kind), &want), "{document}");
+        assert!(!decoded.strict.is_empty(), "{document}");
+    }
+}
+
+#[test]
 fn quantities_keep_the_digits_of_numbers() {
     for (number, want) in [
         ("5", "5"),

@@ -126,6 +126,38 @@ fn unknown_members_are_reported_and_refused() {
 }
 
 #[test]
+fn repeated_members_are_reported_at_every_depth() {
+    let resource = widgets(1);
+    let message = &resource.table.message;
+    for (spec, want) in [
+        (r#""any":{"a":1,"a":2}"#, r#"duplicate field "spec.any.a""#),
+        (r#""any":[{},{"x":[{"a":1,"a":2}]}]"#, r#"duplicate field "spec.any[1].x[0].a""#),
+        (r#""open":{"x":{"a":1,"a":2},"known":"k"}"#, r#"duplicate field "spec.open.x.a""#),
+        (r#""open":{"x":1,"x":2}"#, r#"duplicate field "spec.open.x""#),
+        (
+            r#""inner":{"metadata":{"labels":{"a":"1","a":"2"}}}"#,
+            r#"duplicate field "spec.inner.metadata.labels.a""#,
+        ),
+        (r#""inner":{"spec":{"a":1,"a":2}}"#, r#"duplicate field "spec.inner.spec.a""#),
+        (r#""zz":1,"zz":2"#, r#"duplicate field "spec.zz", unknown field "spec.zz""#),
+        (r#""zz":{"a":1,"a":2}"#, r#"duplicate field "spec.zz.a", unknown field "spec.zz""#),
+        (
+            r#""zz":1,"size":3,"any":{"a":1,"a":2},"size":4"#,
+            r#"duplicate field "spec.any.a", duplicate field "spec.size", unknown field "spec.zz""#,
+        ),
+        (r#""any":{"a":1,"b":{"a":1}}"#, ""),
+    ] {
+        // With and without the blanks that keep a text from being read straight.
+        for blank in ["", " "] {
+            let text =
+                format!(r#"{{"kind":"Widget",{blank}"apiVersion":"example.com/v1","spec":{{{spec}}}}}"#);
+            let strict = decode(message, text.as_bytes()).unwrap().strict;
+            assert_eq!(strict.join(", "), want, "{text}");
+        }
+    }
+}
+
+#[test]
 fn validation_finds_what_is_out_of_bounds_wherever_it_stands() {
     let resource = widgets(1);
     let judged = |spec: &str| {

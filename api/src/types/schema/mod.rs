@@ -11,6 +11,7 @@ pub mod decode;
 pub(crate) mod decode_form;
 mod decode_inner;
 mod decode_members;
+mod decode_merge;
 pub(crate) mod decode_raw;
 mod decode_report;
 mod decode_straight;

@@ -3,7 +3,7 @@
 //! The last of several members with equal names wins, as in the reference server; strict parsing also reports which
 //! names occurred twice. serde_json bounds the depth, so hostile nesting is an error and not a stack overflow.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 use hashbrown::HashMap;
@@ -140,6 +140,11 @@ impl MemberCollector {
         }
     }
 
+    /// Takes the value of member `name`, which stays as `null` in its position.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
+        self.find(name).map(|at| std::mem::take(&mut self.members[at].1))
+    }
+
     /// Sets `name`, at its first position if it was set before; returns whether it was.
     pub fn set(&mut self, name: Key, value: Value) -> bool {
         if let Some(at) = self.find(&name) {
@@ -173,17 +178,24 @@ pub struct Tree<'w> {
     watch: Option<&'w Duplicates>,
     /// The numbers of the text, if they are wanted in their words.
     words: Option<&'w Words<'w>>,
+    /// Set where a name occurs twice.
+    repeated: Option<&'w Cell<bool>>,
     float: fn(f64) -> Value,
 }
 
 impl Tree<'static> {
     /// A reader that converts numbers with a fraction or an exponent by `float`.
     pub const fn with_floats(float: fn(f64) -> Value) -> Self {
-        Tree { watch: None, words: None, float }
+        Tree { watch: None, words: None, repeated: None, float }
     }
 }
 
-impl Tree<'_> {
+impl<'w> Tree<'w> {
+    /// This reader, which sets `repeated` where an object has two members of one name.
+    pub fn noting_repeated(self, repeated: &'w Cell<bool>) -> Self {
+        Tree { repeated: Some(repeated), ..self }
+    }
+
     fn number(&self, read: Value) -> Value {
         match self.words {
             Some(words) => words.next(read),
@@ -273,7 +285,11 @@ impl<'de> Visitor<'de> for Tree<'_> {
                 }
                 None => source.next_value_seed(self)?,
             };
-            members.set(Key::Owned(name), value);
+            if members.set(Key::Owned(name), value)
+                && let Some(repeated) = self.repeated
+            {
+                repeated.set(true);
+            }
         }
         Ok(Value::Object(members.finish()))
     }
