@@ -302,15 +302,19 @@ async fn the_work_of_each_verb_on_each_kind_of_schema_is_linear() {
 
 #[tokio::test]
 async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
-    const COUNT: usize = 800;
+    const COUNT: usize = 1500;
     let (server, controllers) = start().await;
     let mut faults = Vec::new();
     for (what, path, rest, element) in kinds() {
-        let first = shapes(path, &what, "o", &rest, element, COUNT).remove(0);
-        assert!([201, 422].contains(&server.ask(&first.request, &first.body).await.0), "{what}");
-        for shape in shapes(path, &what, "o", &rest, element, COUNT) {
+        let first = shapes(path, &what, "subject", &rest, element, COUNT).remove(0);
+        let (made, _, _) = server.ask(&first.request, &first.body).await;
+        assert!(made == 201 || what == "wrong" && made == 422, "{what}: {made}");
+        for shape in shapes(path, &what, "subject", &rest, element, COUNT) {
             if shape.what.ends_with("create") || shape.what.ends_with("delete") || shape.what.ends_with("get")
             {
+                continue;
+            }
+            if made == 422 && !shape.request.starts_with("YAML") {
                 continue;
             }
             // A dry run passes all stages, and leaves the object for the next one.
@@ -327,13 +331,13 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
                 faults.push(format!("{}: {code} after {looks} looks", shape.what));
             }
             for cancel_at in [1, looks / 3, looks / 2, looks.saturating_sub(1)] {
-                let before = server.ask(&format!("GET {path}/o"), "").await.2;
+                let before = server.ask(&format!("GET {path}/subject"), "").await.2;
                 let token = Token::default();
                 observed::begin(&token, cancel_at.max(1));
                 // Not a dry run: nothing may be stored.
                 let (code, _, _) = server.ask_within(&token, &shape.request, &shape.body).await;
                 let after_looks = observed::end();
-                let after = server.ask(&format!("GET {path}/o"), "").await.2;
+                let after = server.ask(&format!("GET {path}/subject"), "").await.2;
                 let revision = |object: &Value| object.str_at(&["metadata", "resourceVersion"]).to_owned();
                 // An expression looks, and its caller looks again.
                 let is_late = after_looks > cancel_at.max(1) + 1;
@@ -347,7 +351,7 @@ async fn a_request_that_is_over_ends_wherever_it_is_and_stores_nothing() {
                 }
             }
         }
-        server.ask(&format!("DELETE {path}/o"), "").await;
+        server.ask(&format!("DELETE {path}/subject"), "").await;
     }
     controllers.stop().await;
     assert!(faults.is_empty(), "{}", faults.join("\n"));
