@@ -37,7 +37,7 @@ pub(super) fn job(validator: &mut Validator, path: &Path, job: View) {
         if selector::is_readable(wanted) {
             matching(validator, &root.child("template"), wanted, spec.child("template"));
         }
-        if !spec.is_true("manualSelector") {
+        if validator.is_create() {
             generated_selector(validator, &root, job);
         }
     } else {
@@ -75,11 +75,15 @@ fn generated_labels_unchecked(validator: &mut Validator, path: &Path, job: View)
 
 /// The generated selector matches the generated labels.
 fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
+    let spec = job.child("spec");
+    if spec.is_true("manualSelector") || !spec.child("selector").is_there() {
+        return;
+    }
     let metadata = job.child("metadata");
     let template = path.child("template");
     let place = template.child("metadata");
     let labels_path = place.child("labels");
-    let labels = job.child("spec").child("template").child("metadata").child("labels");
+    let labels = spec.child("template").child("metadata").child("labels");
     let batch = format!("batch.{}", validator.naming.domain);
     let prefixed = [
         (format!("{batch}/controller-uid"), metadata.text("uid")),
@@ -105,7 +109,7 @@ fn generated_selector(validator: &mut Validator, path: &Path, job: View) {
         }
     }
     let set: Object = expected.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
-    let wanted = job.child("spec").child("selector");
+    let wanted = spec.child("selector");
     if selector::is_readable(wanted) && !selector::selects(wanted, View::of(&set)) {
         validator.invalid(path.child("selector"), wanted.to_value(), "`selector` not auto-generated");
     }
@@ -450,6 +454,8 @@ pub(super) fn first_common_index(a: &str, b: &str, completions: i64) -> Option<i
 
 /// The template and how much is to be done stay, unless the job is suspended or indexed.
 pub(super) fn job_update(validator: &mut Validator, new: View, old: View) {
+    // The specification is checked twice, but not what the server generated.
+    generated_selector(validator, &Path::ROOT.child("spec"), new);
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if !is_same(spec.get("completions"), old_spec.get("completions")) {
         let value = spec.get("completions").cloned().unwrap_or_default();
