@@ -33,15 +33,7 @@ pub fn load(path: &Path) -> anyhow::Result<Value> {
 }
 
 fn decode(text: &[u8]) -> Result<Value, String> {
-    let document = api::wire::codec::yaml::parse(text).map_err(|error| {
-        // A text that only opens lists and maps.
-        let is_open = text.iter().all(|byte| b"{[ \n".contains(byte));
-        if is_open {
-            "yaml: line 1: did not find expected node content".to_owned()
-        } else {
-            error.to_string()
-        }
-    })?;
+    let document = api::wire::codec::yaml::parse(text).map_err(|error| error.to_string())?;
     let config = document.value;
     let (kind, api_version) = body::type_of(&config);
     if !matches!(api_version, "" | "v1") || !matches!(kind, "" | "Config") {
