@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use api::state::extension::Settings;
+use api::state::extension::{IdentityClaims, Settings};
 use api::wire::outgoing::Networks;
 use api::wire::server::ServingCertificate;
 
@@ -53,9 +53,10 @@ impl ExtensionConfig {
             system: system_authorities(),
             networks: networks.clone(),
             authentication: told(authentication),
+            claims: claims(authentication),
         };
         if let Some((chain, key)) = &certificate {
-            let open = |path: &PathBuf| std::fs::read(path).map_err(|error| opening(path, &error));
+            let open = |path: &PathBuf| crate::files::read(path).map_err(|error| opening(path, &error));
             let pair = (open(chain)?, open(key)?);
             ServingCertificate::from_pem(&pair.0, &pair.1)?;
             settings.certificate = Some(pair);
@@ -78,6 +79,16 @@ pub fn tell_own_authority(settings: &mut Settings, own: &[u8]) {
 
 /// The member with the authorities of clients.
 const CLIENT_BUNDLE: &str = "client-ca-file";
+
+/// The headers by which the flags let a proxy in front say who asks.
+fn claims(authentication: &AuthenticationConfig) -> IdentityClaims {
+    let Some(proxy) = &authentication.proxy else { return IdentityClaims::default() };
+    let headers = &proxy.headers;
+    IdentityClaims::new(
+        headers.user.iter().chain(&headers.uid).chain(&headers.groups),
+        &headers.extra_prefixes,
+    )
+}
 
 /// The members of the ConfigMap that extension servers read: bundles as they are, lists as JSON.
 fn told(authentication: &AuthenticationConfig) -> BTreeMap<String, String> {

@@ -20,7 +20,8 @@ use rcgen::{CertificateParams, KeyPair};
 use rustls::ServerConfig;
 use rustls_pki_types::PrivateKeyDer;
 use serde_json::{Value, json};
-use tests::{Client, PATIENCE, Server};
+use tests::{Client, Options, PATIENCE, Server};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
@@ -40,6 +41,9 @@ const SLOW: u8 = 1;
 const LYING: u8 = 2;
 /// Slow to say what it has, and quick to serve it.
 const RETICENT: u8 = 3;
+
+/// Answers with bytes that no HTTP server sends.
+const RAW: u8 = 4;
 
 /// The name of HTTP/2 in the TLS handshake.
 const HTTP_2: &[u8] = b"h2";
@@ -109,6 +113,10 @@ impl Extension {
                 let (acceptor, mode, over) = (acceptor.clone(), shown.clone(), over.clone());
                 open.spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else { return };
+                    if mode.load(Ordering::Relaxed) == RAW {
+                        let _ = answer_raw(stream).await;
+                        return;
+                    }
                     let service =
                         service_fn(|request| answer(request, mode.load(Ordering::Relaxed), over.clone()));
                     // A client that goes away is no failure of a test.
@@ -244,6 +252,92 @@ async fn answer(
     };
     let response = Response::builder().status(code).header("content-type", "application/json");
     Ok(response.body(body).unwrap())
+}
+
+/// Answers requests of one connection byte by byte. A path that ends with `headers` is answered with the head of the request.
+async fn answer_raw<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    loop {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).await?;
+        head.push(byte[0]);
+        if !head.ends_with(b"\r\n\r\n") {
+            continue;
+        }
+        let text = String::from_utf8_lossy(&std::mem::take(&mut head)).into_owned();
+        let path = text.split(' ').nth(1).unwrap_or_default().to_owned();
+        let answer = match path.rsplit('/').next().unwrap_or_default() {
+            "headers" => {
+                format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{text}",
+                    text.len()
+                )
+            }
+            "switch" => {
+                "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: other\r\n\r\nbytes"
+                    .to_owned()
+            }
+            "framing" => "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\
+                          Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n"
+                .to_owned(),
+            _ => {
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}".to_owned()
+            }
+        };
+        stream.write_all(answer.as_bytes()).await?;
+        stream.flush().await?;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_client_claims_and_what_a_server_frames_is_not_passed_on() {
+    let flags = [
+        "requestheader-username-headers=X-Remote-User,X-Custom-User",
+        "requestheader-client-ca-file=$dir/ca.crt",
+    ];
+    let ca = rcgen::generate_simple_self_signed(vec!["proxy".to_owned()]).unwrap().cert.pem();
+    let server = Server::start(Options {
+        naming: "kubernetes",
+        flags: flags.map(|flag| format!("--{flag}")).to_vec(),
+        files: vec![("ca.crt", ca)],
+        ..Options::default()
+    })
+    .await;
+    let client = server.client();
+    let extension = Extension::start().await;
+    extension.mode.store(RAW, Ordering::Relaxed);
+    extension.register_as(client, "v1", "small").await;
+    until(client, "v1", "Passed").await;
+
+    // Every spelling that a receiver may read as the name of a header that says who asks.
+    let claims = [
+        ("X-Remote-User", "mallory"),
+        ("X_Remote_User", "mallory"),
+        ("x-remote_user", "mallory"),
+        ("X.Remote.Group", "mallory"),
+        ("X_Remote_Group", "mallory"),
+        ("X-Remote-Extra_Scopes", "mallory"),
+        ("x_remote_extra-a", "mallory"),
+        ("X-Remote_Uid", "mallory"),
+        ("Impersonate_User", "mallory"),
+        ("X-Custom-User", "mallory"),
+        ("X_Custom_User", "mallory"),
+        ("X-Other", "harmless"),
+    ];
+    let seen = client.send("GET", &format!("{THINGS}/headers"), &claims, b"").await;
+    let seen = seen.text().to_ascii_lowercase();
+    assert!(!seen.contains("mallory"), "{seen}");
+    assert!(seen.contains("x-other: harmless"), "{seen}");
+    assert_eq!(seen.lines().filter(|line| line.starts_with("x-remote-user:")).count(), 1, "{seen}");
+
+    // Nobody asked for another protocol.
+    let switched = client.another().send("GET", &format!("{THINGS}/switch"), &[], b"").await;
+    assert_eq!(switched.status, 502, "{}", switched.text());
+
+    // The body is that of the chunks, and its length is not what the server says beside.
+    let framed = client.another().send("GET", &format!("{THINGS}/framing"), &[], b"").await;
+    assert_eq!((framed.status, &*framed.text()), (200, "hello"));
+    assert!(framed.header_all("content-length").is_empty(), "{:?}", framed.headers);
 }
 
 /// The freshness of the version in aggregated discovery, and whether its resources are listed.

@@ -42,7 +42,8 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
             "a container name must be specified for pod two, choose one of: [c0 c1]",
         ),
         ("GET", "pods/two/log?container=c1", 204, ""),
-        ("GET", "pods/lost/log", 404, "nodes \"nowhere\" not found"),
+        ("GET", "pods/lost/log", 404, "pods \"lost\" not found"),
+        ("POST", "pods/lost/exec?command=true", 404, "pods \"lost\" not found"),
         ("GET", "pods/bare/log", 500, "no preferred addresses found; known addresses: []"),
         ("GET", "pods/run/log", 500, get),
         ("POST", "pods/new/exec?command=true", 400, "pod new does not have a host assigned"),
@@ -50,7 +51,7 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
         ("GET", "pods/run/attach", 400, required),
         ("POST", "pods/run/portforward", 400, required),
         ("GET", "pods/new/proxy", 400, "address not allowed"),
-        ("GET", "services/kubernetes/proxy", 503, "no endpoints available for service \"kubernetes\""),
+        ("GET", "services/kubernetes/proxy", 404, "services \"kubernetes\" not found"),
     ] {
         let reply = client.send(method, &format!("/api/v1/namespaces/default/{path}"), &[], b"").await;
         assert_eq!(reply.status, status, "{path}: {}", reply.text());

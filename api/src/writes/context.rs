@@ -240,6 +240,11 @@ impl Context {
         let namespaces = registry.resource("", "v1", "namespaces").cloned();
         let extensions = naming.group("apiextensions", true);
         let definitions = registry.resource(&extensions, "v1", "customresourcedefinitions").cloned();
+        let allocations = Allocations::new(engine, &registry, parts.ranges);
+        // Clients reach the server at its address, the advertised one, and the address of its service.
+        let service = allocations.own_address().map(|ip| (ip, 443).into());
+        let others = parts.own_service.advertised.into_iter().chain(service).collect();
+        parts.nodes.own_addresses().set(parts.address, others);
         Ok(Arc::new_cyclic(|itself| Context {
             itself: itself.clone(),
             backups: Backups::default(),
@@ -247,7 +252,7 @@ impl Context {
             namespaces: namespaces.expect("a test holds that namespaces are built in"),
             definitions: definitions.expect("a test holds that definitions are built in"),
             established: Mutex::default(),
-            allocations: Allocations::new(engine, &registry, parts.ranges),
+            allocations,
             tokens: parts.tokens,
             certificates: parts.certificates,
             formats: Formats {

@@ -9,6 +9,7 @@ use crate::requests::counted;
 use crate::state::extension::{Extension, proxy};
 use crate::state::peers;
 use crate::values::status::{Reason, Status};
+use crate::wire::outgoing::Guard;
 use crate::wire::response::Response;
 
 /// The part of the server that ends requests for extension servers.
@@ -17,7 +18,10 @@ const AGGREGATOR: &str = "aggregator";
 /// Requests for what an extension server serves.
 pub(super) async fn forward(request: Permitted<'_>, extension: &Extension) -> Result<Response, Status> {
     let Permitted { context, head, info, query, proof, incoming, peer, .. } = request;
+    // A service that leads back here would pass the request on for ever.
+    let guard = Guard::NotOwn(context.nodes().own_addresses().clone());
     let endpoint = extension.is_available().then(|| extension.endpoint(context.services()));
+    let endpoint = endpoint.map(|endpoint| endpoint.map(|endpoint| endpoint.guarded(guard)));
     let Some(Ok(endpoint)) = endpoint else {
         let response = proxy::unavailable();
         let mut labels = counted::ended(info, &head.headers, query);
@@ -30,7 +34,8 @@ pub(super) async fn forward(request: Permitted<'_>, extension: &Extension) -> Re
     };
     let shutdown = context.lifecycle().shutdown();
     let (path, user, mark) = (&*info.path, proof.user(), None);
-    let forwarded = proxy::Forwarded { head, path, user, peer, incoming, shutdown, mark };
+    let claims = &context.extensions().settings().claims;
+    let forwarded = proxy::Forwarded { head, path, user, claims, peer, incoming, shutdown, mark };
     Ok(proxy::forward(&endpoint, forwarded).await)
 }
 
@@ -64,7 +69,8 @@ pub(super) async fn pass_on(request: Permitted<'_>, servers: Vec<String>) -> Res
     let shutdown = context.lifecycle().shutdown();
     let mark = Some((peers::PASSED_ON, HeaderValue::from_static("true")));
     let (path, user) = (&*info.path, proof.user());
-    let forwarded = proxy::Forwarded { head, path, user, peer, incoming, shutdown, mark };
+    let claims = &context.extensions().settings().claims;
+    let forwarded = proxy::Forwarded { head, path, user, claims, peer, incoming, shutdown, mark };
     let response = proxy::forward(&endpoint, forwarded).await;
     let code = response.status();
     context.metrics().rerouted.count(&[code.as_str(), &info.group, &info.resource, &info.version]);

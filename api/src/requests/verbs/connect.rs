@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use http::{HeaderMap, Method};
+use http::{HeaderMap, Method, StatusCode};
 
 use super::{Call, Wire, admit};
 use crate::objects::store::{self, Part};
@@ -175,7 +175,14 @@ pub fn found(call: &Call<'_>, resource: &Arc<Resource>, name: &str) -> Result<Ob
 /// The agent on the node of a pod.
 pub fn agent_of(call: &Call<'_>, pod: &Object) -> Result<Agent, Status> {
     let nodes = call.api.builtin().resource("", "v1", "nodes").ok_or_else(Status::no_such_route)?;
-    call.api.nodes().agent(&found(call, nodes, text(pod, "spec.nodeName"))?)
+    let node = found(call, nodes, text(pod, "spec.nodeName")).map_err(|status| match status.code {
+        // The client asked for the pod, and need not know the node.
+        StatusCode::NOT_FOUND => {
+            Status::not_found(Subject { group: "", kind: "pods", name: meta(pod, "name") })
+        }
+        _ => status,
+    });
+    call.api.nodes().agent(&node?)
 }
 
 /// A text in an object; empty if there is none.

@@ -11,13 +11,13 @@ use http::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, RANGE,
     SEC_WEBSOCKET_PROTOCOL, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::{Body as _, Incoming};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode, utf8_percent_encode};
 
 use crate::wire::outgoing::{self, Lease, Opened};
-use crate::wire::response::Response;
+use crate::wire::response::{Response, respond_text};
 use crate::wire::server::{Aborted, Body};
 
 /// What stays as it is in a path.
@@ -173,7 +173,14 @@ pub fn passed_on(opened: Opened, inflates: bool) -> Response {
     // Without a length the end of the connection is that of the body, however the server closes it.
     let ends_with_connection =
         ![CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| head.headers.contains_key(name));
+    if head.status == StatusCode::SWITCHING_PROTOCOLS {
+        return unasked_upgrade(&head.headers);
+    }
     let mut headers = without_connection(&head.headers);
+    // The length is that of the body as it was framed, and says nothing of one that came in chunks (RFC 9112, 6.3).
+    if head.headers.contains_key(TRANSFER_ENCODING) {
+        headers.remove(CONTENT_LENGTH);
+    }
     let is_empty = hyper::body::Body::is_end_stream(&body);
     let inflates = inflates && headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
     if inflates && !is_empty {
@@ -190,6 +197,15 @@ pub fn passed_on(opened: Opened, inflates: bool) -> Response {
     *response.status_mut() = head.status;
     *response.headers_mut() = headers;
     response
+}
+
+/// The answer to a request whose server left HTTP although nobody asked for that.
+fn unasked_upgrade(headers: &HeaderMap) -> Response {
+    let protocol =
+        headers.get(UPGRADE).map(|value| String::from_utf8_lossy(value.as_bytes())).unwrap_or_default();
+    let quoted = go::quote(&protocol);
+    let text = format!("backend tried to switch protocol {quoted} when \"\" was requested\n");
+    respond_text(StatusCode::BAD_GATEWAY, text)
 }
 
 /// The body of an answer as it comes, after which its connection may be used again.

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use crate::wire::outgoing::{Credentials, Egress, Identity, Tls};
+use crate::wire::outgoing::{Credentials, Egress, Identity, OwnAddresses, Tls};
 
 /// Port of a node's agent that does not say its own.
 pub const AGENT_PORT: u16 = 10250;
@@ -76,6 +76,8 @@ pub struct Nodes {
     egress: Egress,
     /// How agents are called from now on; all copies share it.
     agents: Arc<ArcSwap<Agents>>,
+    /// Where this server is, to which no request of a client leads back.
+    own: OwnAddresses,
     /// Pods and services are reached by address, which no certificate can be expected to name.
     service: Tls,
 }
@@ -111,7 +113,13 @@ impl Nodes {
         let Settings { address_types, certificate, authorities, timeout, egress } = settings;
         let agents = Agents::new(certificate, authorities.as_deref())?;
         let service = Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
-        Ok(Nodes { address_types, timeout, egress, agents: Arc::new(ArcSwap::from_pointee(agents)), service })
+        let (agents, own) = (Arc::new(ArcSwap::from_pointee(agents)), OwnAddresses::default());
+        Ok(Nodes { address_types, timeout, egress, agents, own, service })
+    }
+
+    /// Where this server is.
+    pub fn own_addresses(&self) -> &OwnAddresses {
+        &self.own
     }
 
     /// Calls agents with other certificates from the next connection on.

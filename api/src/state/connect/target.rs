@@ -7,7 +7,7 @@ use super::{AGENT_PORT, Nodes};
 use crate::values::json::{Object, Value};
 use crate::values::object::at;
 use crate::values::status::{Reason, Status, Subject};
-use crate::wire::outgoing::Endpoint;
+use crate::wire::outgoing::{Endpoint, Guard, is_global};
 
 /// The feature by which a node says that its agent takes WebSockets that close streams, and port forwarding over them.
 const DECLARES_WEBSOCKETS: &str = "ExtendWebSocketsToKubelet";
@@ -79,13 +79,16 @@ impl Nodes {
     /// A path of an agent.
     ///
     /// # Errors
-    /// 500 for an address that no URL can contain.
+    /// 500 for an address that no URL can contain, 400 for the address of this server: it would take the request for one of
+    /// its own client certificate.
     pub fn of_agent(&self, agent: &Agent, target: &str, is_verified: bool) -> Result<Endpoint, Status> {
+        self.check_not_own(&agent.host, agent.port)?;
         let agents = self.agents.load();
         let tls = if is_verified { &agents.verified } else { &agents.unverified };
         let endpoint = Endpoint::at_port(&agent.host, agent.port, target, Some(tls));
         let endpoint = endpoint.map_err(|why| Status::new(Reason::Unknown, why))?;
-        Ok(endpoint.through(&self.egress).dialed_within(self.timeout))
+        let guard = Guard::NotOwn(self.own.clone());
+        Ok(endpoint.through(&self.egress).dialed_within(self.timeout).guarded(guard))
     }
 
     /// A path of a node: its agent, or another port.
@@ -146,6 +149,9 @@ impl Nodes {
             };
             port = found.str_at(&["name"]);
         }
+        if slices.is_empty() {
+            return Err(Status::not_found(Subject { group: "", kind: "services", name: name.name }));
+        }
         let mut candidates = Vec::new();
         for slice in slices {
             let list = |member: &str| slice.get(member).and_then(Value::as_array).unwrap_or_default();
@@ -177,9 +183,6 @@ impl Nodes {
                 return self.at(address, name, &number.to_string(), target);
             }
         }
-        if slices.is_empty() {
-            return Err(Status::not_found(Subject { group: "", kind: "services", name: name.name }));
-        }
         let why = format!("no endpoints available for service \"{id}\"");
         Err(Status::new(Reason::ServiceUnavailable, why))
     }
@@ -196,26 +199,23 @@ impl Nodes {
                 port.parse().map_err(|_| unreachable(format!("dial tcp: lookup tcp/{port}: unknown port")))?
             }
         };
+        self.check_not_own(host, number)?;
         let tls = name.is_https.then_some(&self.service);
         let endpoint = Endpoint::at_port(host, number, target, tls).map_err(unreachable)?;
-        Ok(endpoint.through(&self.egress))
+        Ok(endpoint.through(&self.egress).guarded(Guard::Global(self.own.clone())))
+    }
+
+    /// Refuses the address of this server. A name is looked at once it is resolved.
+    fn check_not_own(&self, host: &str, port: u16) -> Result<(), Status> {
+        match host.parse::<IpAddr>() {
+            Ok(ip) if self.own.has((ip, port).into()) => Err(not_allowed()),
+            _ => Ok(()),
+        }
     }
 }
 
 fn not_allowed() -> Status {
     Status::bad_request("address not allowed")
-}
-
-/// Whether an address can be that of a pod: not of this host, not of a link, and of one receiver.
-fn is_global(address: IpAddr) -> bool {
-    let is_local = match address {
-        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
-        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
-            Some(v4) => return is_global(v4.into()),
-            None => v6.is_unicast_link_local(),
-        },
-    };
-    !is_local && !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
 }
 
 fn random() -> usize {
@@ -305,6 +305,37 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn no_spelling_of_an_address_leads_to_this_host_or_this_server() {
+        let nodes = nodes();
+        nodes.own_addresses().set("10.9.8.7:6443".parse().unwrap(), Vec::new());
+        // As the system reads them: one number, octal and hexadecimal parts, parts left out.
+        for host in ["0x7f000001", "2130706433", "0177.0.0.1", "127.1", "::127.0.0.1", "64:ff9b::7f00:1"] {
+            let agent = Agent { host: host.to_owned(), port: AGENT_PORT, takes_websockets: false };
+            let endpoint = nodes.of_node(&agent, Name::parse("n:80").unwrap(), "/x").await;
+            assert_eq!(shown(endpoint), "400 address not allowed", "{host}");
+        }
+        for (host, port, name, want) in [
+            ("10.9.8.7", 6443, "n", "400 address not allowed"),
+            ("::ffff:10.9.8.7", 6443, "n", "400 address not allowed"),
+            ("10.9.8.7", AGENT_PORT, "n:6443", "400 address not allowed"),
+            ("10.9.8.7", AGENT_PORT, "https:n:6443", "400 address not allowed"),
+            ("10.9.8.7", AGENT_PORT, "n", "https://10.9.8.7:10250/x"),
+            ("10.9.8.7", AGENT_PORT, "n:80", "http://10.9.8.7:80/x"),
+            ("10.9.8.8", 6443, "n", "https://10.9.8.8:6443/x"),
+        ] {
+            let agent = Agent { host: host.to_owned(), port, takes_websockets: false };
+            let endpoint = nodes.of_node(&agent, Name::parse(name).unwrap(), "/x").await;
+            assert_eq!(shown(endpoint), want, "{host} {port} {name}");
+        }
+        // Pods of the host's network share its addresses, and are reached at other ports.
+        for (port, want) in [("6443", "400 address not allowed"), ("10257", "http://10.9.8.7:10257/x")] {
+            let pod = object(r#"{"status":{"podIP":"10.9.8.7"}}"#);
+            let name = Name { name: "p", port, is_https: false };
+            assert_eq!(shown(nodes.of_pod(&pod, name, "/x")), want, "{port}");
+        }
+    }
+
     #[test]
     fn pods_are_reached_at_their_first_port() {
         let nodes = nodes();
@@ -326,10 +357,29 @@ mod tests {
             ("169.254.1.1", ports, "p", "400 address not allowed"),
             ("::ffff:127.0.0.1", ports, "p", "400 address not allowed"),
             ("fe80::1", ports, "p", "400 address not allowed"),
+            ("64:ff9b::7f00:1", ports, "p", "400 address not allowed"),
+            ("2002:7f00:1::", ports, "p", "400 address not allowed"),
+            ("::127.0.0.1", ports, "p", "400 address not allowed"),
+            ("0x7f000001", ports, "p", "400 address not allowed"),
+            ("0177.0.0.1", ports, "p", "400 address not allowed"),
             ("", ports, "p", "400 address not allowed"),
         ] {
             let pod = object(&format!(r#"{{{ports}"status":{{"podIP":"{address}"}}}}"#));
             assert_eq!(shown(nodes.of_pod(&pod, Name::parse(name).unwrap(), "/x")), want, "{address} {name}");
+        }
+    }
+
+    #[test]
+    fn a_service_without_endpoints_objects_is_not_found() {
+        let service = object(r#"{"metadata":{"namespace":"n"},"spec":{"ports":[{"name":"web","port":80}]}}"#);
+        for (id, want) in [
+            ("s", "404 services \"s\" not found"),
+            ("s:web", "404 services \"s\" not found"),
+            ("s:80", "404 services \"s\" not found"),
+            ("s:81", "503 no service port 81 found for service \"s\""),
+        ] {
+            let found = nodes().of_service(&service, &[], (id, Name::parse(id).unwrap()), "/x", |_| None);
+            assert_eq!(shown(found), want, "{id}");
         }
     }
 

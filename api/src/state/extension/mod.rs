@@ -39,6 +39,45 @@ pub struct Settings {
     pub networks: Networks,
     /// What extension servers read to know who asks, as members of a ConfigMap.
     pub authentication: BTreeMap<String, String>,
+    /// The headers in which they may read who asks.
+    pub claims: IdentityClaims,
+}
+
+/// Names of headers that say who asks. A client's own headers of these names are not passed on.
+#[derive(Clone, Debug, Default)]
+pub struct IdentityClaims {
+    names: Vec<String>,
+    prefixes: Vec<String>,
+}
+
+impl IdentityClaims {
+    /// Names and beginnings of names that an operator chose, besides the usual ones.
+    pub fn new(
+        names: impl IntoIterator<Item: AsRef<str>>,
+        prefixes: impl IntoIterator<Item: AsRef<str>>,
+    ) -> Self {
+        IdentityClaims {
+            names: names.into_iter().map(|name| folded(name.as_ref())).collect(),
+            prefixes: prefixes.into_iter().map(|prefix| folded(prefix.as_ref())).collect(),
+        }
+    }
+
+    /// Whether a receiver may take a header for one that says who asks.
+    pub fn has(&self, name: &str) -> bool {
+        let name = folded(name);
+        USUAL_CLAIMS.iter().any(|prefix| name.starts_with(prefix))
+            || self.names.contains(&name)
+            || self.prefixes.iter().any(|prefix| !prefix.is_empty() && name.starts_with(prefix))
+    }
+}
+
+/// Beginnings of the names by which servers of this kind say who asks, and by which clients ask to be another user.
+const USUAL_CLAIMS: [&str; 2] = ["x-remote-", "impersonate-"];
+
+/// A name of a header as a receiver may read it: gateways of CGI and of many frameworks make one character of all that are
+/// neither letters nor digits.
+fn folded(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect()
 }
 
 /// The extension servers.
@@ -419,6 +458,32 @@ mod tests {
         assert_eq!(all("x-remote-group"), [b"a", b"b"]);
         assert_eq!(all("x-remote-uid"), [b"7"]);
         assert_eq!(all("x-remote-extra-example.com%2fk%25y"), [b"v"]);
+    }
+
+    #[test]
+    fn claims_of_a_client_are_known_in_every_spelling() {
+        let claims = IdentityClaims::new(["X-Custom_User"], ["X-My-Extra-"]);
+        for (name, want) in [
+            ("x-remote-user", true),
+            ("x_remote_user", true),
+            ("X-Remote_User", true),
+            ("x.remote.user", true),
+            ("x-remote-group", true),
+            ("x_remote-extra-scopes", true),
+            ("x~remote!uid", true),
+            ("impersonate_user", true),
+            ("impersonate.extra-a", true),
+            ("x-custom-user", true),
+            ("x_custom_user", true),
+            ("x_my_extra_a", true),
+            ("x-custom-users", false),
+            ("x-remotely", false),
+            ("my-x-remote-user", false),
+            ("x-forwarded-for", false),
+            ("user-agent", false),
+        ] {
+            assert_eq!(claims.has(name), want, "{name}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{Either, Empty};
 use hyper::body::Body;
 
-use super::identify;
+use super::{IdentityClaims, identify};
 use crate::state::connect::forward::{
     accepts, cleaned, forwarded_for, passed_on, target, without_connection, without_credentials,
 };
@@ -33,6 +33,8 @@ pub struct Forwarded<'f> {
     pub path: &'f str,
     /// Who asks.
     pub user: &'f User,
+    /// The headers in which the other server may read who asks.
+    pub claims: &'f IdentityClaims,
     /// Address of the client.
     pub peer: IpAddr,
     /// The body.
@@ -126,8 +128,8 @@ fn has_body(method: &Method, incoming: &Incoming) -> bool {
 /// The user cannot be told.
 fn headers(endpoint: &Endpoint, forwarded: &Forwarded<'_>) -> Result<HeaderMap, String> {
     let mut headers = without_credentials(&without_connection(&forwarded.head.headers));
-    let of_identity = |name: &HeaderName| name.as_str().starts_with("x-remote-");
-    let drop: Vec<HeaderName> = headers.keys().filter(|name| of_identity(name)).cloned().collect();
+    let drop: Vec<HeaderName> =
+        headers.keys().filter(|name| forwarded.claims.has(name.as_str())).cloned().collect();
     for name in drop {
         headers.remove(name);
     }

@@ -18,6 +18,7 @@ use tokio_rustls::client::TlsStream;
 use super::counting::counted_without;
 use super::endpoint::Security;
 use super::error::Ends;
+use super::guard::Guard;
 use super::pool::{Live, SHARED_MAX};
 use super::{Endpoint, Failure};
 use crate::wire::keepalive;
@@ -107,7 +108,9 @@ enum Stream {
 /// Reaches a server; `protocols` are those of HTTP that the TLS handshake offers (RFC 7301), the best one first.
 async fn reach(endpoint: &Endpoint, protocols: &[&[u8]]) -> Result<(Stream, Ends), Failure> {
     let (host, port) = endpoint.address();
-    let dialed = tokio::time::timeout(endpoint.dial_timeout(), endpoint.egress().reach(host, port)).await;
+    let dialed =
+        tokio::time::timeout(endpoint.dial_timeout(), endpoint.egress().reach(host, port, endpoint.guard()))
+            .await;
     let (stream, ends) = dialed.unwrap_or_else(|_| Err(Failure::dial_timeout(host, port)))?;
     let Security::Tls { config, name } = endpoint.security() else {
         return Ok((Stream::Plain(stream), ends));
@@ -158,12 +161,17 @@ async fn begin_http2(stream: Box<TlsStream<AnyStream>>, ends: Ends) -> Result<Li
     Ok(Live::two(sender, Connection { task: connection.abort_handle(), ends }))
 }
 
-/// Connects to the first address of a host that takes the connection; the failure names the first one.
-pub(super) async fn dial(host: &str, port: u16) -> Result<TcpStream, Failure> {
+/// Connects to the first address of a host that takes the connection and that `guard` does not refuse; the failure names the
+/// first one.
+pub(super) async fn dial(host: &str, port: u16, guard: &Guard) -> Result<TcpStream, Failure> {
     let addresses = tokio::net::lookup_host((host, port)).await;
     let addresses = addresses.map_err(|_| Failure::unknown_host(host))?;
     let mut first = None;
     for address in addresses {
+        if guard.refuses(address) {
+            first.get_or_insert_with(|| Failure::not_allowed(address));
+            continue;
+        }
         match TcpStream::connect(address).await {
             Ok(stream) => {
                 let _ = stream.set_nodelay(true);

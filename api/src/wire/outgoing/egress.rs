@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::Failure;
 use super::connect::dial;
 use super::error::Ends;
+use super::guard::Guard;
 use super::proxy::Proxy;
 use super::tunnel::Tunnel;
 use crate::wire::stream::AnyStream;
@@ -63,14 +64,20 @@ impl Egress {
         matches!(self.0, Way::Direct)
     }
 
-    /// A connection to a server. Its ends are known where it is made directly.
+    /// A connection to a server. Its ends are known where it is made directly; `guard` is asked there alone, because a proxy
+    /// is another host.
     ///
     /// # Errors
     /// There is none.
-    pub(super) async fn reach(&self, host: &str, port: u16) -> Result<(AnyStream, Ends), Failure> {
+    pub(super) async fn reach(
+        &self,
+        host: &str,
+        port: u16,
+        guard: &Guard,
+    ) -> Result<(AnyStream, Ends), Failure> {
         match &self.0 {
             Way::Direct => {
-                let stream = dial(host, port).await?;
+                let stream = dial(host, port, guard).await?;
                 let ends = stream.local_addr().ok().zip(stream.peer_addr().ok());
                 Ok((Box::new(stream), ends))
             }
@@ -84,7 +91,7 @@ impl Egress {
     /// # Errors
     /// Why there is none.
     pub async fn connect(&self, host: &str, port: u16) -> Result<AnyStream, Failure> {
-        self.reach(host, port).await.map(|(stream, _)| stream)
+        self.reach(host, port, &Guard::Open).await.map(|(stream, _)| stream)
     }
 }
 

@@ -10,6 +10,7 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 
 use super::egress::Egress;
+use super::guard::Guard;
 use super::pool::Pool;
 use super::{Credentials, Failure, Tls, credentials};
 
@@ -28,6 +29,8 @@ pub struct Endpoint {
     identity: HeaderMap,
     /// How the connection is made.
     egress: Egress,
+    /// Where the connection must not lead.
+    guard: Guard,
     /// Until the TCP connection is made.
     dial_timeout: Duration,
     /// Connections that are kept; all copies of the endpoint share them.
@@ -70,6 +73,7 @@ impl Endpoint {
             security: Security::Tls { config, name },
             identity: credentials::headers(credentials)?,
             egress,
+            guard: Guard::Open,
             dial_timeout: DIAL_TIMEOUT,
             pool: Arc::default(),
         })
@@ -110,6 +114,7 @@ impl Endpoint {
             security,
             identity: HeaderMap::new(),
             egress: Egress::default(),
+            guard: Guard::Open,
             dial_timeout: DIAL_TIMEOUT,
             pool: Arc::default(),
         })
@@ -119,6 +124,12 @@ impl Endpoint {
     #[must_use]
     pub fn dialed_within(self, dial_timeout: Duration) -> Endpoint {
         Endpoint { dial_timeout, ..self }
+    }
+
+    /// The same server, to which no connection is made if its address is one that `guard` refuses.
+    #[must_use]
+    pub fn guarded(self, guard: Guard) -> Endpoint {
+        Endpoint { guard, ..self }
     }
 
     /// The same server, in the network that is reached so, unless its credentials name a proxy.
@@ -163,6 +174,10 @@ impl Endpoint {
 
     pub(super) fn egress(&self) -> &Egress {
         &self.egress
+    }
+
+    pub(super) fn guard(&self) -> &Guard {
+        &self.guard
     }
 
     pub(super) fn dial_timeout(&self) -> Duration {

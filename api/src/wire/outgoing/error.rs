@@ -7,6 +7,8 @@ use http::{StatusCode, Uri};
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, Error as TlsError};
 
+use crate::values::memory::Exhausted;
+
 /// Why there is no answer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Failure {
@@ -53,6 +55,19 @@ impl Failure {
     pub(super) fn dial_timeout(host: &str, port: u16) -> Failure {
         let shown = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
         Failure::Other(format!("dial tcp {shown}:{port}: i/o timeout"))
+    }
+
+    /// An answer for which there is no memory, or never can be.
+    pub(super) fn no_room(error: &Exhausted) -> Failure {
+        match error {
+            Exhausted::Never { .. } => Failure::TooLong,
+            Exhausted::Busy => Failure::Other("memory for answers of other servers is used up".to_owned()),
+        }
+    }
+
+    /// A connection that is not made because of where it leads.
+    pub(super) fn not_allowed(address: SocketAddr) -> Failure {
+        Failure::Other(format!("dial tcp {address}: address not allowed"))
     }
 
     pub(super) fn unknown_host(host: &str) -> Failure {

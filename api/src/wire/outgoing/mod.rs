@@ -6,7 +6,7 @@
 //!                                                                       └─ open_kept: an answer as it comes
 //! ```
 //!
-//! `endpoint` says where a server is, `egress` how it is reached, `credentials` how it is known and who asks, `authorities` verifies it, `connect` makes connections, `exchange`
+//! `endpoint` says where a server is, `egress` how it is reached, `guard` where no connection leads, `credentials` how it is known and who asks, `authorities` verifies it, `connect` makes connections, `exchange`
 //! sends requests on them, `pool` keeps those of posts and of `open_kept` for the next one. Nothing here knows what is asked.
 
 mod answer;
@@ -20,6 +20,7 @@ mod endpoint;
 mod error;
 mod exchange;
 mod failed;
+mod guard;
 mod identities;
 mod konnectivity;
 mod pool;
@@ -37,6 +38,7 @@ pub use egress::{Egress, Networks};
 pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};
 pub use exchange::{ANSWER_BYTES_MAX, Answer, Lease, Opened, get, get_at_most, open, open_kept, post};
+pub use guard::{Guard, OwnAddresses, is_global};
 pub use identities::Identities;
 pub use tunnel::{Protocol, Transport, Tunnel};
 pub use typed::Response;

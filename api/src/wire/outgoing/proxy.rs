@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use super::Failure;
 use super::connect::dial;
 use super::egress::authority;
+use super::guard::Guard;
 
 /// Most bytes of the head of a proxy's answer.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
@@ -47,7 +48,7 @@ impl Proxy {
 
     /// A connection to another server through the proxy.
     pub(super) async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, Failure> {
-        let mut stream = dial(&self.host, self.port).await?;
+        let mut stream = dial(&self.host, self.port, &Guard::Open).await?;
         let target = authority(host, port);
         let authorization = self.authorization.as_ref();
         let authorization =

@@ -18,6 +18,7 @@ use tokio_rustls::TlsConnector;
 use super::connect::dial;
 use super::counting::{Stage, tunnelled};
 use super::egress::authority;
+use super::guard::Guard;
 use super::proxy::{Refusal, ask};
 use super::{Credentials, Failure, Tls, konnectivity};
 use crate::wire::stream::AnyStream;
@@ -112,7 +113,7 @@ impl Transport {
                 }
             },
             Transport::Tcp { host, port, tls } => {
-                let stream = dial(host, *port).await?;
+                let stream = dial(host, *port, &Guard::Open).await?;
                 let Some((Tls(config), name)) = tls else { return Ok(Box::new(stream)) };
                 let handshake = TlsConnector::from(config.clone()).connect(name.clone(), stream);
                 let stream = handshake.await.map_err(|error| Failure::handshake(&error, None))?;
