@@ -19,8 +19,8 @@ const NAMED: &str = "SSL_CERT_FILE";
 /// Their PEM; empty if the system has none.
 pub fn system_authorities() -> Vec<u8> {
     match named() {
-        Some(path) => std::fs::read(Path::new(&path)).unwrap_or_default(),
-        None => SYSTEM_BUNDLES.iter().find_map(|path| std::fs::read(path).ok()).unwrap_or_default(),
+        Some(path) => crate::files::read(Path::new(&path)).unwrap_or_default(),
+        None => SYSTEM_BUNDLES.iter().find_map(|path| crate::files::read(path).ok()).unwrap_or_default(),
     }
 }
 
@@ -32,7 +32,7 @@ pub fn system_authorities() -> Vec<u8> {
 pub fn check() -> anyhow::Result<()> {
     let Some(path) = named() else { return Ok(()) };
     let path = Path::new(&path);
-    let bytes = std::fs::read(path).map_err(|error| anyhow!("{NAMED}: {}", opening(path, &error)))?;
+    let bytes = crate::files::read(path).map_err(|error| anyhow!("{NAMED}: {}", opening(path, &error)))?;
     match CertificateDer::pem_slice_iter(&bytes).any(|certificate| certificate.is_ok()) {
         true => Ok(()),
         false => bail!("{NAMED}: {} has no certificate", path.display()),

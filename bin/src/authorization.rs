@@ -86,7 +86,7 @@ impl AuthorizationConfig {
             return Ok(AuthorizationConfig { parts, file: None, naming, egress });
         };
         let failed = |why: String| anyhow!("failed to load AuthorizationConfiguration from file: {why}");
-        let bytes = std::fs::read(&path).map_err(|error| failed(opening(&path, &error).to_string()))?;
+        let bytes = crate::files::read(&path).map_err(|error| failed(opening(&path, &error).to_string()))?;
         let settings = contents(&bytes, naming).map_err(failed)?;
         let policy = flags.authorization_policy_file.unwrap_or_default();
         let abac = || Ok(Module::Abac(Arc::new(policies(&policy)?)));
@@ -266,7 +266,7 @@ fn of_flags(flags: &AuthorizationFlags, naming: Profile, egress: &Egress) -> any
 /// The policies of a file, whose lines are JSON or YAML.
 fn policies(path: &Path) -> anyhow::Result<Policies> {
     let shown = path.display();
-    let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+    let bytes = crate::files::read(path).map_err(|error| match error.kind() {
         std::io::ErrorKind::IsADirectory => {
             anyhow!("error reading policy file {shown}: {}", opening(path, &error))
         }

@@ -184,7 +184,7 @@ impl Config {
             (None, Some(_)) => bail!("missing filename for serving cert"),
         };
         if let Some(files) = &tls_files {
-            let open = |path: &Path| fs::read(path).map_err(|error| opening(path, &error));
+            let open = |path: &Path| crate::files::read(path).map_err(|error| opening(path, &error));
             let (chain, key) = (open(&files.certificate)?, open(&files.key)?);
             ServingCertificate::from_pem(&chain, &key)?;
         }
@@ -333,8 +333,11 @@ impl admission::Files for Beside<'_> {
     fn read(&self, path: &str) -> Result<Vec<u8>, String> {
         let path = self.directory.join(path);
         let path = std::path::absolute(&path).unwrap_or(path);
-        fs::read(&path).map_err(|error| {
+        crate::files::read(&path).map_err(|error| {
             let shown = path.to_string_lossy();
+            if error.raw_os_error().is_none() {
+                return format!("Couldn't open admission plugin configuration {shown}: {error}");
+            }
             let step = if error.kind() == std::io::ErrorKind::IsADirectory { "read" } else { "open" };
             format!(
                 "Couldn't open admission plugin configuration {shown}: &fs.PathError{{Op:\"{step}\", Path:{}, Err:{:#x}}}",
@@ -372,7 +375,7 @@ fn admission_of(
     let names = flags.names();
     let path = flags.admission_control_config_file.as_deref();
     let text = path.map(|path| {
-        fs::read(path).map_err(|error| {
+        crate::files::read(path).map_err(|error| {
             anyhow!(
                 "failed to apply admission: failed to read plugin config: unable to read admission control \
                  configuration from {} [{}]",
@@ -394,13 +397,13 @@ fn admission_of(
 
 /// Reads the file of a flag.
 pub fn read(flag: &str, path: &Path) -> anyhow::Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("{flag} {}", path.display()))
+    crate::files::read(path).with_context(|| format!("{flag} {}", path.display()))
 }
 
 /// Reads the file of a flag, if it is given. What is said of one that cannot be opened is what kube-apiserver says.
 pub fn named(path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
     let read = |path: PathBuf| {
-        let bytes = fs::read(&path).map_err(|error| crate::issuers::opening(&path, &error))?;
+        let bytes = crate::files::read(&path).map_err(|error| crate::issuers::opening(&path, &error))?;
         Ok(NamedFile { bytes, path })
     };
     path.map(read).transpose()
@@ -479,6 +482,61 @@ mod tests {
         let flags = flags::parse(words.map(OsString::from)).unwrap().flags();
         Config::from_flags(flags)
             .map_err(|error| format!("{error:#}").replace(&dir.display().to_string(), "DIR"))
+    }
+
+    /// What a flag needs beside itself to be read.
+    fn companions(flag: &str) -> &'static str {
+        match flag {
+            "tls-cert-file" => "--tls-private-key-file=DIR/key",
+            "tls-private-key-file" => "--tls-cert-file=DIR/crt",
+            "proxy-client-cert-file" => "--proxy-client-key-file=DIR/key",
+            "proxy-client-key-file" => "--proxy-client-cert-file=DIR/crt",
+            "kubelet-client-certificate" => "--kubelet-client-key=DIR/key",
+            "kubelet-client-key" => "--kubelet-client-certificate=DIR/crt",
+            "cluster-signing-cert-file" => "--cluster-signing-key-file=DIR/key",
+            "cluster-signing-key-file" => "--cluster-signing-cert-file=DIR/crt",
+            "etcd-cafile" => "--etcd-servers=https://127.0.0.1:1",
+            "etcd-certfile" => "--etcd-servers=https://127.0.0.1:1 --etcd-keyfile=DIR/key",
+            "etcd-keyfile" => "--etcd-servers=https://127.0.0.1:1 --etcd-certfile=DIR/crt",
+            "audit-webhook-config-file" => "--audit-policy-file=DIR/policy",
+            "peer-ca-file" => "--proxy-client-cert-file=DIR/crt --proxy-client-key-file=DIR/key",
+            "authorization-policy-file" => "--authorization-mode=ABAC",
+            "authorization-webhook-config-file" => "--authorization-mode=Webhook",
+            "oidc-ca-file" => "--oidc-issuer-url=https://127.0.0.1:1 --oidc-client-id=c",
+            "service-account-signing-key-file" => {
+                "--service-account-key-file=DIR/key --service-account-issuer=https://i"
+            }
+            _ => "",
+        }
+    }
+
+    #[test]
+    fn no_flag_reads_a_file_without_end() {
+        let dir = Scratch::new();
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        fs::write(dir.join("crt"), made.cert.pem()).unwrap();
+        fs::write(dir.join("key"), made.signing_key.serialize_pem()).unwrap();
+        let policy = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]";
+        fs::write(dir.join("policy"), policy).unwrap();
+        let flags = flags::naming_files();
+        assert!(flags.len() > 25 && flags.contains(&"token-auth-file".to_owned()), "{flags:?}");
+        let mut wrong = Vec::new();
+        // Written, not read.
+        for flag in flags.iter().filter(|flag| !["audit-log-path"].contains(&flag.as_str())) {
+            let arguments = format!("--{flag}=/dev/zero {}", companions(flag));
+            let arguments = arguments.replace("DIR", &dir.display().to_string());
+            let words = std::iter::once("cluster-apiserver").chain(arguments.split_whitespace());
+            let parsed = match flags::parse(words.map(OsString::from)) {
+                Ok(invocation) => Config::from_flags(invocation.flags()).map(drop),
+                Err(flags::Stop::Refuse(line) | flags::Stop::Print(line)) => Err(anyhow!(line)),
+            };
+            let why = parsed.map_or_else(|error| format!("{error:#}"), |()| "it starts".to_owned());
+            let is_named = why.contains("/dev/zero") || why.contains(flag);
+            if !is_named || !why.contains("more than 16777216 bytes") {
+                wrong.push(format!("{arguments}: {why}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
     #[test]

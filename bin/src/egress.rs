@@ -70,7 +70,7 @@ const TLS: Object = Object {
 /// # Errors
 /// What is wrong with it.
 pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<Networks> {
-    let bytes = std::fs::read(path).map_err(|error| {
+    let bytes = crate::files::read(path).map_err(|error| {
         anyhow!(
             "failed to read egress selector config: unable to read egress selector configuration from {} [{}]",
             go::quote(&path.to_string_lossy()),
@@ -215,7 +215,7 @@ fn egress(connection: &Value) -> Result<Egress, String> {
             let tcp = member(transport, "tcp");
             let held = |name: &str| {
                 let path = tcp.str_at(&["tlsConfig", name]);
-                std::fs::read(path).map_err(|error| {
+                crate::files::read(path).map_err(|error| {
                     format!("failed to read cert file {path}, got {}", opening(Path::new(path), &error))
                 })
             };

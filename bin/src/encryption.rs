@@ -34,7 +34,7 @@ impl EncryptionConfig {
 
     fn rules(&self) -> anyhow::Result<Vec<Rule>> {
         let shown = go::quote(&self.path.to_string_lossy());
-        let bytes = std::fs::read(&self.path).map_err(|error| {
+        let bytes = crate::files::read(&self.path).map_err(|error| {
             anyhow!(
                 "error while parsing file: error while loading file: error reading encryption provider configuration file \
                  {shown}: {}",

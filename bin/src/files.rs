@@ -1,7 +1,7 @@
 //! Small files that are replaced in one step: written under another name, then renamed.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -16,9 +16,37 @@ pub fn private_dir(path: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot create directory {}", path.display()))
 }
 
+/// Longest file that flags and configuration files may name. Bundles of certificates and lists of tokens stay far below; a
+/// device such as `/dev/zero` has no end.
+pub const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// A file that has more bytes than are read.
+#[derive(Debug, thiserror::Error)]
+#[error("the file has more than {FILE_BYTES_MAX} bytes, the most that is read of a configuration file")]
+struct TooLong;
+
+/// Reads a file that an operator names.
+///
+/// # Errors
+/// It cannot be read, or is longer than [`FILE_BYTES_MAX`].
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let file = fs::File::open(path)?;
+    let len = file.metadata()?.len();
+    if len > FILE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, TooLong));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
+    // Devices and pipes have no length.
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > FILE_BYTES_MAX {
+        true => Err(io::Error::new(io::ErrorKind::FileTooLarge, TooLong)),
+        false => Ok(bytes),
+    }
+}
+
 /// The file's bytes, or `None` if it does not exist.
 pub fn read_if_there(path: &Path) -> anyhow::Result<Option<Vec<u8>>> {
-    match fs::read(path) {
+    match read(path) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
@@ -94,6 +122,23 @@ mod tests {
     use super::scratch::Scratch;
     use super::*;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    #[test]
+    fn a_file_without_end_is_refused() {
+        let dir = Scratch::new();
+        fs::write(dir.join("small"), "text").unwrap();
+        assert_eq!(read(dir.join("small")).unwrap(), b"text");
+        let sparse = fs::File::create(dir.join("sparse")).unwrap();
+        for (len, is_read) in [(FILE_BYTES_MAX, true), (FILE_BYTES_MAX + 1, false), (1 << 40, false)] {
+            sparse.set_len(len).unwrap();
+            assert_eq!(read(dir.join("sparse")).is_ok(), is_read, "{len}");
+        }
+        let endless = read("/dev/zero").unwrap_err();
+        assert!(endless.to_string().starts_with("the file has more than 16777216 bytes"), "{endless}");
+        assert_eq!(read(&*dir).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(read(dir.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(read("/dev/null").unwrap(), b"");
+    }
 
     #[test]
     fn files_are_private_replaced_whole_and_left_alone_when_equal() {

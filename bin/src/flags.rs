@@ -49,6 +49,8 @@ pub use etcd::{Direction, EtcdFlags};
 pub use extension::ExtensionFlags;
 pub use fairness::FairnessFlags;
 pub use forms::{List, Port};
+#[cfg(test)]
+pub use line::naming_files;
 pub use line::{Invocation, Stop, is_command, parse};
 pub use metrics::MetricsFlags;
 pub use nodes::NodeFlags;

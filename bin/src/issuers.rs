@@ -148,7 +148,7 @@ impl IssuersConfig {
 /// Reads the configuration file.
 fn read(path: &Path, naming: Profile) -> anyhow::Result<Contents> {
     let failed = || format!("failed to load authentication configuration from file \"{}\"", path.display());
-    let bytes = std::fs::read(path).map_err(|error| opening(path, &error)).with_context(failed)?;
+    let bytes = crate::files::read(path).map_err(|error| opening(path, &error)).with_context(failed)?;
     contents(&bytes, naming).with_context(failed)
 }
 
@@ -193,7 +193,7 @@ fn of_flags(flags: OidcFlags) -> anyhow::Result<JwtSettings> {
     }
     let authorities = match flags.oidc_ca_file.filter(|path| !path.is_empty()).as_deref().map(Path::new) {
         Some(path) => {
-            let bytes = std::fs::read(path).map_err(|error| opening(path, &error))?;
+            let bytes = crate::files::read(path).map_err(|error| opening(path, &error))?;
             let text = String::from_utf8_lossy(&bytes).into_owned();
             // An empty bundle must not stand for the authorities of the system.
             if text.is_empty() { "\n".to_owned() } else { text }

@@ -102,7 +102,7 @@ impl NodeConfig {
 }
 
 fn open(path: &PathBuf) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).map_err(|error| opening(path, &error))
+    crate::files::read(path).map_err(|error| opening(path, &error))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct Watched {
 impl Watched {
     /// Starts with the current contents; an unreadable file counts as empty.
     pub fn new(paths: Vec<PathBuf>) -> Self {
-        let last = paths.iter().map(|path| fs::read(path).unwrap_or_default()).collect();
+        let last = paths.iter().map(|path| crate::files::read(path).unwrap_or_default()).collect();
         Watched { paths, last }
     }
 
@@ -34,7 +34,7 @@ impl Watched {
     /// The contents, in the order of the paths, if any of them changed since the last call. An unreadable file is
     /// being replaced: it counts as unchanged until it can be read.
     pub fn changed(&mut self) -> Option<&[Vec<u8>]> {
-        let now: Vec<_> = self.paths.iter().map(fs::read).collect::<Result<_, _>>().ok()?;
+        let now: Vec<_> = self.paths.iter().map(crate::files::read).collect::<Result<_, _>>().ok()?;
         if now == self.last {
             return None;
         }

@@ -51,7 +51,7 @@ impl TracingConfig {
     /// # Errors
     /// What is wrong with it, in the words of kube-apiserver where it has any.
     pub fn read(path: &Path, naming: &'static Naming) -> anyhow::Result<TracingConfig> {
-        let bytes = std::fs::read(path).map_err(|error| {
+        let bytes = crate::files::read(path).map_err(|error| {
             anyhow!(
                 "failed to read tracing config: unable to read tracing configuration from {}: {}",
                 go::quote(&path.to_string_lossy()),

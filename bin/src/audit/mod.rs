@@ -55,7 +55,7 @@ impl AuditConfig {
             return Ok(log.map(|log| AuditConfig { policy: None, log: Some(log), webhook: None }));
         };
         let shown = path.display();
-        let text = std::fs::read(&path).map_err(|error| {
+        let text = crate::files::read(&path).map_err(|error| {
             anyhow!(
                 "loading audit policy file: failed to read file path {:?}: {}",
                 shown.to_string(),

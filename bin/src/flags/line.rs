@@ -47,6 +47,17 @@ pub enum Invocation {
     Run(Command),
 }
 
+/// The flags whose value is the name of a file.
+#[cfg(test)]
+pub fn naming_files() -> Vec<String> {
+    let command = CommandLine::command();
+    let names_file = |argument: &&clap::Arg| {
+        argument.get_value_names().is_some_and(|names| names.iter().any(|name| name.as_str() == "FILE"))
+    };
+    let flags = command.get_arguments().filter(names_file);
+    flags.filter_map(|flag| flag.get_long().map(str::to_owned)).collect()
+}
+
 #[cfg(test)]
 impl Invocation {
     /// The flags of a command line that asks to serve.

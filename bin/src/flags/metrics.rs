@@ -132,7 +132,7 @@ fn check_keys(mapping: &Mapping, field: &str) -> anyhow::Result<()> {
 
 /// Reads a file of pairs.
 fn read(path: &Path) -> anyhow::Result<Mapping> {
-    let bytes = std::fs::read(path)
+    let bytes = crate::files::read(path)
         .map_err(|error| anyhow!("failed to read allow list manifest: {}", opening(path, &error)))?;
     parse(&bytes).map_err(|why| anyhow!("failed to parse allow list manifest: {why}"))
 }

@@ -92,7 +92,7 @@ impl NamedFiles {
     /// # Errors
     /// They cannot be read, or do not fit each other.
     pub fn read(&self) -> anyhow::Result<NamedCertificate> {
-        let open = |path: &Path| std::fs::read(path).map_err(|error| opening(path, &error));
+        let open = |path: &Path| crate::files::read(path).map_err(|error| opening(path, &error));
         let read = || -> anyhow::Result<NamedCertificate> {
             let (chain, key) = (open(&self.certificate)?, open(&self.key)?);
             Ok(NamedCertificate::from_pem(&chain, &key, self.names.clone())?)

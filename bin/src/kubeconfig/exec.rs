@@ -213,7 +213,7 @@ fn told(cluster: &Value, group: &str, dir: &Path) -> anyhow::Result<Object> {
             (Some(data), _) => Some(data),
             (None, Some(file)) => {
                 let path = dir.join(file);
-                Some(STANDARD.encode(std::fs::read(&path).with_context(|| path.display().to_string())?))
+                Some(STANDARD.encode(crate::files::read(&path).with_context(|| path.display().to_string())?))
             }
             (None, None) => None,
         };

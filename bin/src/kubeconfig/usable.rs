@@ -28,7 +28,7 @@ pub fn load(path: &Path) -> anyhow::Result<Value> {
         bail!("{}", opening(path, &error).to_string().replacen("open ", "stat ", 1));
     }
     let failed = |why: String| anyhow!("error loading config file \"{}\": {why}", path.display());
-    let text = std::fs::read(path).map_err(|error| failed(opening(path, &error).to_string()))?;
+    let text = crate::files::read(path).map_err(|error| failed(opening(path, &error).to_string()))?;
     decode(&text).map_err(failed)
 }
 
@@ -115,7 +115,7 @@ fn check_token_file(user: &Value, dir: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     let path = dir.join(file);
-    std::fs::read(&path).map(drop).map_err(|error| opening(&path, &error))
+    crate::files::read(&path).map(drop).map_err(|error| opening(&path, &error))
 }
 
 /// What is wrong with a user and a cluster; relative paths are relative to `dir`.
