@@ -14,6 +14,18 @@ use libmimalloc_sys::{
 
 use crate::profiles::heap;
 
+unsafe extern "C" {
+    /// Frees the empty pages of the calling thread, and gives the free memory of all threads back to the system. The crate
+    /// declares it behind a feature that needs another dependency.
+    fn mi_collect(force: bool);
+}
+
+/// Gives memory that the calling thread has freed back to the system, and what other threads gave back to the allocator.
+pub fn collect() {
+    // SAFETY: the function has no preconditions, and touches free memory only.
+    unsafe { mi_collect(true) }
+}
+
 /// As C's `malloc`, a block is aligned for any type of its size up to this alignment (`MI_MAX_ALIGN_SIZE`).
 const ALIGNED: usize = 16;
 

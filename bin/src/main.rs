@@ -31,6 +31,7 @@ mod kms;
 mod kubeconfig;
 mod log_files;
 mod logging;
+mod memory_return;
 mod moving;
 mod nodes;
 mod notify;
@@ -136,6 +137,7 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
+        runtime.spawn(memory_return::run());
         let run = assemble::run(config.clone(), metrics.clone(), started, &mut kept);
         let result = runtime.block_on(run);
         // The remaining tasks belong to connections that were cut.

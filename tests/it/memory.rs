@@ -1,12 +1,17 @@
 //! Memory of slow readers: it does not grow with the size of their responses, in any encoding (ARCHITECTURE.md).
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use http_body_util::BodyExt;
+use api::values::memory;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::json;
-use tests::{Options, PATIENCE, Server};
+use tests::{Client, Options, PATIENCE, Server};
+use tokio::task::JoinSet;
 
-use crate::support::{anonymous_bytes, pod_of_many_containers};
+use crate::support::{anonymous_bytes, metric, pod_of_many_containers};
 
 /// Clients that read a little and then stop.
 const CLIENTS: usize = 200;
@@ -159,4 +164,196 @@ async fn content_that_becomes_much_of_little_is_refused() {
     assert_eq!(answer.status(), 413);
     let added = anonymous_bytes(server.pid()).saturating_sub(before);
     assert!(added < api::values::memory::WORK_BYTES as u64, "{} KiB", added / 1024);
+}
+
+/// Bytes of answers of one route that are asked for and not read, and most requests for that: fewer than large answers may have
+/// together, so that the metrics can be read beside them.
+const UNREAD_BYTES: usize = 28 << 20;
+const UNREAD_REQUESTS: std::ops::RangeInclusive<usize> = 20..=1000;
+
+/// Requests on one connection without any room for answers.
+const PER_CONNECTION: usize = 100;
+
+/// What a connection holds besides what it is charged for: TLS, HTTP/2, and its own allotments.
+const CONNECTION_BYTES: u64 =
+    (memory::CONNECTION_BYTES + memory::CONNECTION_REQUESTS * memory::REQUEST_BYTES + 128 * 1024) as u64;
+
+/// What the process may hold besides: threads, the allocator's own lists, documents that are made once.
+const PROCESS_SLACK_BYTES: u64 = 16 << 20;
+
+/// Every path that the server says it has: those of its index, and the collections of all resources.
+async fn routes(client: &Client) -> BTreeSet<String> {
+    let index = client.get("/").await.json();
+    let index = index["paths"].as_array().expect("the index lists paths").iter();
+    let mut routes: BTreeSet<String> = index.map(|path| path.as_str().unwrap().to_owned()).collect();
+    let versions: Vec<String> =
+        routes.iter().filter(|path| path.matches('/').count() == 3).cloned().collect();
+    for version in versions.iter().map(String::as_str).chain(["/api/v1"]) {
+        let known = client.get(version).await;
+        if known.status != 200 || !version.starts_with("/api") {
+            continue;
+        }
+        let known = known.json();
+        for resource in known["resources"].as_array().into_iter().flatten() {
+            let name = resource["name"].as_str().unwrap();
+            let is_listed = resource["verbs"].as_array().unwrap().contains(&json!("list"));
+            if is_listed {
+                routes.insert(format!("{version}/{name}"));
+            }
+        }
+    }
+    // Paths that the index does not name.
+    let others = [
+        "/debug/pprof/",
+        "/debug/pprof/heap",
+        "/debug/pprof/allocs",
+        "/debug/pprof/symbol?0x1",
+        "/debug/api_priority_and_fairness/dump_requests",
+        "/debug/api_priority_and_fairness/dump_queues",
+        "/debug/flags",
+        "/logs/",
+        "/openapi/v3/api/v1",
+        "/readyz?verbose",
+        "/apis?pretty=1",
+        "/api/v1?pretty=1",
+        "/nothing",
+    ];
+    routes.extend(others.map(str::to_owned));
+    // One that lasts for half a minute.
+    routes.retain(|route| route != "/debug/pprof/profile");
+    routes
+}
+
+/// Asks `count` times for a path on connections without any room for answers, and waits for the heads of all answers.
+async fn unread(client: &Client, path: &str, accept: &str, count: usize) -> (JoinSet<()>, usize) {
+    let (done, mut heads) = tokio::sync::mpsc::channel(count);
+    let mut kept = JoinSet::new();
+    let mut refused = 0;
+    for first in (0..count).step_by(PER_CONNECTION) {
+        let io = TokioIo::new(client.connect_http2().await.expect("the server accepts connections"));
+        let mut http = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (sender, connection) = http.initial_stream_window_size(0).handshake(io).await.unwrap();
+        kept.spawn(async move { drop(connection.await) });
+        for _ in first..count.min(first + PER_CONNECTION) {
+            let request = hyper::Request::get(format!("https://x{path}"))
+                .header("accept", accept)
+                .body(Full::new(Bytes::new()))
+                .unwrap();
+            let (mut sender, done) = (sender.clone(), done.clone());
+            kept.spawn(async move {
+                let answer = sender.send_request(request).await;
+                let status = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
+                let _ = done.send(status).await;
+                std::future::pending::<()>().await;
+                drop(answer);
+            });
+        }
+    }
+    for _ in 0..count {
+        let status = tokio::time::timeout(PATIENCE, heads.recv()).await.expect("it is answered").unwrap();
+        refused += usize::from(status == 429);
+        assert!(status != 0 && status != 500, "{path}: {status}");
+    }
+    (kept, refused)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_no_client_reads_of_any_route_is_in_the_account() {
+    let server = Server::start(Options {
+        flags: ["--enable-logs-handler", "--request-timeout=10m"].map(str::to_owned).to_vec(),
+        ..Options::default()
+    })
+    .await;
+    let client = server.client();
+    let maps = "/api/v1/namespaces/default/configmaps";
+    for name in ["a", "b", "c"] {
+        let map = json!({"metadata": {"name": name}, "data": {"k": "x".repeat(100_000)}});
+        assert_eq!(client.post(maps, &map).await.status, 201);
+    }
+    let routes = routes(client).await;
+    assert!(routes.len() > 150 && routes.contains("/metrics"), "{routes:?}");
+    // Each document is made once, so that what all answers share is there.
+    for route in &routes {
+        client.get(route).await;
+    }
+    let before = anonymous_bytes(server.pid());
+    let mut wrong = Vec::new();
+    let forms = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
+    for (at, route) in routes.iter().enumerate() {
+        let accept = if route.starts_with("/api") { forms[at % forms.len()] } else { "*/*" };
+        let answer = client.send("GET", route, &[("accept", accept)], b"").await;
+        let count = UNREAD_BYTES / answer.body.len().max(1);
+        // Long documents alone show up beside what else a process holds.
+        let count = if answer.body.len() < 16 * 1024 { 0 } else { count };
+        // Each profile takes a while, in an unoptimised build above all.
+        let most = if route.starts_with("/debug/pprof/") { 40 } else { *UNREAD_REQUESTS.end() };
+        let count = count.clamp(*UNREAD_REQUESTS.start(), most);
+        let (kept, refused) = unread(client, route, accept, count).await;
+        let connections = count.div_ceil(PER_CONNECTION) as u64;
+        // Garbage of the last route goes back to the system a little later.
+        let begun = Instant::now();
+        loop {
+            let charged = metric(&server, "apiserver_request_memory_bytes").await;
+            let added = anonymous_bytes(server.pid()).saturating_sub(before);
+            let allowed = charged + connections * CONNECTION_BYTES + PROCESS_SLACK_BYTES;
+            if added <= allowed {
+                break;
+            }
+            if begun.elapsed() > Duration::from_secs(15) {
+                wrong.push(format!(
+                    "{route} ({} bytes, {count} times, {refused} refused): {} KiB added, {} KiB charged",
+                    answer.body.len(),
+                    added / 1024,
+                    charged / 1024,
+                ));
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+        drop(kept);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Most anonymous memory that stays after a burst.
+const LEFT_BYTES_MAX: u64 = 24 << 20;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_of_a_burst_is_returned_without_another_request() {
+    let server = Server::start(Options::default()).await;
+    let path = "/api/v1/namespaces/default/pods?dryRun=All";
+    // Each takes some hundred bytes for each of its containers, and is refused after all of it was read.
+    let containers = vec!["{}"; 60_000].join(",");
+    let pod: Bytes =
+        format!(r#"{{"metadata":{{"name":"a"}},"spec":{{"containers":[{containers}]}}}}"#).into();
+    let before = anonymous_bytes(server.pid());
+    let mut most = 0;
+    let mut burst = JoinSet::new();
+    for _ in 0..8 {
+        let (client, pod) = (server.client().another(), pod.clone());
+        burst.spawn(async move {
+            let answer = client.open("POST", path, &[("content-type", "application/json")], &pod).await;
+            answer.into_body().collect().await.map(drop)
+        });
+    }
+    while !burst.is_empty() {
+        most = most.max(anonymous_bytes(server.pid()));
+        let _ = tokio::time::timeout(Duration::from_millis(20), burst.join_next()).await;
+    }
+    assert!(most - before > 2 * LEFT_BYTES_MAX, "a burst of {} KiB shows nothing", (most - before) / 1024);
+    let begun = Instant::now();
+    loop {
+        let left = anonymous_bytes(server.pid()).saturating_sub(before);
+        if left < LEFT_BYTES_MAX {
+            eprintln!(
+                "{} KiB of {} KiB left after {:?}",
+                left / 1024,
+                (most - before) / 1024,
+                begun.elapsed()
+            );
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{} KiB of {} KiB stay", left / 1024, (most - before) / 1024);
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
 }

@@ -248,6 +248,18 @@ impl Renderer {
         Ok(Cow::Owned(out))
     }
 
+    /// The object in JSON, where it is shown whole and in another encoding.
+    pub fn text_beside(&self, stored: &Bytes) -> Result<Option<Bytes>, Status> {
+        let is_whole = self.output.transform == Transform::None;
+        if !is_whole || self.output.encoding == negotiate::Encoding::Json {
+            return Ok(None);
+        }
+        Ok(Some(match self.served(stored)? {
+            Cow::Borrowed(_) => stored.clone(),
+            Cow::Owned(text) => text.into(),
+        }))
+    }
+
     /// One object as a whole document.
     pub fn document(&mut self, stored: &Bytes) -> Result<Bytes, Status> {
         let served = self.served(stored)?;
@@ -280,7 +292,11 @@ impl Renderer {
             negotiate::Encoding::Cbor => cbor::foreign(message, object),
             negotiate::Encoding::Protobuf => protobuf::foreign(message, object)?,
         };
-        Ok(respond(code, output.media_type, body))
+        let mut response = respond(code, output.media_type, body);
+        if output.encoding != negotiate::Encoding::Json {
+            response.extensions_mut().insert(answer::Shown::Tree(Arc::new(object.clone())));
+        }
+        Ok(response)
     }
 
     /// Responds with the table of one object of type `message` that is not of the request's resource. A custom resource
@@ -451,7 +467,7 @@ pub fn status_body(status: &Object, output: &Output) -> Bytes {
 /// # Errors
 /// The document is not of its own type.
 pub fn discovery(naming: &Naming, answer: discovery::Answer) -> Result<http::Response<Bytes>, Status> {
-    let discovery::Answer { response, encoding } = answer;
+    let discovery::Answer { response, encoding, .. } = answer;
     let write: fn(&Message, &Object) -> Result<Bytes, Status> = match encoding {
         discovery::Encoding::Json => return Ok(response),
         discovery::Encoding::Yaml => yaml::foreign,

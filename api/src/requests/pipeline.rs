@@ -453,7 +453,7 @@ impl<'c> Exchange<'c> {
             trail: self.trail.as_deref(),
             received: self.received,
             peer: self.connection.remote.ip(),
-            account: Account::new(self.context.memory().clone(), self.connection.allotment.clone()),
+            account: self.account(),
             newest,
         }));
         let work = traces::within(self.trace.as_ref().map(Trace::context), work);
@@ -481,6 +481,11 @@ impl<'c> Exchange<'c> {
                 Err(Box::new(timed_out()))
             }
         }
+    }
+
+    /// Where memory for the request is charged.
+    fn account(&self) -> Account {
+        Account::new(self.context.memory().clone(), self.connection.allotment.clone())
     }
 
     /// Counts a request that is ended before it is done.
@@ -571,6 +576,8 @@ impl Handler for Context {
                 panic_response()
             }
         };
+        // Every answer passes here, also those that a stage ended with.
+        let response = routes::charged(response, &exchange.account(), &exchange.errors);
         exchange.finish(response)
     }
 }

@@ -44,7 +44,7 @@ use crate::state::zpages;
 use crate::types::features::Feature;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::types::served::Served;
-use crate::values::memory::{Account, Charge, Exhausted};
+use crate::values::memory::{Account, Charge, Document, Exhausted, FREE_ANSWER_BYTES};
 use crate::values::query::Query;
 use crate::values::status::{Reason, Status, Subject};
 use crate::values::warning;
@@ -54,7 +54,7 @@ use crate::wire::request::{RequestInfo, Verb};
 use crate::wire::response::{Response, respond_text};
 use crate::wire::server::upgrade::{Switch, attach};
 use crate::wire::server::websocket::Upgrade;
-use crate::wire::server::{BODY_BYTES_MAX, BodyError, Incoming, read_charged};
+use crate::wire::server::{BODY_BYTES_MAX, Body, BodyError, Incoming, read_charged};
 use crate::writes::context::Context;
 
 /// What a permitted request brings to the stage that serves it.
@@ -107,20 +107,98 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
         return Ok(not_found_page());
     }
     if let Some(extension) = request.context.extensions().of_path(&request.info.path) {
-        return Box::pin(forward(request, &extension)).await;
+        let relay = Relay::begin(&request)?;
+        return Ok(relay.charge(Box::pin(forward(request, &extension)).await?));
     }
     // Its OpenAPI document is its own too.
     if let Some(version) = request.info.path.strip_prefix("/openapi/v3")
         && let Some(extension) = request.context.extensions().of_path(version.trim_end_matches('/'))
         && extension.has_openapi()
     {
-        return Box::pin(forward(request, &extension)).await;
+        let relay = Relay::begin(&request)?;
+        return Ok(relay.charge(Box::pin(forward(request, &extension)).await?));
     }
     let servers = elsewhere(&request);
     if !servers.is_empty() {
-        return Box::pin(pass_on(request, servers)).await;
+        let relay = Relay::begin(&request)?;
+        return Ok(relay.charge(Box::pin(pass_on(request, servers)).await?));
     }
-    if request.info.is_resource { serve_resource(request).await } else { serve_document(request).await }
+    if request.info.is_resource {
+        serve_resource(request).await
+    } else {
+        serve_charged_document(request).await
+    }
+}
+
+/// The memory of a request that another server answers.
+struct Relay {
+    connection: Charge,
+    account: Account,
+}
+
+impl Relay {
+    /// Charges the connection to the other server before it is made.
+    fn begin(request: &Permitted<'_>) -> Result<Relay, Status> {
+        let connection = request.context.memory().relay().map_err(Status::no_memory)?;
+        Ok(Relay { connection, account: request.account.clone() })
+    }
+
+    /// The answer of the other server: its connection is charged until the answer or the tunnel has ended, and its chunks as
+    /// they come.
+    fn charge(self, response: Response) -> Response {
+        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+            attach(&response, self.connection);
+            return response;
+        }
+        response.map(|body| body.charging(self.account).keeping(self.connection))
+    }
+}
+
+/// The kind of document that a path outside the resource API leads to, where one is made for each answer. Other paths have
+/// short answers, documents that all answers share, or streams.
+fn document_at(path: &str) -> Option<Document> {
+    let is_below =
+        |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    match path {
+        "/metrics" => Some(Document::Metrics),
+        "/metrics/slis" => Some(Document::Indicators),
+        "/statusz" | "/flagz" => Some(Document::Page),
+        "/" => Some(Document::Discovery),
+        _ if is_below("/debug/pprof") => Some(Document::Profile),
+        _ if is_below("/debug/api_priority_and_fairness") => Some(Document::FlowControl),
+        _ if is_below("/api") || is_below("/apis") => Some(Document::Discovery),
+        _ if is_below("/logs") => Some(Document::Page),
+        _ => None,
+    }
+}
+
+/// A path outside the resource API, with its answer charged before it is made.
+async fn serve_charged_document(request: Permitted<'_>) -> Result<Response, Status> {
+    let (account, errors) = (request.account.clone(), request.errors);
+    let Some(document) = document_at(&request.info.path) else {
+        return Ok(charged(serve_document(request).await?, &account, errors));
+    };
+    let (charge, _) = account.document(document).await.map_err(Status::no_memory)?;
+    let response = serve_document(request).await?;
+    let bytes = response.body().uncharged_bytes();
+    if bytes == 0 {
+        return Ok(response);
+    }
+    let charge = account.made(document, bytes, charge).map_err(Status::no_memory)?;
+    Ok(response.map(|body| body.charged(charge)))
+}
+
+/// The answer with its bytes charged, or the refusal that there is no room for it. It does not wait: the bytes are there, and
+/// would be there while it waits.
+pub fn charged(response: Response, account: &Account, errors: &Output) -> Response {
+    let bytes = response.body().uncharged_bytes();
+    if bytes <= FREE_ANSWER_BYTES {
+        return response;
+    }
+    match account.try_answer(bytes) {
+        Ok(charge) => response.map(|body| body.charged(charge)),
+        Err(error) => respond_status(&Status::no_memory(error), errors),
+    }
 }
 
 /// Requests for a resource or one of its subresources.
@@ -161,6 +239,15 @@ async fn serve_resource(request: Permitted<'_>) -> Result<Response, Status> {
 
 /// Requests for a resource that have a route.
 async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Result<Response, Status> {
+    let connects = resource
+        .table
+        .subresources
+        .iter()
+        .any(|table| table.connect && table.name == request.info.subresource);
+    let relay = match connects || request.info.subresource == "log" {
+        true => Some(Relay::begin(&request)?),
+        false => None,
+    };
     let Permitted {
         context,
         types,
@@ -201,8 +288,6 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
     };
     let formats = context.formats().of(objects(resource, info));
     let output = formats.output(&head.headers, query, offer).map_err(refused_by_form)?;
-    let connects =
-        resource.table.subresources.iter().any(|table| table.connect && table.name == info.subresource);
     let mut wire = None;
     let mut charges = None;
     let mut bytes = 0;
@@ -275,6 +360,10 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         let labels = [shown_validation(query.first("fieldValidation"))];
         context.metrics().field_validations.time(&labels, began.elapsed());
     }
+    let result = match relay {
+        Some(relay) => result.map(|response| relay.charge(response)),
+        None => result,
+    };
     drop((inflight, charges, body));
     let warnings = std::mem::take(&mut call.warnings);
     let mut response = match result {
@@ -285,7 +374,7 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         {
             response
         }
-        Ok(response) => compress::gzip(response, &account).await,
+        Ok(response) => compress::gzip(charged(response, &account, errors), &account).await,
         Err(status) => respond_status(&status, errors),
     };
     warn(&mut response, &warnings);
@@ -385,6 +474,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         registry: types.registry(),
         fairness: context.fairness(),
         features: context.features(),
+        memory: context.memory(),
     };
     if let Some(response) = scrape::respond_to(&sources, &head.method, path) {
         return Ok(response);
@@ -393,7 +483,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         return Ok(response);
     }
     if let Some(files) = context.log_files()
-        && let Some(answer) = log_files::respond_to(files, &head.method, path, &head.headers).await
+        && let Some(answer) = log_files::respond_to(files, &account, &head.method, path, &head.headers).await
     {
         return answer;
     }
@@ -413,16 +503,19 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
     }
     let response = if path.strip_suffix('/').unwrap_or(path) == "/version" {
         Some(crate::types::version::respond(&head.headers)?.map(Into::into))
-    } else if let Some(response) = types.discovery().respond(path, &head.headers, pretty) {
-        Some(representation::discovery(context.naming(), response)?.map(Into::into))
+    } else if let Some(answer) = types.discovery().respond(path, &head.headers, pretty) {
+        let body: fn(Bytes) -> Body = if answer.is_shared { Body::shared } else { Body::from };
+        Some(representation::discovery(context.naming(), answer)?.map(body))
     } else {
-        types.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Into::into))
+        types.openapi().respond(path, head.uri.query(), &head.headers).map(|r| r.map(Body::shared))
     };
     match response {
         Some(response) if is_sent_compressed(head, &response) => Ok(compress::gzip(response, &account).await),
         Some(_) if !has_method(context.builtin(), path, &head.method) => Err(Status::method_not_allowed()),
         Some(response) => Ok(response),
-        None if is_below_own_prefix(context.builtin(), path) => Err(Status::no_such_route()),
+        None if is_below_own_prefix((context.builtin(), types.registry()), path) => {
+            Err(Status::no_such_route())
+        }
         None => Ok(not_found_page()),
     }
 }
@@ -451,13 +544,15 @@ fn has_method(builtin: &Registry, path: &str, method: &Method) -> bool {
     *method == Method::GET
 }
 
-/// Whether a path is below the server's version, the core group or a group of built-in types, all of whose paths are its own.
-fn is_below_own_prefix(builtin: &Registry, path: &str) -> bool {
+/// Whether a path is below the server's version, the core group or a group of built-in types, all of whose paths are its own. A
+/// group of which the operator disabled every version has none.
+fn is_below_own_prefix((builtin, served): (&Registry, &Registry), path: &str) -> bool {
     if path.starts_with("/api/") || path.starts_with("/version/") {
         return true;
     }
     let below = path.strip_prefix("/apis/").and_then(|rest| rest.split_once('/'));
-    below.is_some_and(|(group, rest)| !rest.is_empty() && builtin.group(group).is_some())
+    let is_own = |group: &str| builtin.group(group).is_some() && served.group(group).is_some();
+    below.is_some_and(|(group, rest)| !rest.is_empty() && is_own(group))
 }
 
 /// Runs the verb. What has a large state, or is rare, has it on the heap: else every request would carry room for it.

@@ -12,6 +12,7 @@ use crate::state::fairness::Fairness;
 use crate::types::features::{Features, Stage};
 use crate::types::schema::registry::Registry;
 use crate::types::version;
+use crate::values::memory::{self, Memory};
 use crate::wire::metrics::Metrics;
 use crate::wire::metrics::family::{Definition, labels_text};
 use crate::wire::metrics::page::{Kind, Page, Stability};
@@ -31,6 +32,8 @@ pub struct Sources<'s> {
     pub fairness: &'s Fairness,
     /// Feature gates.
     pub features: &'s Features,
+    /// The account of memory that clients cause to be allocated.
+    pub memory: &'s Memory,
 }
 
 /// The answer to a path; `None` if it is none of these. DELETE forgets what was counted.
@@ -67,6 +70,10 @@ impl Sources<'_> {
         for (name, kind, help, value) in numbers_of_store(&self.engine.stats(), self.backends.have_failed()) {
             page.family(&gauge(name, Stability::Own, help), kind).number("", value);
         }
+        let help = "Memory that requests have been charged for, without the allotments of connections.";
+        let charged = gauge("apiserver_request_memory_bytes", Stability::Own, help);
+        page.family(&charged, Kind::Gauge)
+            .number("", self.memory.charged_bytes() + memory::charged_reply_bytes());
         self.features(page);
         build(page);
         process(page, self.metrics);

@@ -8,12 +8,12 @@ use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, LAST_MODIFIED, LOCATION};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use jiff::Timestamp;
 
 use crate::types::openapi::http_date;
+use crate::values::memory::Account;
 use crate::values::status::Status;
 use crate::wire::response::{Response, respond, respond_text};
 use crate::wire::server::{Aborted, Body, PIECE_BYTES};
@@ -54,6 +54,7 @@ pub trait LogFiles: Send + Sync {
 /// Answers a path; `None` if it is not below the directory's.
 pub async fn respond_to(
     files: &Arc<dyn LogFiles>,
+    account: &Account,
     method: &Method,
     path: &str,
     headers: &HeaderMap,
@@ -65,7 +66,7 @@ pub async fn respond_to(
     Some(if method != Method::GET {
         Err(Status::method_not_allowed())
     } else if accepts_anything(headers) {
-        Ok(serve(files.clone(), path.to_owned(), rest).await)
+        Ok(serve(files.clone(), account, path.to_owned(), rest).await)
     } else {
         Err(Status::no_such_representation(""))
     })
@@ -92,7 +93,7 @@ fn cleaned(path: &str) -> Option<String> {
     Some(parts.join("/"))
 }
 
-async fn serve(files: Arc<dyn LogFiles>, path: String, below: &str) -> Response {
+async fn serve(files: Arc<dyn LogFiles>, account: &Account, path: String, below: &str) -> Response {
     let Some(relative) = cleaned(below) else { return not_found() };
     let opened = tokio::task::spawn_blocking(move || files.open(&relative, NAMES_MAX)).await;
     let opened = match opened {
@@ -110,7 +111,7 @@ async fn serve(files: Arc<dyn LogFiles>, path: String, below: &str) -> Response 
             response
         }
         Ok(Found::Directory(names)) => respond(StatusCode::OK, "text/html; charset=utf-8", listing(&names)),
-        Ok(Found::File { len, modified, content }) => file(len, modified, content),
+        Ok(Found::File { len, modified, content }) => file(len, modified, content, account.clone()),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             respond_text(StatusCode::FORBIDDEN, "403 Forbidden\n")
         }
@@ -142,12 +143,16 @@ fn escaped(name: &str) -> String {
     name.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&#34;")
 }
 
-/// The bytes that the file has now; what is appended meanwhile is not part of the answer.
-fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>) -> Response {
-    let chunks = futures_util::stream::try_unfold((content, len), |(mut content, rest)| async move {
+/// The bytes that the file has now; what is appended meanwhile is not part of the answer. Each chunk is charged before it is
+/// read.
+fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>, account: Account) -> Response {
+    let start = (content, len, account);
+    let chunks = futures_util::stream::try_unfold(start, |(mut content, rest, account)| async move {
         if rest == 0 {
             return Ok(None);
         }
+        let room = account.answer(PIECE_BYTES.min(usize::try_from(rest).unwrap_or(PIECE_BYTES)));
+        let charge = room.await.map_err(|_| Aborted)?;
         let read = tokio::task::spawn_blocking(move || {
             let mut chunk = vec![0; PIECE_BYTES.min(usize::try_from(rest).unwrap_or(PIECE_BYTES))];
             let count = content.read(&mut chunk)?;
@@ -159,7 +164,7 @@ fn file(len: u64, modified: SystemTime, content: Box<dyn Read + Send>) -> Respon
             Ok(Ok((chunk, _))) if chunk.is_empty() => Err(Aborted),
             Ok(Ok((chunk, content))) => {
                 let left = rest - chunk.len() as u64;
-                Ok(Some((Bytes::from(chunk), (content, left))))
+                Ok(Some((charge.hold(chunk), (content, left, account))))
             }
             Ok(Err(_)) | Err(_) => Err(Aborted),
         }
@@ -212,14 +217,15 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            let answer = respond_to(&files, &Method::GET, path, &headers).await;
+            let answer = respond_to(&files, &Account::detached(), &Method::GET, path, &headers).await;
             let code = answer.map(|answer| match answer {
                 Ok(response) => response.status().as_u16(),
                 Err(status) => status.code.as_u16(),
             });
             assert_eq!(code, want, "{path} {accept}");
         }
-        let response = file(3, UNIX_EPOCH, Box::new(Cursor::new(b"onetwo".to_vec())));
+        let content = Box::new(Cursor::new(b"onetwo".to_vec()));
+        let response = file(3, UNIX_EPOCH, content, Account::detached());
         assert_eq!(response.headers()[LAST_MODIFIED], "Thu, 01 Jan 1970 00:00:00 GMT");
         let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
         assert_eq!(body, "one");

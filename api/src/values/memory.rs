@@ -9,11 +9,16 @@
 //! and is then refused with 429. An answer is charged until its last byte has left the process's own buffers: the charge
 //! lives in the owner of the bytes ([`Charge::hold`]). Bytes of the store's mapped files are not charged.
 //!
+//! Documents that the server makes of itself (metrics, profiles, discovery) are charged before they are made for the length
+//! that the last one of their kind had ([`Document`]). Any other answer is charged as soon as it is there, before anything
+//! waits; only answers of at most [`FREE_ANSWER_BYTES`] are part of the state of their request.
+//!
 //! Every connection has an allotment for answers, bodies and requests of its own, so clients that do not read, or do not end
 //! what they send, cannot stop those that do. The total is [`TOTAL_BYTES`], and for each connection [`CONNECTION_BYTES`],
 //! [`CONNECTION_BODY_BYTES`], [`CONNECTION_REQUESTS`] requests, and its window of unread request bytes.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -24,16 +29,24 @@ use super::json::structures_in;
 /// Request bodies, from their first byte until they are decoded and written.
 pub const BODIES_BYTES: usize = 64 * MIB;
 /// Content of requests in memory: trees, their versions before and after, and what is made of them.
-pub const WORK_BYTES: usize = 384 * MIB;
+pub const WORK_BYTES: usize = 318 * MIB;
+/// Answers of other servers (webhooks, reviews, documents) from their first byte until they are decoded.
+pub const REPLIES_BYTES: usize = 66 * MIB;
 /// Answers and parts of answers beyond the allotments of connections.
 pub const ANSWERS_BYTES: usize = 64 * MIB;
 /// The state of requests beyond those that each connection has for itself: head, user, what is left to send.
 pub const REQUESTS_BYTES: usize = 96 * MIB;
 /// All of that together.
-pub const TOTAL_BYTES: usize = BODIES_BYTES + WORK_BYTES + ANSWERS_BYTES + REQUESTS_BYTES;
+pub const TOTAL_BYTES: usize = BODIES_BYTES + WORK_BYTES + REPLIES_BYTES + ANSWERS_BYTES + REQUESTS_BYTES;
 
 /// The state of one request that waits, for a peer that does not read most of all (measured: 6.5 KiB).
 pub const REQUEST_BYTES: usize = 8 * 1024;
+
+/// The state of one request that another server answers: its connection, with what it has received and not passed on.
+pub const RELAY_BYTES: usize = 64 * 1024;
+
+/// Longest answer that is covered by the state of its request ([`REQUEST_BYTES`]): the error of an ordinary refusal.
+pub const FREE_ANSWER_BYTES: usize = 1024;
 
 /// Requests at one time that each connection has for itself, so that clients with few of them are served whatever
 /// others do.
@@ -141,6 +154,55 @@ fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(u32::MAX)
 }
 
+/// A kind of document that the server makes anew for each answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Document {
+    /// The page of all metrics.
+    Metrics,
+    /// The page of the metrics of health checks.
+    Indicators,
+    /// Profiles of the process, and names of its addresses.
+    Profile,
+    /// Dumps of flow control.
+    FlowControl,
+    /// Discovery of groups and resources.
+    Discovery,
+    /// Flags, state and log directories.
+    Page,
+}
+
+/// The kinds of documents.
+const DOCUMENTS: usize = 6;
+
+/// Length that a document is expected to have before the first one of its kind was made.
+const FIRST_DOCUMENT_BYTES: usize = 64 * 1024;
+
+/// The lengths that documents are expected to have, by their kind.
+#[derive(Debug)]
+struct Lengths([AtomicUsize; DOCUMENTS]);
+
+impl Default for Lengths {
+    fn default() -> Self {
+        Lengths(std::array::from_fn(|_| AtomicUsize::new(FIRST_DOCUMENT_BYTES)))
+    }
+}
+
+impl Lengths {
+    /// The expected length: that of the longest recent one, and a quarter for what has been added since.
+    fn expected(&self, document: Document) -> usize {
+        let last = self.0[document as usize].load(Ordering::Relaxed);
+        last + last / 4
+    }
+
+    /// Notes the length of a document. A shorter one lowers the expectation slowly, because kinds have documents of several
+    /// lengths.
+    fn note(&self, document: Document, bytes: usize) {
+        let length = &self.0[document as usize];
+        let last = length.load(Ordering::Relaxed);
+        length.store(bytes.max(last - last / 8), Ordering::Relaxed);
+    }
+}
+
 /// The budgets of a server.
 #[derive(Debug)]
 pub struct Memory {
@@ -148,6 +210,7 @@ pub struct Memory {
     work: Pool,
     answers: Pool,
     requests: Pool,
+    documents: Lengths,
 }
 
 impl Default for Memory {
@@ -156,7 +219,8 @@ impl Default for Memory {
             bodies: Pool::new(BODIES_BYTES, BODIES_BYTES / 4, CONNECTION_BODY_BYTES),
             work: Pool::new(WORK_BYTES, WORK_BYTES - WORK_LARGE_BYTES, 64 * 1024 * WORK_MULTIPLE),
             answers: Pool::new(ANSWERS_BYTES, ANSWERS_BYTES / 2, CONNECTION_BYTES),
-            requests: Pool::new(REQUESTS_BYTES, REQUESTS_BYTES, REQUEST_BYTES),
+            requests: Pool::new(REQUESTS_BYTES, REQUESTS_BYTES, RELAY_BYTES),
+            documents: Lengths::default(),
         }
     }
 }
@@ -172,6 +236,14 @@ impl Memory {
             Ok(permit) => Ok(Charge::of(permit)),
             Err(_) => self.requests.try_charge(REQUEST_BYTES),
         }
+    }
+
+    /// Room for the connection to another server that answers a request. Does not wait, as [`request`](Self::request).
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn relay(&self) -> Result<Charge, Exhausted> {
+        self.requests.try_charge(RELAY_BYTES)
     }
 
     /// Room for the content of a body, and of the `stored_bytes` of the object that it changes.
@@ -225,8 +297,41 @@ impl Memory {
     /// Bytes charged at present, without the allotments of connections.
     pub fn charged_bytes(&self) -> usize {
         let pools = [&self.bodies, &self.work, &self.answers, &self.requests];
-        TOTAL_BYTES - pools.iter().map(|pool| pool.free_bytes()).sum::<usize>()
+        let free: usize = pools.iter().map(|pool| pool.free_bytes()).sum();
+        BODIES_BYTES + WORK_BYTES + ANSWERS_BYTES + REQUESTS_BYTES - free
     }
+}
+
+/// The budget of answers of other servers. It belongs to the process, because the calls of the server's own parts have no
+/// connection of a client.
+static REPLIES: LazyLock<Pool> =
+    LazyLock::new(|| Pool::new(REPLIES_BYTES, REPLIES_BYTES / 4, CONNECTION_BODY_BYTES));
+
+/// What a value of an answer may come to once it is decoded: its place in a tree, a text of its own, and a copy for the caller.
+const REPLY_VALUE_BYTES: usize = 128;
+
+/// Room for bytes of an answer of another server before they are read.
+///
+/// # Errors
+/// There was none in time, or never can be.
+pub async fn reply(bytes: usize) -> Result<Charge, Exhausted> {
+    REPLIES.charge(bytes).await
+}
+
+/// Room for what an answer of another server comes to when it is decoded, which its separators tell.
+///
+/// # Errors
+/// There was none in time, or never can be.
+pub async fn decoded_reply(text: &[u8]) -> Result<Charge, Exhausted> {
+    let separators = memchr::memchr3_iter(b',', b'{', b'[', text).count();
+    // In YAML each line is a value.
+    let lines = memchr::memchr_iter(b'\n', text).count();
+    reply(2 * text.len() + REPLY_VALUE_BYTES * (separators + lines)).await
+}
+
+/// Bytes that are charged for answers of other servers at present.
+pub fn charged_reply_bytes() -> usize {
+    REPLIES_BYTES - REPLIES.free_bytes()
 }
 
 /// What one connection holds of answers, of bodies and of requests.
@@ -284,6 +389,28 @@ impl Account {
     /// There is none, or never can be.
     pub fn try_answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
         try_charge(&self.own.answers, &self.memory.answers, bytes)
+    }
+
+    /// Room for a document before it is made, and the length that it is expected to have.
+    ///
+    /// # Errors
+    /// There was none in time.
+    pub async fn document(&self, document: Document) -> Result<(Charge, usize), Exhausted> {
+        let expected = self.memory.documents.expected(document).min(self.memory.answers.large_bytes);
+        Ok((self.answer(expected).await?, expected))
+    }
+
+    /// Room for a document that was made, of which `charge` was taken before. What is missing is charged without waiting,
+    /// because the document is there.
+    ///
+    /// # Errors
+    /// There is no room for what is missing.
+    pub fn made(&self, document: Document, bytes: usize, charge: Charge) -> Result<Charge, Exhausted> {
+        self.memory.documents.note(document, bytes);
+        match bytes.saturating_sub(charge.bytes()) {
+            0 => Ok(charge),
+            missing => Ok(charge.and(self.try_answer(missing)?)),
+        }
     }
 
     /// Room for bytes of an answer.
@@ -427,6 +554,37 @@ mod tests {
         drop(other.body(3 * MIB).await.unwrap());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn documents_are_charged_before_they_are_made_for_what_the_last_one_had() {
+        let memory = Arc::new(Memory::default());
+        let connection = || Account::new(memory.clone(), Allotment::default());
+        const BYTES: usize = 300 * 1024;
+        // The first one is longer than expected.
+        let account = connection();
+        let (charge, expected) = account.document(Document::Metrics).await.unwrap();
+        assert!(charge.bytes() >= expected && expected < BYTES);
+        let mut kept = vec![account.made(Document::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES])];
+        // From then on there is room before it is made, until the budget is used up.
+        loop {
+            let account = connection();
+            let Ok((charge, expected)) = account.document(Document::Metrics).await else { break };
+            assert!(expected >= BYTES && charge.bytes() >= expected);
+            kept.push(account.made(Document::Metrics, BYTES, charge).unwrap().hold(vec![0; BYTES]));
+        }
+        assert!(kept.len() * BYTES <= ANSWERS_BYTES, "{}", kept.len());
+        // Other kinds do not wait for it, and the expectation follows the documents down again.
+        drop(connection().document(Document::Page).await.unwrap());
+        drop(kept);
+        for _ in 0..100 {
+            let (charge, _) = connection().document(Document::Metrics).await.unwrap();
+            drop(connection().made(Document::Metrics, 1000, charge).unwrap());
+        }
+        assert!(connection().document(Document::Metrics).await.unwrap().1 < 4000);
+        // A document that is longer than there is room for is refused.
+        let (charge, _) = connection().document(Document::Profile).await.unwrap();
+        assert!(connection().made(Document::Profile, 2 * ANSWERS_BYTES, charge).is_err());
+    }
+
     #[tokio::test]
     async fn a_charge_lives_as_long_as_the_bytes_and_is_as_large_as_they_are() {
         let memory = Arc::new(Memory::default());
@@ -457,6 +615,28 @@ mod tests {
         drop((held, own));
         assert_eq!(memory.charged_bytes(), 0);
         drop(memory.request(&modest).unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_of_other_servers_are_charged_by_what_they_become() {
+        // A review with a hundred thousand groups.
+        let groups = vec!["\"a-group-of-many\""; 100_000].join(",");
+        let review = format!(r#"{{"status":{{"user":{{"groups":[{groups}]}}}}}}"#);
+        let charge = decoded_reply(review.as_bytes()).await.unwrap();
+        assert!(charge.bytes() > 100_000 * REPLY_VALUE_BYTES, "{}", charge.bytes());
+        let mut held = vec![charge];
+        while let Ok(charge) = decoded_reply(review.as_bytes()).await {
+            held.push(charge);
+        }
+        assert!(held.iter().map(Charge::bytes).sum::<usize>() <= REPLIES_BYTES);
+        assert!(held.len() < REPLIES_BYTES / (100_000 * REPLY_VALUE_BYTES));
+        // An ordinary one still passes, and an object in a patch takes no more than its text twice.
+        drop(decoded_reply(br#"{"status":{"allowed":true}}"#).await.unwrap());
+        drop(held);
+        let patch = format!(r#"{{"response":{{"patch":"{}"}}}}"#, "A".repeat(4 * MIB));
+        assert!(decoded_reply(patch.as_bytes()).await.unwrap().bytes() < 9 * MIB);
+        let bomb = "[".repeat(8 * MIB);
+        assert!(matches!(decoded_reply(bomb.as_bytes()).await, Err(Exhausted::Never { .. })));
     }
 
     #[test]

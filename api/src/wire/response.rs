@@ -19,6 +19,11 @@ pub fn respond(code: StatusCode, media_type: &'static str, body: impl Into<Bytes
     response
 }
 
+/// The same with bytes that are charged already, or that cost nothing ([`Body::shared`]).
+pub fn respond_shared(code: StatusCode, media_type: &'static str, body: Bytes) -> Response {
+    respond(code, media_type, Bytes::new()).map(|_| Body::shared(body))
+}
+
 /// Plain text, as the few answers that are no objects are sent.
 pub fn respond_text(code: StatusCode, text: impl Into<Bytes>) -> Response {
     let mut response = respond(code, "text/plain; charset=utf-8", text);

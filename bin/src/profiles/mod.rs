@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use api::state::debug::{MemoryProfile, Profiles};
 use futures_util::future::BoxFuture;
+use tokio::sync::Semaphore;
 
 /// The profiles of this process.
 pub struct OwnProfiles;
@@ -48,8 +49,18 @@ impl Profiles for OwnProfiles {
     }
 }
 
+/// Turns of the work that reads symbol tables. Each run takes some megabytes, so there is one at a time.
+static TURN: Semaphore = Semaphore::const_new(1);
+
 /// Reads symbol tables, which takes some tens of milliseconds, while other tasks go on.
 async fn in_background<T: Default + Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    // The semaphore is never closed.
+    let Ok(turn) = TURN.acquire().await else { return T::default() };
+    let work = move || {
+        // The work keeps its turn when the client goes away, because it cannot be stopped.
+        let _turn = turn;
+        work()
+    };
     // It fails when the runtime ends, and the connection with it.
     tokio::task::spawn_blocking(work).await.unwrap_or_default()
 }

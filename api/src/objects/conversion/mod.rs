@@ -258,7 +258,7 @@ impl Converter {
         Ok(restored)
     }
 
-    async fn post(&self, webhook: &Webhook, body: bytes::Bytes) -> Result<bytes::Bytes, String> {
+    async fn post(&self, webhook: &Webhook, body: bytes::Bytes) -> Result<outgoing::Reply, String> {
         let endpoint =
             webhook.client(&self.identities).endpoint_at(|service| self.services.address(service))?;
         let timeout = Duration::from_secs(CONVERSION_SECONDS.unsigned_abs());

@@ -12,13 +12,23 @@ use crate::values::json::{Object, Value};
 use crate::values::request_scope;
 use crate::values::status::Status;
 use crate::wire::negotiate::Output;
-use crate::wire::response::{Response, respond};
+use crate::wire::response::{Response, respond, respond_shared};
 use crate::wire::server::Body;
 
 /// The Status that a response carries, as an extension of the response: what records the outcome of requests need not
 /// read the body, which has the form that the client asked for.
 #[derive(Clone, Debug)]
 pub struct Reported(pub Arc<Object>);
+
+/// The object that a response shows in another form than JSON, as an extension of the response: what records it need not read
+/// that form.
+#[derive(Clone, Debug)]
+pub enum Shown {
+    /// Its text in JSON.
+    Text(Bytes),
+    /// Its tree.
+    Tree(Arc<Object>),
+}
 
 /// A Status that is no error, in the form asked for.
 pub fn respond_success(code: StatusCode, status: &Object, output: &Output) -> Response {
@@ -56,7 +66,11 @@ pub async fn respond_object(
     let began = Instant::now();
     let document = renderer.document(stored)?;
     request_scope::serialized(began.elapsed());
-    Ok(respond(code, renderer.media_type(), charge.hold(document)))
+    let mut response = respond_shared(code, renderer.media_type(), charge.hold(document));
+    if let Some(text) = renderer.text_beside(stored)? {
+        response.extensions_mut().insert(Shown::Text(text));
+    }
+    Ok(response)
 }
 
 /// The stored text, and the line break that ends a document.

@@ -31,7 +31,7 @@ use crate::values::memory::Charge;
 use crate::values::object::at;
 use crate::values::status::Status;
 use crate::wire::negotiate::Transform;
-use crate::wire::response::{Response, respond};
+use crate::wire::response::{Response, respond_shared};
 use crate::wire::server::{Aborted, Body, PIECE_BYTES};
 use crate::writes::accesses::{self, Asked};
 
@@ -389,7 +389,8 @@ impl ListStream {
                         out.extend_from_slice(&items);
                         renderer.list_tail(&mut out);
                         let charge = charge.map_err(Status::no_memory)?;
-                        return Ok(respond(StatusCode::OK, renderer.media_type(), charge.hold(out)));
+                        let out = charge.hold(out);
+                        return Ok(respond_shared(StatusCode::OK, renderer.media_type(), out));
                     }
                     Measured::Size(all) => size = all,
                     Measured::Start(start, others) => {
@@ -402,7 +403,7 @@ impl ListStream {
         let media_type = renderer.media_type();
         let (chunk, stream) = Self::begin(renderer, page, size, 0).await?;
         if stream.is_over() {
-            return Ok(respond(StatusCode::OK, media_type, chunk));
+            return Ok(respond_shared(StatusCode::OK, media_type, chunk));
         }
         let first = futures_util::stream::iter([Ok(chunk)]);
         Ok(streamed(media_type, first.chain(stream.into_stream())))

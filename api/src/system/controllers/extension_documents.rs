@@ -59,7 +59,7 @@ async fn learn_openapi(api: &Context, extension: &Extension, endpoint: &Endpoint
 async fn resources(naming: &Naming, endpoint: &Endpoint) -> Option<Vec<Value>> {
     let path = endpoint.url().path().to_owned();
     let version = path.strip_prefix("/apis/")?.split_once('/')?;
-    let media_type = listed::aggregated_media_type(naming);
+    let media_type = listed::aggregated_media_types(naming);
     let answer = get(endpoint, "/apis", (&asker(), &media_type)).await?;
     if answer.code == StatusCode::OK && listed::is_aggregated(&answer.headers, naming) {
         return listed::of_version(naming, &answer.body, version);
@@ -99,7 +99,7 @@ async fn document(endpoint: &Endpoint, path: &str) -> Option<Answer> {
 struct Answer {
     code: StatusCode,
     headers: HeaderMap,
-    body: bytes::Bytes,
+    body: outgoing::Reply,
 }
 
 /// Asks as a request of that user would be passed on. `None` without an answer.

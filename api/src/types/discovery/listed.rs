@@ -17,15 +17,28 @@ const LIST_KIND: &str = "APIResourceList";
 
 /// The media type of the aggregated document of JSON.
 pub fn aggregated_media_type(naming: &Naming) -> String {
+    media_type(naming, AGGREGATED_VERSION)
+}
+
+/// What extension servers are asked for: the aggregated document in any version, the newest first. Servers of older releases
+/// have the beta version alone, which is of the same form.
+pub fn aggregated_media_types(naming: &Naming) -> String {
+    AGGREGATED_VERSIONS.map(|version| media_type(naming, version)).join(",")
+}
+
+/// Versions of the aggregated document.
+const AGGREGATED_VERSIONS: [&str; 2] = [AGGREGATED_VERSION, "v2beta1"];
+
+fn media_type(naming: &Naming, version: &str) -> String {
     let group = naming.group(AGGREGATED_GROUP, true);
-    format!("application/json;g={group};v={AGGREGATED_VERSION};as={AGGREGATED_KIND}")
+    format!("application/json;g={group};v={version};as={AGGREGATED_KIND}")
 }
 
 /// Whether an answer says that it is the aggregated document.
 pub fn is_aggregated(headers: &HeaderMap, naming: &Naming) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let is_there = |wanted: &str| kind.split(';').any(|part| part.trim() == wanted);
-    aggregated_media_type(naming).split(';').all(is_there)
+    AGGREGATED_VERSIONS.iter().any(|version| media_type(naming, version).split(';').all(is_there))
 }
 
 /// The resources that an aggregated document has of a version: none where it does not have the version. `None` for another
@@ -234,7 +247,9 @@ mod tests {
             ("application/json", false),
             ("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList", true),
             ("application/json; as=APIGroupDiscoveryList; v=v2; g=apidiscovery.k8s.io", true),
-            ("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", false),
+            ("application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList", true),
+            ("application/json;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList", false),
+            ("application/json;g=other.io;v=v2;as=APIGroupDiscoveryList", false),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -56,11 +56,13 @@ pub struct Answer {
     pub response: Response<Bytes>,
     /// The encoding that the body is yet to be brought to.
     pub encoding: Encoding,
+    /// Whether all answers share the bytes of the response.
+    pub is_shared: bool,
 }
 
 impl Answer {
     fn json(response: Response<Bytes>) -> Self {
-        Answer { response, encoding: Encoding::Json }
+        Answer { response, encoding: Encoding::Json, is_shared: false }
     }
 }
 
@@ -132,6 +134,7 @@ impl Discovery {
             return Some(Answer::json(json_response(status.code, &status.to_value(), true)));
         };
         let pretty = pretty && encoding == Encoding::Json;
+        let is_cached = cache.is_some() && matches!(form, Form::Aggregated | Form::Local);
         let response = match (cache, form) {
             (Some(cache), Form::Aggregated | Form::Local) => {
                 let is_core = parts[0] == Some("api");
@@ -147,7 +150,7 @@ impl Discovery {
                 response
             }
         };
-        Some(Answer { response, encoding })
+        Some(Answer { response, encoding, is_shared: is_cached && !pretty && encoding == Encoding::Json })
     }
 
     /// Whether the router looks at `Accept` before the document: not for the list of groups, for groups, and for versions of

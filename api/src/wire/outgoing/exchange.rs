@@ -4,6 +4,7 @@
 //! come are not followed.
 
 use std::io::Read;
+use std::ops::Deref;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -18,6 +19,7 @@ use super::connect::{Connection, connect, connect_for_many};
 use super::counting::counted;
 use super::pool::{self, Live, Sent, Unsent};
 use super::{Endpoint, Failure, failed, redirect};
+use crate::values::memory::{self, Charge};
 use crate::wire::traces;
 
 /// Most bytes of an answer that are read: far more than any object may have.
@@ -26,13 +28,34 @@ pub const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// How often a server that asks for it is asked again within the deadline.
 const RETRIES_MAX: usize = 10;
 
+/// Most bytes of a review that are read: a user with some ten thousand groups.
+pub const REVIEW_BYTES_MAX: usize = 1024 * 1024;
+
+/// Longest answer that is read without a charge for its bytes. A charge for what it becomes is taken in any case.
+const UNCHARGED_BYTES_MAX: usize = 16 * 1024;
+
 /// An answer of a kind that says success.
 #[derive(Debug)]
 pub struct Answer {
     /// The code, 200 to 206.
     pub code: StatusCode,
     /// The body; never empty.
-    pub body: Bytes,
+    pub body: Reply,
+}
+
+/// The body of an answer. Memory for it, and for what it becomes when it is decoded, is charged until this is dropped.
+#[derive(Debug)]
+pub struct Reply {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
+impl Deref for Reply {
+    type Target = Bytes;
+
+    fn deref(&self) -> &Bytes {
+        &self.bytes
+    }
 }
 
 /// Posts JSON and reads the answer, all of it within `timeout`. `agent` names this server.
@@ -45,10 +68,23 @@ pub async fn post(
     body: Bytes,
     timeout: Duration,
 ) -> Result<Answer, Failure> {
+    post_at_most(endpoint, agent, body, (timeout, ANSWER_BYTES_MAX)).await
+}
+
+/// The same for an answer of so many bytes at most.
+///
+/// # Errors
+/// As those of [`post`].
+pub async fn post_at_most(
+    endpoint: &Endpoint,
+    agent: &str,
+    body: Bytes,
+    (timeout, bytes_max): (Duration, usize),
+) -> Result<Answer, Failure> {
     let deadline = Instant::now() + timeout;
     let call = async {
         for _ in 0..RETRIES_MAX {
-            let (head, text) = follow(endpoint, agent, &body).await?;
+            let (head, text) = follow(endpoint, agent, &body, bytes_max).await?;
             match retry_after(head.status, &head.headers) {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None => return judge(head.status, &head.headers, text),
@@ -144,7 +180,7 @@ pub async fn get(
     endpoint: &Endpoint,
     headers: HeaderMap,
     timeout: Duration,
-) -> Result<(StatusCode, Bytes), Failure> {
+) -> Result<(StatusCode, Reply), Failure> {
     let (head, text) = get_at_most(endpoint, headers, timeout, ANSWER_BYTES_MAX).await?;
     Ok((head.status, text))
 }
@@ -158,7 +194,7 @@ pub async fn get_at_most(
     headers: HeaderMap,
     timeout: Duration,
     bytes_max: usize,
-) -> Result<(http::response::Parts, Bytes), Failure> {
+) -> Result<(http::response::Parts, Reply), Failure> {
     let mut request = Request::new(Full::new(Bytes::new()));
     *request.headers_mut() = headers;
     let call = async {
@@ -174,13 +210,14 @@ async fn follow(
     endpoint: &Endpoint,
     agent: &str,
     body: &Bytes,
-) -> Result<(http::response::Parts, Bytes), Failure> {
+    bytes_max: usize,
+) -> Result<(http::response::Parts, Reply), Failure> {
     let mut asked = (Method::POST, endpoint.clone());
     let mut last = endpoint.url().clone();
     for _ in 0..redirect::REQUESTS_MAX {
         let (method, endpoint) = &asked;
         let body = if *method == Method::POST { body.clone() } else { Bytes::new() };
-        let answered = exchange(endpoint, method, agent, body).await;
+        let answered = exchange(endpoint, method, (agent, body), bytes_max).await;
         let (head, text) = answered.map_err(|failure| failure.of(endpoint.url()))?;
         match redirect::next(&head, method, endpoint).map_err(|failure| failure.of(endpoint.url()))? {
             None => return Ok((head, text)),
@@ -198,9 +235,9 @@ async fn follow(
 async fn exchange(
     endpoint: &Endpoint,
     method: &Method,
-    agent: &str,
-    body: Bytes,
-) -> Result<(http::response::Parts, Bytes), Failure> {
+    (agent, body): (&str, Bytes),
+    bytes_max: usize,
+) -> Result<(http::response::Parts, Reply), Failure> {
     let mut request = Request::builder();
     for (name, value) in endpoint.identity() {
         request = request.header(name, value);
@@ -219,7 +256,7 @@ async fn exchange(
     let (answered, began) = send(endpoint, request).await?;
     counted(endpoint, method, answered.as_ref().ok().map(|(response, _)| response.status()), began);
     let (response, connection) = answered?;
-    let answer = read(response, ANSWER_BYTES_MAX).await?;
+    let answer = read(response, bytes_max).await?;
     endpoint.pool().keep(endpoint, connection);
     Ok(answer)
 }
@@ -264,31 +301,55 @@ fn same(request: &Request<Sent>) -> Request<Sent> {
     same
 }
 
+/// Reads an answer. Its bytes are charged before they are read where they are many, and what they become before the caller
+/// decodes them.
 async fn read(
     response: Response<Incoming>,
     bytes_max: usize,
-) -> Result<(http::response::Parts, Bytes), Failure> {
+) -> Result<(http::response::Parts, Reply), Failure> {
     let (head, mut body) = response.into_parts();
+    if body.size_hint().lower() > bytes_max as u64 {
+        return Err(Failure::TooLong);
+    }
     let mut text = BytesMut::new();
+    // What is announced is charged at once, and what is not as it comes: as much again as there is, for the buffer grows so.
+    let exact = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let mut charges = Vec::new();
+    let mut charged = UNCHARGED_BYTES_MAX;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Failure::Body)?;
         let Ok(bytes) = frame.into_data() else { continue };
         if text.len() + bytes.len() > bytes_max {
             return Err(Failure::TooLong);
         }
+        if text.len() + bytes.len() > charged {
+            let more = exact.unwrap_or(2 * text.len()).max(bytes.len());
+            charges.push(memory::reply(more).await.map_err(|error| Failure::no_room(&error))?);
+            charged += more;
+        }
         text.extend_from_slice(&bytes);
     }
     let is_compressed = head.headers.get(CONTENT_ENCODING).is_some_and(|encoding| encoding == "gzip");
-    let text = if is_compressed { decompress(&text)? } else { text.freeze() };
-    Ok((head, text))
+    let text = if is_compressed {
+        // Deflate makes at most 1032 bytes of one (RFC 1951).
+        let most = text.len().saturating_mul(1032).min(bytes_max);
+        charges.push(memory::reply(2 * most).await.map_err(|error| Failure::no_room(&error))?);
+        decompress(&text, bytes_max)?
+    } else {
+        text.freeze()
+    };
+    // Given back first, so that no call waits for the last charge while it has others.
+    drop(charges);
+    let charge = memory::decoded_reply(&text).await.map_err(|error| Failure::no_room(&error))?;
+    Ok((head, Reply { bytes: text, _charge: charge }))
 }
 
 /// The text of a compressed body; no longer than that of another one.
-fn decompress(body: &[u8]) -> Result<Bytes, Failure> {
+fn decompress(body: &[u8], bytes_max: usize) -> Result<Bytes, Failure> {
     let mut text = Vec::new();
-    let mut limited = GzDecoder::new(body).take(ANSWER_BYTES_MAX as u64 + 1);
+    let mut limited = GzDecoder::new(body).take(bytes_max as u64 + 1);
     limited.read_to_end(&mut text).map_err(|_| Failure::Body)?;
-    if text.len() > ANSWER_BYTES_MAX {
+    if text.len() > bytes_max {
         return Err(Failure::TooLong);
     }
     Ok(text.into())
@@ -303,7 +364,7 @@ fn retry_after(code: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-fn judge(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Result<Answer, Failure> {
+fn judge(code: StatusCode, headers: &HeaderMap, body: Reply) -> Result<Answer, Failure> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if let Err(why) = failed::media_type(media_type) {
         return Err(Failure::Code { code: code.as_u16(), text: format!("Internal error occurred: {why}") });
@@ -336,10 +397,10 @@ mod tests {
             encoder.write_all(&vec![b' '; bytes]).unwrap();
             encoder.finish().unwrap()
         };
-        assert_eq!(decompress(&gzip(100)).unwrap().len(), 100);
-        assert_eq!(decompress(&gzip(ANSWER_BYTES_MAX + 1)).unwrap_err(), Failure::TooLong);
+        assert_eq!(decompress(&gzip(100), 100).unwrap().len(), 100);
+        assert_eq!(decompress(&gzip(101), 100).unwrap_err(), Failure::TooLong);
         for body in [&b"no gzip"[..], &gzip(100)[..20], b""] {
-            assert_eq!(decompress(body).unwrap_err(), Failure::Body);
+            assert_eq!(decompress(body, 100).unwrap_err(), Failure::Body);
         }
     }
 
@@ -369,8 +430,9 @@ mod tests {
             ),
         ] {
             let code = StatusCode::from_u16(code).unwrap();
-            let got = judge(code, &text(media_type), Bytes::from_static(body.as_bytes()));
-            let got = got.map(|answer| answer.body).map_err(|failure| failure.to_string());
+            let bytes = Bytes::from_static(body.as_bytes());
+            let got = judge(code, &text(media_type), Reply { bytes, _charge: Charge::default() });
+            let got = got.map(|answer| answer.body.bytes).map_err(|failure| failure.to_string());
             assert_eq!(got, want.map(|body| Bytes::from_static(body.as_bytes())).map_err(str::to_owned));
         }
     }

@@ -37,7 +37,10 @@ pub use credentials::{Credentials, Identity, Tls};
 pub use egress::{Egress, Networks};
 pub use endpoint::Endpoint;
 pub use error::{Failure, is_cut, unexpected_code};
-pub use exchange::{ANSWER_BYTES_MAX, Answer, Lease, Opened, get, get_at_most, open, open_kept, post};
+pub use exchange::{
+    ANSWER_BYTES_MAX, Answer, Lease, Opened, REVIEW_BYTES_MAX, Reply, get, get_at_most, open, open_kept,
+    post, post_at_most,
+};
 pub use guard::{Guard, OwnAddresses, is_global};
 pub use identities::Identities;
 pub use tunnel::{Protocol, Transport, Tunnel};

@@ -36,7 +36,11 @@ pub struct Body(Inner);
 enum Inner {
     #[default]
     Empty,
+    /// Bytes that were made for this answer.
     Full(Bytes),
+    /// Bytes that are charged already, or that cost nothing: a document that all answers share, a part of a mapped file.
+    Shared(Bytes),
+    /// The same in several pieces.
     Parts(VecDeque<Bytes>),
     Stream(Pin<Box<dyn Stream<Item = Result<Bytes, Aborted>> + Send>>),
     Channel(mpsc::Receiver<Piece>),
@@ -68,7 +72,13 @@ impl Body {
         Body(if bytes.is_empty() { Inner::Empty } else { Inner::Full(bytes) })
     }
 
-    /// These pieces one after the other, without joining them; their total is announced.
+    /// The same for bytes that are charged already ([`Charge::hold`]), or that cost nothing: a document that all answers
+    /// share, a part of a mapped file.
+    pub fn shared(bytes: Bytes) -> Self {
+        Body(if bytes.is_empty() { Inner::Empty } else { Inner::Shared(bytes) })
+    }
+
+    /// Shared pieces one after the other, without joining them; their total is announced.
     pub fn parts(parts: impl Into<VecDeque<Bytes>>) -> Self {
         Body(Inner::Parts(parts.into()))
     }
@@ -87,9 +97,56 @@ impl Body {
     /// nothing.
     pub fn with<T: Send + 'static>(self, held: T) -> Self {
         match self.0 {
-            Inner::Empty | Inner::Full(_) => self,
+            Inner::Empty | Inner::Full(_) | Inner::Shared(_) => self,
             _ => self.keeping(held),
         }
+    }
+
+    /// Returns the number of bytes that were made for this answer and are not charged. A body that is made while it is
+    /// sent charges its chunks itself.
+    pub fn uncharged_bytes(&self) -> usize {
+        match &self.0 {
+            Inner::Full(bytes) => bytes.len(),
+            Inner::Observed(observed) => observed.0.uncharged_bytes(),
+            Inner::Empty | Inner::Shared(_) | Inner::Parts(_) | Inner::Stream(_) | Inner::Channel(_) => 0,
+        }
+    }
+
+    /// The same bytes, each chunk of a body that another server makes charged as it comes. A chunk for which there is no room in
+    /// time breaks the transfer off.
+    pub fn charging(self, account: Account) -> Self {
+        if !matches!(self.0, Inner::Stream(_) | Inner::Channel(_) | Inner::Observed(_)) {
+            return self;
+        }
+        Body::stream(futures_util::stream::unfold(Some((self, account)), async |state| {
+            let (mut body, account) = state?;
+            loop {
+                let chunk = match body.frame().await? {
+                    Ok(frame) => frame.into_data().unwrap_or_default(),
+                    Err(aborted) => return Some((Err(aborted), None)),
+                };
+                if chunk.is_empty() {
+                    continue;
+                }
+                return match account.answer(chunk.len()).await {
+                    Ok(charge) => Some((Ok(charge.hold(chunk)), Some((body, account)))),
+                    Err(_) => Some((Err(Aborted), None)),
+                };
+            }
+        }))
+    }
+
+    /// The same bytes, charged to `charge` until the last of them is sent. A buffer that is much longer than its text is
+    /// replaced, because the charge covers the text only.
+    pub fn charged(self, charge: Charge) -> Self {
+        Body(match self.0 {
+            Inner::Full(bytes) => Inner::Shared(charge.hold(fitted(bytes))),
+            Inner::Observed(mut observed) => {
+                observed.0 = std::mem::take(&mut observed.0).charged(charge);
+                Inner::Observed(observed)
+            }
+            other => other,
+        })
     }
 
     /// The same bytes; `held` is kept until the connection has taken them all or the client is gone.
@@ -142,6 +199,7 @@ impl std::fmt::Debug for Body {
         f.write_str(match self.0 {
             Inner::Empty => "Body(empty)",
             Inner::Full(_) => "Body(full)",
+            Inner::Shared(_) => "Body(shared)",
             Inner::Parts(_) => "Body(parts)",
             Inner::Stream(_) => "Body(stream)",
             Inner::Channel(_) => "Body(channel)",
@@ -160,7 +218,7 @@ impl hyper::body::Body for Body {
     ) -> Poll<Option<Result<Frame<Bytes>, Aborted>>> {
         let next = match &mut self.0 {
             Inner::Empty => None,
-            Inner::Full(bytes) => {
+            Inner::Full(bytes) | Inner::Shared(bytes) => {
                 let bytes = std::mem::take(bytes);
                 self.0 = Inner::Empty;
                 Some(Ok(bytes))
@@ -201,19 +259,28 @@ impl hyper::body::Body for Body {
             Inner::Empty => true,
             Inner::Parts(parts) => parts.is_empty(),
             Inner::Observed(observed) => observed.0.is_end_stream(),
-            Inner::Full(_) | Inner::Stream(_) | Inner::Channel(_) => false,
+            Inner::Full(_) | Inner::Shared(_) | Inner::Stream(_) | Inner::Channel(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         let bytes = match &self.0 {
             Inner::Empty => 0,
-            Inner::Full(bytes) => bytes.len() as u64,
+            Inner::Full(bytes) | Inner::Shared(bytes) => bytes.len() as u64,
             Inner::Parts(parts) => parts.iter().map(|part| part.len() as u64).sum(),
             Inner::Observed(observed) => return observed.0.size_hint(),
             Inner::Stream(_) | Inner::Channel(_) => return SizeHint::default(),
         };
         SizeHint::with_exact(bytes)
+    }
+}
+
+/// The same bytes in a buffer of about their length.
+fn fitted(bytes: Bytes) -> Bytes {
+    match bytes.try_into_mut() {
+        Ok(buffer) if buffer.capacity() - buffer.len() > buffer.len() / 4 => Bytes::copy_from_slice(&buffer),
+        Ok(buffer) => buffer.freeze(),
+        Err(shared) => shared,
     }
 }
 
@@ -395,6 +462,51 @@ mod tests {
             assert_eq!(body.is_end_stream(), want.is_empty());
             assert_eq!(drain(body).await.unwrap(), want.as_bytes());
         }
+    }
+
+    #[tokio::test]
+    async fn bytes_that_were_made_for_an_answer_are_charged_once_and_in_a_fitting_buffer() {
+        struct Blind;
+        impl Observer for Blind {
+            fn chunk(&mut self, _: &Bytes) {}
+        }
+        let roomy = || {
+            let mut buffer = Vec::with_capacity(1 << 20);
+            buffer.extend_from_slice(&[7; 5000]);
+            buffer
+        };
+        for (body, uncharged) in [
+            (Body::full(roomy()), 5000),
+            (Body::full(roomy()).observed(Blind), 5000),
+            (Body::shared(Bytes::from(roomy())), 0),
+            (Body::parts(vec![Bytes::from(roomy())]), 0),
+            (Body::empty(), 0),
+        ] {
+            let shown = format!("{body:?}");
+            assert_eq!(body.uncharged_bytes(), uncharged, "{shown}");
+            let account = Account::detached();
+            let body = body.charged(account.answer(100_000).await.unwrap());
+            assert_eq!(body.uncharged_bytes(), 0, "{shown}");
+            // The connection's own allotment has what was charged too much again.
+            let kept = uncharged.div_ceil(1024) * 1024;
+            assert_eq!(account.memory().charged_bytes(), kept, "{shown}");
+            let _ = drain(body).await;
+            assert_eq!(account.memory().charged_bytes(), 0, "{shown}");
+        }
+        let passed_on =
+            Body::stream(stream::iter([Ok(Bytes::from(roomy())), Ok(Bytes::new()), Ok(Bytes::from("a"))]));
+        let account = Account::detached();
+        let mut body = passed_on.charging(account.clone());
+        // The allotment of the connection is used up, so that the budget shows what is charged.
+        let own = account.answer(crate::values::memory::CONNECTION_BYTES).await.unwrap();
+        let chunk = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert_eq!((chunk.len(), account.memory().charged_bytes()), (5000, 5 * 1024));
+        drop(chunk);
+        assert_eq!(drain(body).await.unwrap(), b"a");
+        assert_eq!(account.memory().charged_bytes(), 0);
+        drop(own);
+        let fitted = super::fitted(Bytes::from(roomy()));
+        assert!(fitted.try_into_mut().unwrap().capacity() < 6000);
     }
 
     #[tokio::test]
