@@ -570,12 +570,19 @@ async fn a_watch_may_be_a_websocket() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let fixture = Fixture::new("websocket").await;
     fixture.make("$core/secrets", &[map("a")]).await;
-    for (accept, first_byte) in [("application/json", 0x81), ("application/vnd.kubernetes.protobuf", 0x82)] {
+    let token = "base64url.bearer.authorization.k8s.io.dG9rZW4, base64.binary.k8s.io";
+    for (accept, first_byte, offered, chosen) in [
+        ("application/json", 0x81, "", ""),
+        ("application/json", 0x81, "base64.binary.k8s.io", "base64.binary.k8s.io"),
+        ("application/json", 0x81, token, "base64.binary.k8s.io"),
+        ("application/vnd.kubernetes.protobuf", 0x82, "a, b", "a"),
+    ] {
         let mut socket = fixture.client.connect().await.unwrap();
         let path = fixture.full("$core/secrets?watch=1");
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+             Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n{}\r\n",
+            if offered.is_empty() { String::new() } else { format!("Sec-WebSocket-Protocol: {offered}\r\n") }
         );
         socket.write_all(request.as_bytes()).await.unwrap();
         let mut head = Vec::new();
@@ -589,7 +596,10 @@ async fn a_watch_may_be_a_websocket() {
             "watch-transport {head}"
         );
 
-        let name = format!("new-{first_byte:x}");
+        let agreed = head.lines().find_map(|line| line.strip_prefix("sec-websocket-protocol: "));
+        assert_eq!(agreed.unwrap_or_default(), chosen, "watch-transport {head}");
+
+        let name = format!("new-{first_byte:x}-{}", offered.len());
         fixture.make("$core/secrets", &[map(&name)]).await;
         let mut seen: Vec<Vec<u8>> = Vec::new();
         while !String::from_utf8_lossy(seen.last().unwrap_or(&Vec::new())).contains(&name) {

@@ -47,6 +47,8 @@ pub enum Form {
 pub struct Upgrade {
     switch: Switch,
     accept: HeaderValue,
+    /// The subprotocol of a stream of events.
+    protocol: Option<HeaderValue>,
 }
 
 impl Upgrade {
@@ -55,16 +57,18 @@ impl Upgrade {
         let switch = Switch::asked(request, connection).filter(|_| is_asked(request.headers()))?;
         let key = request.headers().get(SEC_WEBSOCKET_KEY)?.to_str().ok()?;
         let accept = HeaderValue::from_str(&accept_key(key)).ok()?;
-        Some(Upgrade { switch, accept })
+        Some(Upgrade { switch, accept, protocol: chosen(request.headers()) })
     }
 
-    /// Answers 101 and sends each of `messages` as one frame, until they or the client end.
+    /// Answers 101 and sends each of `messages` as one frame, until they or the client end. The subprotocol is the first one that
+    /// the client offers: messages are the same in each, and browsers give up a connection for which none is chosen.
     pub fn accept(
         self,
         form: Form,
         messages: impl Stream<Item = Result<Bytes, Aborted>> + Send + 'static,
     ) -> Response {
-        self.take_over(None, move |taken| converse(taken, form, messages))
+        let protocol = self.protocol.clone();
+        self.take_over(protocol, move |taken| converse(taken, form, messages))
     }
 
     /// Answers 101, with the protocol that was chosen, and lets `task` speak.
@@ -96,6 +100,14 @@ pub fn protocols(headers: &HeaderMap) -> Option<String> {
     values.peek()?;
     let values = is_asked(headers).then(|| values.filter_map(|value| value.to_str().ok()))?;
     Some(values.collect::<Vec<_>>().join(","))
+}
+
+/// The first subprotocol that a request offers and that is no bearer token: that one belongs to the request alone.
+fn chosen(headers: &HeaderMap) -> Option<HeaderValue> {
+    let offered = protocols(headers)?;
+    let mut offered = offered.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let chosen = offered.find(|name| !name.starts_with(auth::authn::bearer::PROTOCOL_PREFIX))?;
+    HeaderValue::from_str(chosen).ok()
 }
 
 fn accept_key(key: &str) -> String {
@@ -210,6 +222,30 @@ impl Incoming {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_protocol_that_is_no_token_is_chosen() {
+        let token = "base64url.bearer.authorization.k8s.io.dG9rZW4";
+        for (offered, want) in [
+            (&[][..], None),
+            (&["base64.binary.k8s.io"], Some("base64.binary.k8s.io")),
+            (&["v2, v1"], Some("v2")),
+            (&["v2", "v1"], Some("v2")),
+            (&[token], None),
+            (&[&*format!("{token}, base64.binary.k8s.io")], Some("base64.binary.k8s.io")),
+            (&[token, "binary.k8s.io"], Some("binary.k8s.io")),
+            (&[" , "], None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(CONNECTION, HeaderValue::from_static("keep-alive, Upgrade"));
+            headers.insert(UPGRADE, HeaderValue::from_static("websocket"));
+            headers.insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            for value in offered {
+                headers.append(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_str(value).unwrap());
+            }
+            assert_eq!(chosen(&headers).as_ref().map(|name| name.to_str().unwrap()), want, "{offered:?}");
+        }
+    }
 
     /// A frame as a client sends it.
     fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
