@@ -87,6 +87,73 @@ async fn admission_webhooks_change_and_refuse_writes() {
     assert_eq!(fixture.client.post(&maps, &json!({"metadata": {"name": "c"}})).await.status, 201);
 }
 
+/// A webhook of a configuration, asked about creations and updates.
+fn webhook(name: &str, hook: &Hook, path: &str, more: Value) -> Value {
+    let mut webhook = configuration("", "", hook, "")["webhooks"][0].clone();
+    let members = webhook.as_object_mut().unwrap();
+    members.insert("name".to_owned(), name.into());
+    members.insert("clientConfig".to_owned(), json!({"url": hook.url(path), "caBundle": hook.ca_bundle()}));
+    members["rules"][0]["operations"] = json!(["CREATE", "UPDATE"]);
+    members.remove("namespaceSelector");
+    members.extend(more.as_object().unwrap().clone());
+    webhook
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
+    let fixture = Fixture::new("reinvoked").await;
+    // The second webhook sets a member to what it is, or to something else.
+    let answer = move |review: Value| {
+        let data = &review["request"]["object"]["data"];
+        let value = if data["wish"] == "same" { "same" } else { "another" };
+        let patch = json!([{"op": "replace", "path": "/data/wish", "value": value}]).to_string();
+        let members = json!({"patchType": "JSONPatch", "patch": STANDARD.encode(patch)});
+        ready(admitted(&review, members))
+    };
+    let first = Hook::start(|review: Value| ready(admitted(&review, json!({})))).await;
+    let second = Hook::start(answer).await;
+    let selector = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": fixture.ns}}});
+    let mut again = selector.clone();
+    again["reinvocationPolicy"] = "IfNeeded".into();
+    let config = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": fixture.ns},
+        "webhooks": [
+            webhook("first.example.com", &first, "/first", again),
+            webhook("second.example.com", &second, "/second", selector),
+        ],
+    });
+    let made = fixture.client.post(MUTATING, &config).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let maps = format!("/api/v1/namespaces/{}/configmaps", fixture.ns);
+    let mut asked = (0, 0);
+    for (wish, calls) in [("same", (1, 1)), ("other", (2, 1))] {
+        let map = json!({"metadata": {"name": wish}, "data": {"wish": wish}});
+        assert_eq!(fixture.client.post(&maps, &map).await.status, 201, "{wish}");
+        let now = (first.received().len(), second.received().len());
+        assert_eq!((now.0 - asked.0, now.1 - asked.1), calls, "{wish}");
+        asked = now;
+    }
+
+    // A PUT without a version is shown to mutating webhooks as it was sent.
+    let maps_a = format!("{maps}/same");
+    let body = json!({"metadata": {"name": "same"}, "data": {"wish": "same", "more": "1"}});
+    assert_eq!(
+        fixture
+            .client
+            .send("PUT", &maps_a, &[("content-type", "application/json")], body.to_string().as_bytes())
+            .await
+            .status,
+        200
+    );
+    let seen = first.received().pop().unwrap();
+    assert_eq!(seen["request"]["operation"], "UPDATE");
+    assert!(seen["request"]["object"]["metadata"].get("resourceVersion").is_none(), "{seen}");
+    assert!(seen["request"]["oldObject"]["metadata"]["resourceVersion"].is_string(), "{seen}");
+    fixture.client.delete(&format!("{MUTATING}/{}", fixture.ns)).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_webhook_is_asked_once_whatever_other_servers_write_meanwhile() {
     let Some(etcd) = Etcd::start(1).await else { return };

@@ -1,6 +1,7 @@
 //! Another server as an object of the API names it: by its URL, or as a service of this cluster.
 
 use http::Uri;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use super::{Authorities, Credentials, Endpoint, Identities};
 use crate::types::schema::scalars::bytes;
@@ -65,9 +66,10 @@ fn endpoint(
     let base = match service {
         Some(Service { namespace, name, port }) => {
             let path = config.str_at(&["service", "path"]);
-            format!("https://{name}.{namespace}.svc:{port}{path}")
+            // The path of a service is the text itself.
+            format!("https://{name}.{namespace}.svc:{port}{}", utf8_percent_encode(path, PATH))
         }
-        None => config.str_at(&["url"]).to_owned(),
+        None => with_path_anew(config.str_at(&["url"])),
     };
     let base = base.trim_end_matches('/');
     let has_path = base.split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
@@ -88,6 +90,31 @@ fn endpoint(
         ..Credentials::default()
     };
     Ok(Endpoint::with(url, &credentials)?.through(identities.egress(service.is_some())))
+}
+
+/// What stays as it is in a path that Go writes.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b'/')
+    .remove(b':')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b'@');
+
+/// A URL whose path is decoded and encoded anew, as the reference server does before it calls: an escaped slash becomes one.
+fn with_path_anew(url: &str) -> String {
+    let begin = url.find("://").map_or(0, |at| at + 3);
+    let Some(at) = url[begin..].find('/') else { return url.to_owned() };
+    let (server, path) = url.split_at(begin + at);
+    let path = percent_decode_str(path).decode_utf8_lossy();
+    format!("{server}{}", utf8_percent_encode(&path, PATH))
 }
 
 impl Service {
@@ -176,6 +203,29 @@ mod tests {
         match parse(text.as_bytes()) {
             Ok(Value::Object(object)) => object,
             other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn escapes_in_the_path_of_a_url_are_read_and_those_of_a_service_are_text() {
+        for (config, want) in [
+            (r#"{"url":"https://h/a%2Fb"}"#, "https://h/a/b?timeout=5s"),
+            (
+                r#"{"url":"https://h:8443/a%20b/%C3%BC/c;d=e/"}"#,
+                "https://h:8443/a%20b/%C3%BC/c;d=e?timeout=5s",
+            ),
+            (r#"{"url":"https://h/a%252Fb"}"#, "https://h/a%252Fb?timeout=5s"),
+            (r#"{"url":"https://h"}"#, "https://h/?timeout=5s"),
+            (
+                r#"{"service":{"namespace":"n","name":"s","path":"/a%2Fb"}}"#,
+                "https://s.n.svc:443/a%252Fb?timeout=5s",
+            ),
+            (r#"{"service":{"namespace":"n","name":"s"}}"#, "https://s.n.svc:443/?timeout=5s"),
+        ] {
+            let config = Value::Object(object(config));
+            let client = Client::read(&config, 5);
+            let endpoint = client.endpoint_at(|_| Ok(("10.0.0.1".to_owned(), 443))).unwrap();
+            assert_eq!(endpoint.url().to_string(), want);
         }
     }
 

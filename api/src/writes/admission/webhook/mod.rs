@@ -249,7 +249,7 @@ impl Webhooks {
         let version =
             webhook.review_version.ok_or("webhook does not accept known AdmissionReview versions")?;
         let endpoint = self.endpoint(webhook).map_err(|why| format!("failed to call webhook: {why}"))?;
-        let request = review::request(write, kind, version, &self.lookup).await?;
+        let request = review::request(write, kind, (version, mutating), &self.lookup).await?;
         let answer = outgoing::post(&endpoint, &self.agent, request.body, webhook.timeout).await;
         let answer = answer.map_err(|why| format!("failed to call webhook: {why}"))?;
         review::verdict(&answer.body, (version, &request.uid), mutating, self.lookup.naming)

@@ -9,6 +9,7 @@ use super::report::{self, About};
 use super::review::Verdict;
 use super::{Configuration, Lookup, Outcome, Webhook, Webhooks, Write, is_sent};
 use crate::objects::patch::{Patch, PatchKind, apply_operations};
+use crate::types::schema::encode::encode;
 use crate::types::schema::registry::Resource;
 use crate::types::schema::{defaults, table::Message};
 use crate::values::field::go_quote;
@@ -124,13 +125,12 @@ impl MutatingWebhooks {
                         told.push("patch", sorted(operations.clone()));
                         told.push("patchType", "JSONPatch".into());
                         review.request_annotations.push((format!("patch.{place}"), text(told)));
-                        // A webhook that patches has changed the object, even to what it was.
                         let changed = self.change(record, seen, operations).await;
                         if let Err(status) = &changed {
                             let call = About::of(&Write::of(record, record.new.as_deref()), took);
                             report::failed_closed(&webhook.name, &call, &status.message);
                         }
-                        changed.map(|()| true)
+                        changed
                     }
                     outcome => outcome.map(|_| false),
                 }
@@ -142,15 +142,15 @@ impl MutatingWebhooks {
         changed
     }
 
-    /// Patches the object.
+    /// Patches the object. Whether it is another one then.
     async fn change(
         &self,
         record: &mut Record<'_, &mut Object>,
         seen: &Resource,
         operations: Value,
-    ) -> Result<(), Status> {
+    ) -> Result<bool, Status> {
         let lookup = &self.0.lookup;
-        let Some(new) = record.new.as_deref() else { return Ok(()) };
+        let Some(new) = record.new.as_deref() else { return Ok(false) };
         let resource = record.resource;
         let changed = if is_whole(record.subresource) && !std::ptr::eq(seen, resource) {
             let shown = lookup.converted(new.clone(), (resource, seen)).await?;
@@ -159,9 +159,18 @@ impl MutatingWebhooks {
         } else {
             patched(operations, message_of(new, resource, record.subresource), new, lookup)?
         };
+        let message = message_of(new, resource, record.subresource);
+        let is_changed = text_of(message, new) != text_of(message, &changed);
         record.replace(changed);
-        Ok(())
+        Ok(is_changed)
     }
+}
+
+/// An object as it is stored, by which two objects are compared: a patch may leave members out that mean nothing.
+fn text_of(message: &Message, object: &Object) -> Vec<u8> {
+    let mut text = Vec::new();
+    encode(message, object, &mut text);
+    text
 }
 
 /// The operations of a patch that is to be applied; `None` for none.

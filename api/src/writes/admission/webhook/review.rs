@@ -13,7 +13,7 @@ use crate::values::status::{Details, Reason, Said, Status};
 use crate::values::user;
 use crate::wire::outgoing;
 use crate::writes::admission::kinds::{is_whole, kind_of, matched_kind};
-use crate::writes::admission::{Lookup, Operation};
+use crate::writes::admission::{Lookup, Operation, Options};
 
 /// A review that is to be sent.
 pub(super) struct Request {
@@ -100,13 +100,16 @@ fn reason(name: &str) -> Reason {
 pub(super) async fn request(
     write: &Write<'_>,
     seen: &Resource,
-    version: &str,
+    (version, is_mutating): (&str, bool),
     lookup: &Lookup,
 ) -> Result<Request, String> {
     let naming = lookup.naming;
     let mut new = in_version(write, seen, write.new, lookup).await?;
     let mut old = in_version(write, seen, write.old, lookup).await?;
+    // A mutating webhook sees the object of a PUT as the client sent it.
+    let is_as_sent = is_mutating && matches!(write.options, Options::Update(_));
     if write.operation == Operation::Update
+        && !is_as_sent
         && let (Some(new), Some(old)) = (&mut new, &old)
         && meta(new, "resourceVersion").is_empty()
     {
