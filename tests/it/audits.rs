@@ -356,3 +356,42 @@ const BATCH: Keeps = |events, room| events.min(room)..=events.min(room + 2 * 10)
 
 /// None.
 const ALL: Keeps = |_, _| 0..=0;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_object_of_an_answer_is_recorded_in_every_encoding() {
+    let forms = [
+        "application/json",
+        "application/yaml",
+        "application/vnd.kubernetes.protobuf",
+    ];
+    let mut server = server("RequestResponse", Vec::new(), &["--audit-log-path=$dir/audit.log"]).await;
+    let client = server.client().clone();
+    let headers = |n: usize, accept: &'static str| {
+        [("audit-id", format!("request-{n}")), ("accept", accept.to_owned())]
+    };
+    for (n, accept) in forms.into_iter().enumerate() {
+        let name = format!("m{n}");
+        let body = json!({"metadata": {"name": name}, "data": {"k": "v"}}).to_string();
+        for (n, method, path, body) in [
+            (2 * n, "POST", MAPS.to_owned(), body.as_bytes()),
+            (2 * n + 1, "GET", format!("{MAPS}/{name}"), &b""[..]),
+        ] {
+            let headers = headers(n, accept);
+            let mut headers: Vec<(&str, &str)> =
+                headers.iter().map(|(name, value)| (*name, &**value)).collect();
+            headers.push(("content-type", "application/json"));
+            let answer = client.send(method, &path, &headers, body).await;
+            assert!(answer.status < 300, "{method} {accept}: {}", answer.text());
+        }
+    }
+    assert_eq!(server.terminate(), Some(0));
+    let seen = numbers(&server, 2 * forms.len(), |event, n| {
+        let object = &event["responseObject"];
+        assert_eq!(
+            (object["kind"].as_str(), object["data"]["k"].as_str()),
+            (Some("ConfigMap"), Some("v")),
+            "{n}: {event}"
+        );
+    });
+    assert!(seen.iter().all(|count| *count == 1), "{seen:?}");
+}

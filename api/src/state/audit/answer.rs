@@ -1,7 +1,7 @@
 //! The last stages of a trail: what the answer says, and when it is sent.
 //!
 //! An answer is observed on its way to the client, so nothing of it is kept but what is recorded. The object of an
-//! answer is recorded if it is sent as JSON; a Status is in any encoding.
+//! answer is recorded in any encoding; a list only if it is sent as JSON.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use hyper::body::Body as _;
 
 use super::{Stage, Trail};
-use crate::objects::representation::answer::Reported;
+use crate::objects::representation::answer::{Reported, Shown};
 use crate::values::json::{self, Value};
 use crate::wire::response::Response;
 use crate::wire::server::body::Observer;
@@ -40,6 +40,9 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
     if long_running {
         trail.reach(Stage::ResponseStarted);
     }
+    if trail.wants_response() && !long_running {
+        record_shown(&trail, &response);
+    }
     let is = |name, wanted| response.headers().get(name).is_some_and(|value| value == wanted);
     let is_reported = response.extensions().get::<Reported>().is_some();
     let gathers = trail.wants_response()
@@ -57,6 +60,18 @@ pub fn answered(trail: Arc<Trail>, long_running: bool, response: Response) -> Re
         return response;
     }
     response.map(|body| body.observed(gathered))
+}
+
+/// Records the object of an answer that is sent in another form than JSON.
+fn record_shown(trail: &Trail, response: &Response) {
+    let object = match response.extensions().get::<Shown>() {
+        Some(Shown::Text(text)) => json::parse(text).ok(),
+        Some(Shown::Tree(object)) => Some(Value::Object(object.as_ref().clone())),
+        None => None,
+    };
+    if let Some(object) = object {
+        trail.response(object);
+    }
 }
 
 /// Records the outcome. A refusal to encode answers is no object of the API, so only its code is recorded.
