@@ -232,7 +232,26 @@ impl Features {
         for (name, open) in named {
             features.name(name, open, releases)?;
         }
+        features.check_dependencies()?;
         Ok(features)
+    }
+
+    /// Refuses gates that are enabled without those that they depend on.
+    fn check_dependencies(&self) -> Result<(), String> {
+        let all = self.all();
+        let state = |name: &str| all.iter().find(|(known, ..)| *known == name).map(|(.., open)| *open);
+        let mut errors = Vec::new();
+        for (name, needed) in upstream::DEPENDENCIES {
+            let disabled: Vec<&str> =
+                needed.iter().filter(|needed| state(needed) == Some(false)).copied().collect();
+            if state(name) == Some(true) && !disabled.is_empty() {
+                let disabled = disabled.join(" ");
+                errors.push(format!(
+                    "{name} is enabled, but depends on features that are disabled: [{disabled}]"
+                ));
+            }
+        }
+        go::join_errors(&errors).map_or(Ok(()), Err)
     }
 
     /// Sets one gate.
@@ -305,6 +324,39 @@ pub(crate) fn boolean(text: &str) -> Option<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_gate_needs_those_that_it_depends_on() {
+        let why = "is enabled, but depends on features that are disabled:";
+        for (text, want) in [
+            ("ClusterTrustBundle=true,ClusterTrustBundleProjection=true", Ok(())),
+            (
+                "ClusterTrustBundleProjection=true",
+                Err(format!("ClusterTrustBundleProjection {why} [ClusterTrustBundle]")),
+            ),
+            ("ImageVolumeWithDigest=true", Ok(())),
+            ("GangScheduling=true", Err(format!("GangScheduling {why} [GenericWorkload]"))),
+            ("GangScheduling=true,GenericWorkload=true", Ok(())),
+            (
+                "StorageVersionAPI=true,APIServerIdentity=false,UnknownVersionInteroperabilityProxy=false",
+                Err(format!("StorageVersionAPI {why} [APIServerIdentity]")),
+            ),
+            ("AllAlpha=true", Ok(())),
+        ] {
+            assert_eq!(Features::parse(text, Releases::default()).map(drop), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn every_dependency_names_known_gates_or_features_that_cannot_be_disabled() {
+        let all = Features::default().all();
+        let is_known = |name: &str| all.iter().any(|(known, ..)| *known == name);
+        let known: Vec<&str> =
+            upstream::DEPENDENCIES.iter().map(|(name, _)| *name).filter(|name| is_known(name)).collect();
+        // Most gates of the table are there: a name that is misspelled would be skipped in silence.
+        assert!(known.len() * 2 > upstream::DEPENDENCIES.len(), "{known:?}");
+        assert_eq!(Features::default().check_dependencies(), Ok(()));
+    }
 
     #[test]
     fn a_gate_is_enabled_individually() {

@@ -187,8 +187,9 @@ impl Ports {
         let too_great = |_| format!("the port range cannot be greater than 65535: {text}");
         match (u16::try_from(first), u16::try_from(last)) {
             (Err(error), _) | (_, Err(error)) => Err(too_great(error)),
-            (Ok(0), _) => Err(format!("the port range cannot begin at 0: {text}")),
-            (Ok(first), Ok(last)) => Ok(Ports { first, last }),
+            // No service has the port 0, which stands for one that is to be allocated.
+            (Ok(first), Ok(last)) if last > 0 => Ok(Ports { first: first.max(1), last }),
+            (Ok(_), Ok(_)) => Err(format!("the port range has no port but 0: {text}")),
         }
     }
 
@@ -314,7 +315,8 @@ mod tests {
             ("30000+10", Some(("30000-30010", 0))),
             ("8080", Some(("8080-8080", 0))),
             ("1-65535", Some(("1-65535", 128))),
-            ("0-10", None),
+            ("0-10", Some(("1-10", 0))),
+            ("0", None),
             ("10-9", None),
             ("65535+1", None),
             ("1-2-3", None),

@@ -1,6 +1,48 @@
 //! Gates of kube-apiserver that steer nothing here: they may be set within the rules of their stage, and are shown with
 //! what was set (docs/api/operations.md#flags-and-features).
 
+/// Gates that may be enabled only where others are. A gate that is not known here is that of a feature that cannot be disabled
+/// any more. Source: `pkg/features/kube_features.go` of release 1.36.
+pub(super) const DEPENDENCIES: &[(&str, &[&str])] = &[
+    ("AuthorizeNodeWithSelectors", &["AuthorizeWithSelectors"]),
+    ("ClusterTrustBundleProjection", &["ClusterTrustBundle"]),
+    ("DRAAdminAccess", &["DynamicResourceAllocation"]),
+    ("DRAConsumableCapacity", &["DynamicResourceAllocation"]),
+    ("DRADeviceBindingConditions", &["DynamicResourceAllocation", "DRAResourceClaimDeviceStatus"]),
+    ("DRADeviceTaintRules", &["DRADeviceTaints"]),
+    ("DRADeviceTaints", &["DynamicResourceAllocation"]),
+    ("DRAExtendedResource", &["DynamicResourceAllocation"]),
+    ("DRAPartitionableDevices", &["DynamicResourceAllocation"]),
+    ("DRAPrioritizedList", &["DynamicResourceAllocation"]),
+    ("DRASchedulerFilterTimeout", &["DynamicResourceAllocation"]),
+    ("DeclarativeValidationTakeover", &["DeclarativeValidation"]),
+    ("DisableAllocatorDualWrite", &["MultiCIDRServiceAllocator"]),
+    ("GangScheduling", &["GenericWorkload"]),
+    ("GracefulNodeShutdownBasedOnPodPriority", &["GracefulNodeShutdown"]),
+    ("ImageVolumeWithDigest", &["ImageVolume"]),
+    (
+        "InPlacePodLevelResourcesVerticalScaling",
+        &["InPlacePodVerticalScaling", "PodLevelResources", "NodeDeclaredFeatures"],
+    ),
+    ("InPlacePodVerticalScalingAllocatedStatus", &["InPlacePodVerticalScaling"]),
+    ("InPlacePodVerticalScalingExclusiveCPUs", &["InPlacePodVerticalScaling"]),
+    ("InPlacePodVerticalScalingExclusiveMemory", &["InPlacePodVerticalScaling", "MemoryManager"]),
+    ("MatchLabelKeysInPodTopologySpreadSelectorMerge", &["MatchLabelKeysInPodTopologySpread"]),
+    ("PodCertificateRequest", &["AuthorizeNodeWithSelectors"]),
+    ("PodLifecycleSleepActionAllowZero", &["PodLifecycleSleepAction"]),
+    ("ProcMountType", &["UserNamespacesSupport"]),
+    ("ResourceHealthStatus", &["DynamicResourceAllocation"]),
+    ("RestartAllContainersOnContainerExits", &["ContainerRestartRules", "NodeDeclaredFeatures"]),
+    ("ServiceAccountTokenNodeBinding", &["ServiceAccountTokenNodeBindingValidation"]),
+    ("StorageVersionAPI", &["APIServerIdentity"]),
+    ("StructuredAuthenticationConfigurationEgressSelector", &["StructuredAuthenticationConfiguration"]),
+    ("StructuredAuthenticationConfigurationJWKSMetrics", &["StructuredAuthenticationConfiguration"]),
+    ("UnknownVersionInteroperabilityProxy", &["APIServerIdentity"]),
+    ("UserNamespacesHostNetworkSupport", &["UserNamespacesSupport"]),
+    ("WindowsCPUAndMemoryAffinity", &["MemoryManager"]),
+    ("WindowsGracefulNodeShutdown", &["GracefulNodeShutdown"]),
+];
+
 /// Disabled by default.
 pub(super) const ALPHA: &[&str] = &[
     "APIServingWithRoutine",
