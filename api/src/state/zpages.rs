@@ -24,6 +24,9 @@ const NOT_PARSEABLE: &str = "Warning: This endpoint is not meant to be machine p
 /// Media types of the pages, of which those of objects need parameters.
 const MEDIA_TYPES: [&str; 3] = ["application/json", "application/yaml", "text/plain"];
 
+/// The name of the component in the pages, whatever the program is called.
+const COMPONENT: &str = "apiserver";
+
 /// What may be between a name and a value.
 const SEPARATORS: [&str; 4] = [":", ": ", "=", " "];
 
@@ -140,7 +143,7 @@ fn text(sources: &Sources<'_>, page: ZPage) -> String {
         ZPage::Flagz => (sources.flags.to_vec(), "flagz"),
     };
     let separator = separator();
-    let mut text = format!("\n{} {title}\n{NOT_PARSEABLE}\n\n", sources.naming.system("apiserver"));
+    let mut text = format!("\n{COMPONENT} {title}\n{NOT_PARSEABLE}\n\n");
     for (name, value) in lines {
         text.push_str(&format!("{name}{separator}{value}\n"));
     }
@@ -184,8 +187,7 @@ fn object(sources: &Sources<'_>, page: ZPage, version: &str) -> Value {
     let mut object = Object::new();
     object.push("kind", page.kind().into());
     object.push("apiVersion", sources.naming.api_version("config", true, version).into());
-    let name = sources.naming.system("apiserver");
-    object.push("metadata", Value::from(Object::from_iter([("name".into(), name.into())])));
+    object.push("metadata", Value::from(Object::from_iter([("name".into(), COMPONENT.into())])));
     match page {
         ZPage::Statusz => {
             object.push("startTime", clock::format_seconds(began(sources.age)).into());
@@ -291,7 +293,7 @@ mod tests {
             Sources { naming: &KUBERNETES, features: &features, flags: &flags, age: Duration::ZERO };
         let flagz = object(&sources, ZPage::Flagz, "v1beta1");
         assert_eq!(flagz.str_at(&["apiVersion"]), "config.k8s.io/v1beta1");
-        assert_eq!(flagz.str_at(&["metadata", "name"]), "kube-apiserver");
+        assert_eq!(flagz.str_at(&["metadata", "name"]), "apiserver");
         assert_eq!(flagz.str_at(&["flags", "v"]), "4");
         let statusz = object(&sources, ZPage::Statusz, "v1beta1");
         assert!(statusz.get("paths").and_then(Value::as_array).unwrap().contains(&"/flagz".into()));
