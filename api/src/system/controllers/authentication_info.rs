@@ -27,12 +27,15 @@ const CLIENT_BUNDLE: &str = "client-ca-file";
 /// Authorities of authenticating proxies; the lists mean nothing without them.
 const PROXY_BUNDLE: &str = "requestheader-client-ca-file";
 
+/// The list that is there only if it has an entry: servers of older releases do not know it.
+const UID_HEADERS: &str = "requestheader-uid-headers";
+
 /// Lists about authenticating proxies: JSON arrays of strings.
 const PROXY_LISTS: [&str; 5] = [
     "requestheader-allowed-names",
     "requestheader-extra-headers-prefix",
     "requestheader-group-headers",
-    "requestheader-uid-headers",
+    UID_HEADERS,
     "requestheader-username-headers",
 ];
 
@@ -100,9 +103,13 @@ fn object(target: &Target, data: &Data) -> Value {
 }
 
 /// What is there and what this server says, in this order and without repetitions, at the second `now`: certificates that
-/// are over go, and so does what is neither a bundle nor a list. `None` if a bundle or a list that is there cannot be read.
+/// are over go, and what is neither a bundle nor a list stays as others wrote it. `None` if a bundle or a list that is there
+/// cannot be read.
 fn merged(there: &Data, own: &Data, now: i64) -> Option<Data> {
-    let mut all = Data::new();
+    let is_foreign =
+        |name: &str| ![CLIENT_BUNDLE, PROXY_BUNDLE].contains(&name) && !PROXY_LISTS.contains(&name);
+    let foreign = there.iter().filter(|(name, _)| is_foreign(name));
+    let mut all: Data = foreign.map(|(name, text)| (name.clone(), text.clone())).collect();
     for name in [CLIENT_BUNDLE, PROXY_BUNDLE] {
         let mut certificates = self::certificates(there.get(name))?;
         certificates.extend(self::certificates(own.get(name))?);
@@ -117,6 +124,9 @@ fn merged(there: &Data, own: &Data, now: i64) -> Option<Data> {
     for name in PROXY_LISTS {
         let mut list = strings(there.get(name))?;
         list.extend(strings(own.get(name))?);
+        if list.is_empty() && name == UID_HEADERS {
+            continue;
+        }
         let list = without_repetitions(list).into_iter().map(Value::from).collect();
         let mut text = Vec::new();
         json::write(&Value::Array(list), &mut text);
@@ -175,7 +185,11 @@ mod tests {
         for (there, own, want) in [
             (data(&[]), data(&[]), data(&[])),
             (data(&[]), data(&[(CLIENT_BUNDLE, &a)]), bundle(&[&a])),
-            (data(&[(CLIENT_BUNDLE, &b), ("more", "1")]), data(&[(CLIENT_BUNDLE, &a)]), bundle(&[&b, &a])),
+            (
+                data(&[(CLIENT_BUNDLE, &b), ("more", "1")]),
+                data(&[(CLIENT_BUNDLE, &a)]),
+                bundle(&[&b, &a]).into_iter().chain(data(&[("more", "1")])).collect(),
+            ),
             (bundle(&[&over, &a]), data(&[(CLIENT_BUNDLE, &a)]), bundle(&[&a])),
             (data(&[("requestheader-allowed-names", r#"["x"]"#)]), data(&[]), data(&[])),
         ] {
@@ -188,7 +202,11 @@ mod tests {
             let all = merged(&data(&[("requestheader-allowed-names", there)]), &own, now);
             let list = all.as_ref().map(|all| all["requestheader-allowed-names"].as_str());
             assert_eq!(list, want, "{there}");
-            assert!(all.is_none_or(|all| all["requestheader-uid-headers"] == "[]"));
+            assert!(all.is_none_or(|all| !all.contains_key(UID_HEADERS)));
+            let with_uid = [(UID_HEADERS.to_owned(), r#"["u"]"#.to_owned())];
+            let own = own.clone().into_iter().chain(with_uid).collect();
+            let all = merged(&data(&[("requestheader-allowed-names", there)]), &own, now);
+            assert!(all.is_none_or(|all| all[UID_HEADERS] == r#"["u"]"#));
         }
         assert_eq!(merged(&data(&[(PROXY_BUNDLE, "no certificate")]), &own, now), None);
     }
