@@ -179,7 +179,7 @@ async fn every_resource_accepts_the_fields_of_the_reference_and_no_others() {
         }
     }
     report(&wrong);
-    for (query, count) in [("", 1), ("?fieldSelector=metadata.name%3Dnobody", 0), ("?labelSelector=none", 0)]
+    for (query, count) in [("", 3), ("?fieldSelector=metadata.name%3Dnobody", 0), ("?labelSelector=none", 0)]
     {
         let list = fixture.get(&format!("/api/v1/componentstatuses{query}")).await;
         assert_eq!(names(&list).len(), count, "selectors what is not stored is selected too {query}");

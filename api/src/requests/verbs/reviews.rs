@@ -3,11 +3,14 @@
 //! Reviews answer who a user is and what the user may do (docs/api/authorization.md#access-reviews); `bindings` is the
 //! older path of `pods/binding`; `componentstatuses` is a read-only list about this process.
 
+use std::time::Duration;
+
 use auth::authn::AuthnError;
 use auth::authz::{Rule, Verdict};
 use auth::{Attributes, Decision, User};
 use bytes::Bytes;
-use http::StatusCode;
+use futures_util::future::join_all;
+use http::{HeaderMap, StatusCode};
 
 use super::write::{decode_body, scope_to_request};
 use super::{Call, admit, review_selectors, subresource};
@@ -23,6 +26,7 @@ use crate::values::object::{at, meta, set_meta};
 use crate::values::query::WriteOptions;
 use crate::values::status::{Status, Subject};
 use crate::values::{clock, user};
+use crate::wire::outgoing::{self, Credentials, Tls};
 use crate::wire::request::Verb;
 use crate::wire::response::Response;
 use crate::writes::admission::Options;
@@ -31,7 +35,7 @@ use crate::writes::write::ownership::{self, Tracking};
 /// Serves a resource that has no storage.
 pub async fn serve(call: &mut Call<'_>, body: &Bytes) -> Result<Response, Status> {
     match (&*call.resource.table.kind, call.info.verb) {
-        ("ComponentStatus", Verb::Get | Verb::List | Verb::Watch) => component_status(call),
+        ("ComponentStatus", Verb::Get | Verb::List | Verb::Watch) => component_status(call).await,
         ("Binding", Verb::Create) => subresource::bind_from_collection(call, body).await,
         (_, Verb::Create) => review(call, body).await,
         _ => Err(Status::method_not_allowed()),
@@ -309,44 +313,95 @@ fn rules_review(call: &Call<'_>, object: &Object) -> Result<Object, Status> {
     Ok(status)
 }
 
-/// The components whose health upstream lists here. This server is the only one it knows about, so the store is
-/// the one entry whose health can be told (docs/api/validation.md#component-statuses).
-fn component_status(call: &Call<'_>) -> Result<Response, Status> {
+/// The store and the two components that the reference server looks at on its own host.
+async fn component_status(call: &Call<'_>) -> Result<Response, Status> {
+    let message = &call.resource.table.message;
+    let name = call.info.name.as_str();
+    let verb = call.info.verb;
+    if verb == Verb::Get {
+        let component = match PROBED.iter().find(|(known, _)| *known == name) {
+            Some(&(name, port)) => component(call, name, probed(port).await),
+            None if name == STORE_COMPONENT => stored(call),
+            None => {
+                return Err(Status::not_found(Subject { group: "", kind: "componentstatus", name }));
+            }
+        };
+        return Renderer::respond_foreign(&call.output, StatusCode::OK, message, &component);
+    }
+    let meta_group = call.api.naming().meta_group();
+    let is_watch = verb == Verb::Watch;
+    let options = ListOptions::from_query(call.query, call.selection()?, is_watch, &meta_group)?;
+    if is_watch {
+        return Err(Status::not_supported(verb.as_str(), call.subject("")));
+    }
+    refuse_object_transform(&call.output, call.resource)?;
+    let probed = PROBED.map(|(name, port)| async move { component(call, name, probed(port).await) });
+    let mut components = vec![stored(call)];
+    components.extend(join_all(probed).await);
+    let mut listed = Vec::new();
+    for component in components {
+        let name = meta(&component, "name");
+        if options.selection.matches_object(name, "", &call.resource.table, &component) {
+            let mut encoded = Vec::new();
+            encode(message, &component, &mut encoded);
+            listed.push(encoded.into());
+        }
+    }
+    call.renderer()?.respond_foreign_list(call.store().revision(), &listed)
+}
+
+/// The health of the store.
+fn stored(call: &Call<'_>) -> Object {
     let health = call.store().health();
+    let mut store = component(
+        call,
+        STORE_COMPONENT,
+        health.as_ref().map(|()| "ok".to_owned()).map_err(|_| String::new()),
+    );
+    if let Err(error) = health
+        && let Some(Value::Array(conditions)) = store.get_mut("conditions")
+        && let Some(condition) = conditions.first_mut().and_then(Value::as_object_mut)
+    {
+        condition.push("error", error.to_string().into());
+    }
+    store
+}
+
+/// A component with the one condition that is known of it.
+fn component(call: &Call<'_>, name: &str, health: Result<String, String>) -> Object {
     let mut condition = Object::new();
     condition.push("type", "Healthy".into());
     condition.push("status", if health.is_ok() { "True" } else { "False" }.into());
-    match &health {
-        Ok(()) => condition.push("message", "ok".into()),
-        Err(error) => condition.push("error", error.to_string().into()),
+    let message = health.unwrap_or_else(|why| why);
+    if !message.is_empty() {
+        condition.push("message", message.into());
     }
     let mut component = Object::new();
     component.push("kind", call.resource.table.kind.clone().into());
     component.push("apiVersion", call.resource.api_version.as_str().into());
-    component.object_entry("metadata").insert("name", STORE_COMPONENT.into());
+    component.object_entry("metadata").insert("name", name.into());
     component.push("conditions", Value::Array(vec![condition.into()]));
-    let message = &call.resource.table.message;
-    match (call.info.verb, call.info.name.as_str()) {
-        (verb @ (Verb::List | Verb::Watch), _) => {
-            let meta_group = call.api.naming().meta_group();
-            let is_watch = verb == Verb::Watch;
-            let options = ListOptions::from_query(call.query, call.selection()?, is_watch, &meta_group)?;
-            if is_watch {
-                return Err(Status::not_supported(verb.as_str(), call.subject("")));
-            }
-            refuse_object_transform(&call.output, call.resource)?;
-            let mut listed = Vec::new();
-            if options.selection.matches_object(STORE_COMPONENT, "", &call.resource.table, &component) {
-                let mut encoded = Vec::new();
-                encode(message, &component, &mut encoded);
-                listed.push(encoded.into());
-            }
-            call.renderer()?.respond_foreign_list(call.store().revision(), &listed)
-        }
-        (_, STORE_COMPONENT) => Renderer::respond_foreign(&call.output, StatusCode::OK, message, &component),
-        (_, name) => Err(Status::not_found(Subject { group: "", kind: "componentstatus", name })),
+    component
+}
+
+/// What a component on this host says of its health, or why it does not.
+async fn probed(port: u16) -> Result<String, String> {
+    let tls = Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
+    let endpoint = outgoing::Endpoint::at_port("127.0.0.1", port, "/healthz", Some(&tls))?;
+    let answered = outgoing::get_at_most(&endpoint, HeaderMap::new(), PROBED_WITHIN, HEALTH_BYTES_MAX).await;
+    let (head, said) = answered.map_err(|failure| failure.to_string())?;
+    match head.status.as_u16() {
+        200..400 => Ok(String::from_utf8_lossy(&said).into_owned()),
+        code => Err(format!("HTTP probe failed with statuscode: {code}")),
     }
 }
+
+/// Components of the control plane, by the ports at which they tell their health.
+const PROBED: [(&str, u16); 2] = [("controller-manager", 10257), ("scheduler", 10259)];
+
+/// How long a component may take for that, and how much it may say.
+const PROBED_WITHIN: Duration = Duration::from_secs(20);
+const HEALTH_BYTES_MAX: usize = 10 * 1024;
 
 /// Name under which the store's health is listed.
 const STORE_COMPONENT: &str = "etcd-0";
