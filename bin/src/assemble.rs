@@ -238,6 +238,10 @@ pub async fn run(
         engines.push(engine.clone());
         tokio::spawn(async move { join_all(engines.iter().map(Engine::prepare_to_close)).await })
     });
+    if !moves {
+        // The copy for another run: as long as it is open, connections wait at it and are reset at the end.
+        *kept = None;
+    }
     lifecycle.advance(Stage::Draining);
     let drained = serving.await.context("the listener failed")?;
     following.abort();

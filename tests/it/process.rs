@@ -13,6 +13,7 @@ use tests::client::Identity;
 use tests::server::{TempDir, binary};
 use tests::{Client, Options, PATIENCE, Server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 use crate::support::{kube_client, upstream};
 
@@ -274,6 +275,8 @@ async fn while_leaving_everything_is_served_but_nothing_is_ready() {
     let flags = vec!["--shutdown-delay-duration=5s".to_owned()];
     let mut server = Server::start(Options { flags, ..Options::default() }).await;
     let client = server.client().clone();
+    let mut watch =
+        client.another().watch(&format!("{MAPS}?watch=1&fieldSelector=metadata.name%3Dlate")).await;
     let ending = tokio::task::spawn_blocking(move || server.terminate());
     while client.get("/readyz").await.status != 500 {
         assert!(!ending.is_finished(), "it left without a word");
@@ -281,8 +284,44 @@ async fn while_leaving_everything_is_served_but_nothing_is_ready() {
     assert_eq!(client.get("/livez").await.status, 200);
     // New connections too: a load balancer may still send them.
     assert_eq!(client.another().post(MAPS, &map("late")).await.status, 201);
+    // A watch that was open before lasts until the delay is over.
+    assert_eq!(watch.expect().await.1, "late");
     assert_eq!(ending.await.unwrap(), Some(0));
     assert!(client.try_get("/readyz").await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn new_connections_are_refused_while_a_request_finishes() {
+    let mut server = Server::start(Options::default()).await;
+    let client = server.client().clone();
+    let mut stream = client.connect().await.unwrap();
+    let body = map("slow").to_string();
+    let (first, rest) = body.as_bytes().split_at(10);
+    let head = format!(
+        "POST {MAPS} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), first].concat()).await.unwrap();
+    stream.flush().await.unwrap();
+    // The request is under way once one that came later has been answered.
+    assert_eq!(client.another().get("/livez").await.status, 200);
+    let ending = tokio::task::spawn_blocking(move || server.terminate());
+    let began = Instant::now();
+    loop {
+        match TcpStream::connect(&client.identity().address).await {
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => break,
+            _ => assert!(began.elapsed() < PATIENCE && !ending.is_finished(), "it still listens"),
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(!ending.is_finished(), "it waits for the request");
+    stream.write_all(rest).await.unwrap();
+    stream.flush().await.unwrap();
+    let mut answer = vec![0; 12];
+    stream.read_exact(&mut answer).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 201");
+    drop(stream);
+    assert_eq!(ending.await.unwrap(), Some(0));
 }
 
 /// Starts a server whose standard error is `log`, with a line for every request.
