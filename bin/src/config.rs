@@ -1,7 +1,6 @@
 //! The checked configuration: flags validated together and against the files they name, before anything is changed.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -471,6 +470,8 @@ pub fn remember_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::files::scratch::Scratch;
     use crate::flags;

@@ -3,7 +3,6 @@
 //! Files are read and compared every few seconds: change notifications miss mounted volumes, which swap a link above
 //! the file. An unusable change is logged once, and the previous contents stay in use.
 
-use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,6 +44,8 @@ impl Watched {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::files::scratch::Scratch;
 

@@ -359,11 +359,7 @@ const ALL: Keeps = |_, _| 0..=0;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_object_of_an_answer_is_recorded_in_every_encoding() {
-    let forms = [
-        "application/json",
-        "application/yaml",
-        "application/vnd.kubernetes.protobuf",
-    ];
+    let forms = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"];
     let mut server = server("RequestResponse", Vec::new(), &["--audit-log-path=$dir/audit.log"]).await;
     let client = server.client().clone();
     let headers = |n: usize, accept: &'static str| {

@@ -239,8 +239,8 @@ async fn proxies_pass_requests_and_lead_links_back() {
         ("/api/v1/namespaces/default/pods/q:80/proxy/", 404, "pods \"q\" not found"),
         (
             "/api/v1/namespaces/default/services/kubernetes/proxy/",
-            404,
-            "services \"kubernetes\" not found",
+            503,
+            "no endpoints available for service \"kubernetes\"",
         ),
         (
             "/api/v1/namespaces/default/services/https:kubernetes:99/proxy/",

@@ -28,6 +28,8 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 1}}}});
         assert_eq!(client.post("/api/v1/nodes", &node).await.status, 201);
     }
+    let lonely = json!({"metadata": {"name": "lonely"}, "spec": {"ports": [{"port": 80}]}});
+    assert_eq!(client.post("/api/v1/namespaces/default/services", &lonely).await.status, 201);
     let get = "Get \"https://127.0.0.1:1/containerLogs/default/run/c0\": dial tcp 127.0.0.1:1: connect: connection refused";
     let dial = "error dialing backend: dial tcp 127.0.0.1:1: connect: connection refused";
     let required = "Upgrade request required";
@@ -51,7 +53,8 @@ async fn requests_for_a_node_agent_fail_as_with_an_unreachable_node() {
         ("GET", "pods/run/attach", 400, required),
         ("POST", "pods/run/portforward", 400, required),
         ("GET", "pods/new/proxy", 400, "address not allowed"),
-        ("GET", "services/kubernetes/proxy", 404, "services \"kubernetes\" not found"),
+        ("GET", "services/kubernetes/proxy", 503, "no endpoints available for service \"kubernetes\""),
+        ("GET", "services/lonely/proxy", 404, "services \"lonely\" not found"),
     ] {
         let reply = client.send(method, &format!("/api/v1/namespaces/default/{path}"), &[], b"").await;
         assert_eq!(reply.status, status, "{path}: {}", reply.text());

@@ -102,16 +102,22 @@ fn webhook(name: &str, hook: &Hook, path: &str, more: Value) -> Value {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
     let fixture = Fixture::new("reinvoked").await;
-    // The second webhook sets a member to what it is, or to something else.
-    let answer = move |review: Value| {
-        let data = &review["request"]["object"]["data"];
-        let value = if data["wish"] == "same" { "same" } else { "another" };
-        let patch = json!([{"op": "replace", "path": "/data/wish", "value": value}]).to_string();
-        let members = json!({"patchType": "JSONPatch", "patch": STANDARD.encode(patch)});
-        ready(admitted(&review, members))
+    let patched = |review: &Value, patch: Value| {
+        let patch = STANDARD.encode(patch.to_string());
+        admitted(review, json!({"patchType": "JSONPatch", "patch": patch}))
     };
+    // The first patch of a write is a change in any case. The last webhook sets a member to what it is, or to something else.
+    let changing = Hook::start(move |review: Value| {
+        ready(patched(&review, json!([{"op": "add", "path": "/data/added", "value": "1"}])))
+    });
+    let changing = changing.await;
     let first = Hook::start(|review: Value| ready(admitted(&review, json!({})))).await;
-    let second = Hook::start(answer).await;
+    let last = Hook::start(move |review: Value| {
+        let wish = &review["request"]["object"]["data"]["wish"];
+        let value = if wish == "same" { "same" } else { "another" };
+        ready(patched(&review, json!([{"op": "replace", "path": "/data/wish", "value": value}])))
+    });
+    let last = last.await;
     let selector = json!({"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": fixture.ns}}});
     let mut again = selector.clone();
     again["reinvocationPolicy"] = "IfNeeded".into();
@@ -120,19 +126,20 @@ async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
         "kind": "MutatingWebhookConfiguration",
         "metadata": {"name": fixture.ns},
         "webhooks": [
+            webhook("changing.example.com", &changing, "/changing", selector.clone()),
             webhook("first.example.com", &first, "/first", again),
-            webhook("second.example.com", &second, "/second", selector),
+            webhook("last.example.com", &last, "/last", selector),
         ],
     });
     let made = fixture.client.post(MUTATING, &config).await;
     assert_eq!(made.status, 201, "{}", made.text());
     let maps = format!("/api/v1/namespaces/{}/configmaps", fixture.ns);
-    let mut asked = (0, 0);
-    for (wish, calls) in [("same", (1, 1)), ("other", (2, 1))] {
+    let mut asked = [0; 3];
+    for (wish, calls) in [("same", [1, 1, 1]), ("other", [1, 2, 1])] {
         let map = json!({"metadata": {"name": wish}, "data": {"wish": wish}});
         assert_eq!(fixture.client.post(&maps, &map).await.status, 201, "{wish}");
-        let now = (first.received().len(), second.received().len());
-        assert_eq!((now.0 - asked.0, now.1 - asked.1), calls, "{wish}");
+        let now = [&changing, &first, &last].map(|hook| hook.received().len());
+        assert_eq!([0, 1, 2].map(|at| now[at] - asked[at]), calls, "{wish}");
         asked = now;
     }
 
@@ -147,7 +154,7 @@ async fn a_patch_that_changes_nothing_invokes_no_webhook_again() {
             .status,
         200
     );
-    let seen = first.received().pop().unwrap();
+    let seen = changing.received().pop().unwrap();
     assert_eq!(seen["request"]["operation"], "UPDATE");
     assert!(seen["request"]["object"]["metadata"].get("resourceVersion").is_none(), "{seen}");
     assert!(seen["request"]["oldObject"]["metadata"]["resourceVersion"].is_string(), "{seen}");
