@@ -42,7 +42,7 @@ use crate::log_files;
 use crate::moving::{self, IntoEtcd, Place};
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
-use crate::{audit, debug_socket, extension, files, host, logging, notify, signer, tokens, upgrade};
+use crate::{audit, debug_socket, extension, files, host, logging, losses, notify, signer, tokens, upgrade};
 
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
@@ -122,6 +122,12 @@ pub async fn run(
             open_store(&config, &log_dir, Role::Leader)?
         }
     };
+    // The copy of an etcd is filled anew instead.
+    let mut reporting = JoinSet::new();
+    if copies.main().is_none() {
+        losses::report(&engine, &config.data_dir).await;
+        reporting.spawn(losses::follow(engine.clone(), config.data_dir.clone()));
+    }
     let mut following_etcd = copies.follow();
     unless_stopped(&lifecycle, copies.caught_up()).await?;
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
@@ -261,6 +267,7 @@ pub async fn run(
             tokio::time::sleep(MOVE_PAUSE).await;
         }
     }
+    reporting.abort_all();
     following_etcd.abort_all();
     tending.abort_all();
     if let Some(preparing) = preparing {
@@ -323,6 +330,7 @@ const MOVE_PAUSE: std::time::Duration = std::time::Duration::from_secs(1);
 /// Begins a move into etcd.
 async fn into_etcd(config: &Config, source: &Engine) -> anyhow::Result<IntoEtcd> {
     let etcd = config.etcd.as_ref().context("no etcd is named")?;
+    moving::must_be_whole(source, &config.data_dir)?;
     let open = |dir: &Path| open_store(config, dir, Role::Follower);
     let ports = (&config.ranges.ports, config.event_ttl);
     IntoEtcd::begin(etcd, &config.data_dir, config.naming, ports, source.revision(), open).await

@@ -139,7 +139,17 @@ impl Copies {
 
 impl Copy {
     async fn broken(&self) -> anyhow::Error {
+        let mut losses = self.engine.watch_losses();
+        let damaged = async {
+            if losses.wait_for(|losses| !losses.is_empty()).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
         tokio::select! {
+            () = damaged => match etcd::forget_cluster(&self.directory) {
+                Ok(()) => anyhow!("the copy of etcd's store has records that cannot be read: the next start fills it anew"),
+                Err(error) => anyhow!(error).context("cannot forget the copy of etcd's store"),
+            },
             refusal = self.engine.failed() => anyhow!("the store's log failed: {refusal}"),
             broken = self.replica.broken() => match etcd::forget_cluster(&self.directory) {
                 Ok(()) => anyhow!("the copy of etcd's store is broken: {broken}"),

@@ -252,6 +252,9 @@ impl EtcdConfig {
             known.as_deref() != Some(cluster.as_bytes()) && engine.revision() > engine::Revision::ZERO;
         let why = match continuation {
             Continuation::Discard(why) => Some(why),
+            Continuation::Fits if !engine.losses().unaccepted_counts().is_empty() => {
+                Some("it has records that cannot be read".to_owned())
+            }
             Continuation::Fits if other => {
                 Some("it is of another cluster, or under another prefix".to_owned())
             }

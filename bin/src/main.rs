@@ -31,6 +31,7 @@ mod kms;
 mod kubeconfig;
 mod log_files;
 mod logging;
+mod losses;
 mod memory_return;
 mod moving;
 mod nodes;

@@ -19,7 +19,7 @@ use api::state::replica::Replica;
 use api::state::replica::digests::Digests;
 use api::state::replica::moving::{Levelled, MoveError};
 use api::values::naming::Naming;
-use engine::{Change, Engine, Expected, Revision, Write};
+use engine::{Change, Engine, Expected, LossCounts, Revision, Write};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 
@@ -128,6 +128,22 @@ fn decide(etcd: Option<Option<Direction>>, recorded: Option<Place>, has_log: boo
         (Some(Some(Direction::ToLog)), Some(Place::Log)) => stays(Place::Log),
         (Some(moves @ Some(Direction::ToLog)), _) => Ok(Plan { place: Place::Etcd, moves }),
     }
+}
+
+/// Refuses to move a store with losses that nobody accepted: etcd knows nothing of them, and what is absent there is gone.
+///
+/// # Errors
+/// It has some.
+pub fn must_be_whole(source: &Engine, data_dir: &Path) -> anyhow::Result<()> {
+    let LossCounts { lost, damaged } = source.losses().unaccepted_counts();
+    if lost == 0 && damaged == 0 {
+        return Ok(());
+    }
+    bail!(
+        "{}: {lost} lost revisions and {damaged} unreadable records cannot be moved: restore the store from a backup, or \
+         accept the loss with accept-loss",
+        data_dir.display()
+    )
 }
 
 /// A move into etcd that has begun.

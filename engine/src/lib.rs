@@ -31,6 +31,7 @@ mod index;
 mod io;
 mod last_change;
 mod log;
+mod losses;
 mod maintenance;
 mod mapping;
 pub mod offline;
@@ -78,6 +79,8 @@ use crate::header::Numbering;
 use crate::io::{Clock, Dir, Storage, SystemClock};
 pub use crate::last_change::LastChange;
 use crate::log::{Keeper, Log, Numbers};
+pub use crate::losses::{LEDGER_KEY, LossCounts, LossReport, Losses, RevisionSet};
+use crate::losses::{LossRegistry, StoredLedger};
 use crate::maintenance::{Maintenance, Progress, Requests, Tools};
 use crate::queue::Queue;
 pub use crate::record::{EventKind, Record};
@@ -113,6 +116,7 @@ struct Inner {
     /// Whether room is kept back. Not the reserve itself, which holds the directory's lock.
     has_reserve: bool,
     lost_revisions: u64,
+    losses: Arc<LossRegistry>,
     durability: Durability,
     bloom_scheme: BloomScheme,
     role: Role,
@@ -170,6 +174,11 @@ impl Engine {
         let found = recovery::recover(&*storage, segment_bytes, options.bloom_scheme, numbering)?;
         // Recovery may have looked at every byte there is; what is wanted of them comes back from the page cache.
         found.root.segments.all().iter().for_each(|segment| segment.file.let_go());
+        let before =
+            found.checkpoint.as_ref().map_or((0, Revision::ZERO), |it| (it.lost_revisions, it.revision));
+        let ledger = StoredLedger::read(&found.root.tree, found.root.segments.all());
+        let losses = Arc::new(LossRegistry::new(found.losses, ledger, before));
+        found.root.segments.all().iter().for_each(|segment| segment.report_losses_to(&losses));
         if let Some(seal) = &options.seal {
             found.root.segments.all().iter().for_each(|segment| segment.seal_with(seal));
         }
@@ -218,6 +227,7 @@ impl Engine {
             retention: options.history_retention,
             segment_bytes,
             lost_revisions: found.lost_revisions,
+            losses: losses.clone(),
             signed: options.bloom_scheme.kind,
             reserve,
         };
@@ -232,6 +242,7 @@ impl Engine {
             requests: requests.clone(),
             has_reserve,
             lost_revisions: found.lost_revisions,
+            losses,
             durability,
             bloom_scheme: options.bloom_scheme,
             role: options.role,
@@ -359,6 +370,55 @@ impl Engine {
         self.0.status.log_failed().await
     }
 
+    /// Revisions and records that cannot be read, and which of them are accepted. While some are not, an absent key may be
+    /// one whose record is lost: nobody may delete because something is absent.
+    pub fn losses(&self) -> LossReport {
+        self.0.losses.report()
+    }
+
+    /// How many losses are not accepted, now and whenever that changes: readers find damage that opening did not look at.
+    pub fn watch_losses(&self) -> tokio::sync::watch::Receiver<LossCounts> {
+        self.0.losses.watch()
+    }
+
+    /// Writes a record that says which losses are known, unless the log says so. Says whether it wrote one. Without it,
+    /// the next opening that begins with a checkpoint knows the number of revisions that were lost before it at most.
+    ///
+    /// # Errors
+    /// As [`Engine::commit`].
+    pub async fn note_losses(&self) -> Result<bool, CommitError> {
+        match self.0.losses.to_note() {
+            Some(ledger) => {
+                self.write_ledger(&ledger).await?;
+                self.0.losses.noted(ledger);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Accepts all losses that are known, and `found`, which a look at all of the store found. Durable once this resolves;
+    /// what is found later is not accepted. Says whether there was anything to accept.
+    ///
+    /// # Errors
+    /// As [`Engine::commit`].
+    pub async fn accept_losses(&self, found: &Losses) -> Result<bool, CommitError> {
+        match self.0.losses.to_accept(found) {
+            Some(ledger) => {
+                self.write_ledger(&ledger).await?;
+                self.0.losses.accepted(ledger);
+                Ok(true)
+            }
+            None => Ok(false),
+        }
+    }
+
+    async fn write_ledger(&self, ledger: &LossReport) -> Result<(), CommitError> {
+        let payload = Payload { value: ledger.encode().into(), essential: true, ..Payload::default() };
+        let key = Bytes::from_static(LEDGER_KEY);
+        self.commit(Write { key, expected: Expected::Any, change: Change::Put(payload) }).await.map(drop)
+    }
+
     /// When writes are acknowledged.
     pub fn durability(&self) -> Durability {
         self.0.durability
@@ -466,6 +526,7 @@ impl Engine {
             batches: status.batches.load(Ordering::Relaxed),
             commits: status.commits.load(Ordering::Relaxed),
             lost_revisions: self.0.lost_revisions,
+            unaccepted: *self.0.losses.watch().borrow(),
             unreadable_pages: segments.iter().map(|segment| segment.file.unreadable_pages()).sum(),
             tails: self.0.hub.tails(),
         }

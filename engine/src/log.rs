@@ -245,7 +245,7 @@ impl Log {
             rewritten: None,
         };
         let segment = install(&*self.storage, header, file)?;
-        segment.seal_as(&self.current);
+        segment.share_with(&self.current);
         self.high_water.raise(&*self.storage, &header);
         segment.assume_filled(filled.min(segment.file.size()));
         self.segments = self.segments.with(segment.clone());

@@ -37,6 +37,7 @@ use crate::expiry::Expiry;
 use crate::idle::{Due, Idle};
 use crate::io::{Clock, Storage, is_disk_full};
 use crate::log::Numbers;
+use crate::losses::LossRegistry;
 use crate::queue::Queue;
 use crate::recovery::Used;
 use crate::reserve::Reserve;
@@ -87,6 +88,7 @@ pub(crate) struct Tools {
     pub retention: Duration,
     pub segment_bytes: u64,
     pub lost_revisions: u64,
+    pub losses: Arc<LossRegistry>,
     /// Of what kind the index's Bloom filters are.
     pub signed: u32,
     /// Room on a full disk.

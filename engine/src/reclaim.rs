@@ -293,7 +293,7 @@ impl Rewrite {
             }),
         };
         let segment = Segment::create(header, self.file)?;
-        segment.seal_as(&self.sources[0]);
+        segment.share_with(&self.sources[0]);
         segment.advance(self.position);
         segment.set_marks(self.marks);
         if !sabotage::rewrite_named_before_sync() {

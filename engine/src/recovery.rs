@@ -41,6 +41,7 @@ use crate::history;
 use crate::index::Tree;
 use crate::io::Storage;
 use crate::log::{NEXT_NAME, Segments, install};
+use crate::losses::Losses;
 use crate::reclaim;
 use crate::record::{HEAD_BYTES, Head};
 use crate::recovery::scan::{Scan, last_synced};
@@ -58,6 +59,8 @@ pub(crate) struct Recovered {
     pub high_water: HighWater,
     /// Revisions whose records are damaged so far that not even their keys are known.
     pub lost_revisions: u64,
+    /// What cannot be read of the records that were looked at.
+    pub losses: Losses,
     /// The highest time of a record; 0 when there is none.
     pub time: CommitTime,
     /// The highest number of a segment so far.
@@ -73,6 +76,8 @@ pub(crate) struct Used {
     pub revision: Revision,
     /// Bytes of its image.
     pub bytes: u64,
+    /// Revisions that were lost to damage when it was made.
+    pub lost_revisions: u64,
 }
 
 /// Reads the store in `storage`, makes one if there is none, and leaves it ready to be written to.
@@ -194,6 +199,7 @@ pub(crate) fn recover(
         high_water,
         root: Root { revision: state.revision, oldest, tree: state.tree, segments, end: current.end() },
         lost_revisions: state.lost_revisions,
+        losses: state.losses,
         time: state.time,
         numbers_given,
         checkpoint: used,
@@ -366,7 +372,7 @@ impl Start {
             oldest,
             ..Scan::default()
         };
-        let used = Some(Used { revision, bytes });
+        let used = Some(Used { revision, bytes, lost_revisions: about.lost_revisions });
         let numbers_given = about.numbers_given;
         Some(Start { segments, used, state, first_to_scan, numbers_given, known_durable: revision })
     }

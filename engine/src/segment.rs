@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use crate::header::{Header, HeaderError, Note, Numbering, RECORDS_START};
 use crate::history::{Place, Version};
 use crate::io::File;
+use crate::losses::LossRegistry;
 use crate::record::{ALIGN, EventKind, HEAD_BYTES, Head};
 use crate::seal::Seal;
 use crate::types::{Revision, SegmentNumber};
@@ -43,6 +44,8 @@ pub(crate) struct Segment {
     note: Mutex<Note>,
     /// How values in it are opened; the segments of a store have the same.
     seal: OnceLock<Arc<dyn Seal>>,
+    /// The registry that hears of records that cannot be read; the segments of a store have the same.
+    losses: OnceLock<Arc<LossRegistry>>,
 }
 
 /// Where a record is.
@@ -119,6 +122,7 @@ impl Segment {
             live: AtomicU64::new(0),
             note: Mutex::new(note),
             seal: OnceLock::new(),
+            losses: OnceLock::new(),
         }
     }
 
@@ -128,10 +132,26 @@ impl Segment {
         let _ = self.seal.set(seal.clone());
     }
 
-    /// Values in it are opened as those of `other`.
-    pub fn seal_as(&self, other: &Segment) {
+    /// Records in it that cannot be read are reported there from now on.
+    pub fn report_losses_to(&self, losses: &Arc<LossRegistry>) {
+        // The first one stays.
+        let _ = self.losses.set(losses.clone());
+    }
+
+    /// Values in it are opened, and losses reported, as those of `other`, a segment of the same store.
+    pub fn share_with(&self, other: &Segment) {
         if let Some(seal) = other.seal() {
             self.seal_with(seal);
+        }
+        if let Some(losses) = other.losses.get() {
+            self.report_losses_to(losses);
+        }
+    }
+
+    /// Reports that the state that `revision` wrote to a known key cannot be read.
+    pub fn note_damaged(&self, revision: Revision) {
+        if let Some(losses) = self.losses.get() {
+            losses.note_damaged(revision);
         }
     }
 

@@ -273,6 +273,7 @@ impl Entry {
     }
 
     fn damaged(&self) -> ReadError {
+        self.segment.note_damaged(self.version.revision);
         ReadError::Damaged { key: self.key.clone(), revision: self.version.revision }
     }
 }

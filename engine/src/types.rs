@@ -12,6 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::bloom::BloomScheme;
+use crate::losses::LossCounts;
 use crate::seal::Seal;
 use crate::snapshot::Entry;
 
@@ -407,6 +408,8 @@ pub struct Stats {
     pub commits: u64,
     /// Revisions whose record was found damaged beyond its key when the store was opened.
     pub lost_revisions: u64,
+    /// Revisions and records that cannot be read and that nobody has accepted as lost.
+    pub unaccepted: LossCounts,
     /// Pages of segments that the disk could not read when a reader looked at them. Records in them read as damaged.
     pub unreadable_pages: u64,
     /// Tails that exist.

@@ -501,6 +501,8 @@ impl Tail {
                     }
                 };
                 if is_missing && !sabotage::hole_passed_over() {
+                    // Opening has reported it as lost, unless it was sound then.
+                    segment.note_damaged(self.looked.next());
                     return self.unless_missing(found, revision.max(self.looked.next().next()).before());
                 }
                 let (_, events) = part.get_or_insert_with(|| (revision, Vec::new()));

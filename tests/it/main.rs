@@ -41,6 +41,7 @@ mod kube_writes;
 mod kubectl;
 mod lists;
 mod log;
+mod losses;
 mod memory;
 mod metrics;
 mod mixin;

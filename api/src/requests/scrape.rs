@@ -3,7 +3,7 @@
 
 use std::time::UNIX_EPOCH;
 
-use engine::{Engine, Stats};
+use engine::{Engine, LossCounts, Stats};
 use http::{Method, StatusCode};
 
 use crate::objects::store;
@@ -67,7 +67,11 @@ impl Sources<'_> {
         self.metrics.write(page);
         self.fairness.write(page);
         self.objects(page);
-        for (name, kind, help, value) in numbers_of_store(&self.engine.stats(), self.backends.have_failed()) {
+        for (name, kind, help, value) in numbers_of_store(
+            &self.engine.stats(),
+            self.backends.have_failed(),
+            self.backends.unaccepted_losses(),
+        ) {
             page.family(&gauge(name, Stability::Own, help), kind).number("", value);
         }
         let help = "Memory that requests have been charged for, without the allotments of connections.";
@@ -238,11 +242,14 @@ fn families(page: &mut Page<'_>, metrics: &Metrics) {
 type Number = (&'static str, Kind, &'static str, u64);
 
 /// Numbers of the store that an operator draws or is alerted by.
-fn numbers_of_store(stats: &Stats, refuses: bool) -> [Number; 16] {
+fn numbers_of_store(stats: &Stats, refuses: bool, unaccepted: LossCounts) -> [Number; 19] {
     let gauge = |name, help, value| (name, Kind::Gauge, help, value);
     let counter = |name, help, value| (name, Kind::Counter, help, value);
     let next_start = "Revision of the checkpoint that the next start begins with; 0: none.";
     let rewritten = stats.rewritten_bytes;
+    let unaccepted_lost = "Lost revisions that no accept-loss accepted.";
+    let unaccepted_damaged = "Unreadable records of known keys that no accept-loss accepted.";
+    let controllers_off = "1 while controllers that delete because something is absent are off, as the store has losses, else 0.";
     [
         gauge("apiserver_store_refuses_writes", "1 while writes are refused, else 0.", refuses.into()),
         gauge("apiserver_store_revision", "Newest revision.", stats.revision.get()),
@@ -256,6 +263,9 @@ fn numbers_of_store(stats: &Stats, refuses: bool) -> [Number; 16] {
         gauge("apiserver_store_live_bytes", "Bytes of the records that can be read.", stats.live_bytes),
         gauge("apiserver_store_unreadable_pages", "Pages the disk could not read.", stats.unreadable_pages),
         gauge("apiserver_store_lost_revisions", "Revisions lost to damage at start.", stats.lost_revisions),
+        gauge("apiserver_store_unaccepted_lost_revisions", unaccepted_lost, unaccepted.lost),
+        gauge("apiserver_store_unaccepted_damaged_records", unaccepted_damaged, unaccepted.damaged),
+        gauge("apiserver_store_removing_controllers_off", controllers_off, (!unaccepted.is_empty()).into()),
         counter("apiserver_store_commits_total", "Writes committed.", stats.commits),
         counter("apiserver_store_batches_total", "Batches that they were synced in.", stats.batches),
         counter("apiserver_store_expired_total", "Keys deleted as their time was over.", stats.expired),
@@ -270,7 +280,7 @@ mod tests {
 
     #[test]
     fn numbers_of_the_store_are_told_once_and_say_what_counts() {
-        let store = numbers_of_store(&Stats::default(), true);
+        let store = numbers_of_store(&Stats::default(), true, LossCounts { lost: 1, damaged: 0 });
         let mut names = std::collections::BTreeSet::new();
         for (name, kind, ..) in store {
             assert!(name.starts_with("apiserver_") && names.insert(name), "{name}");

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use engine::Durability;
+use engine::{Durability, LossCounts};
 use http::StatusCode;
 
 use crate::objects::store::backends::{Backend, Backends};
@@ -284,7 +284,8 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
         let verdicts: Vec<(&str, Verdict)> =
             verdicts.iter().map(|(name, verdict)| (&**name, verdict.clone())).collect();
         let is_relaxed = checked.backends.main().engine().durability() == Durability::Relaxed;
-        let response = combined(endpoint, &verdicts, is_relaxed, query);
+        let remarks = Remarks { is_relaxed, losses: checked.backends.unaccepted_losses() };
+        let response = combined(endpoint, &verdicts, remarks, query);
         let requests = &checked.metrics.requests;
         return Some(match requests.measure(Labels::of_path(endpoint.path()), response.status(), began) {
             Some(measured) => response.map(|body| body.observed(measured)),
@@ -301,9 +302,18 @@ pub fn respond(checked: &Checked<'_>, path: &str, query: &Query) -> Option<Respo
     })
 }
 
+/// Conditions that fail no check, and that an operator should know of.
+#[derive(Clone, Copy, Default)]
+struct Remarks {
+    /// Writes are acknowledged before they are on disk.
+    is_relaxed: bool,
+    /// Losses of the store that nobody accepted.
+    losses: LossCounts,
+}
+
 /// The answer of an endpoint whose checks say `verdicts`.
-fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], is_relaxed: bool, query: &Query) -> Response {
-    let (text, failed) = report(endpoint, verdicts, is_relaxed, query);
+fn combined(endpoint: Endpoint, verdicts: &[(&str, Verdict)], remarks: Remarks, query: &Query) -> Response {
+    let (text, failed) = report(endpoint, verdicts, remarks, query);
     match failed {
         true => respond_text(StatusCode::INTERNAL_SERVER_ERROR, text),
         false if query.first("verbose").is_some() => respond_text(StatusCode::OK, text),
@@ -324,7 +334,7 @@ fn group_of(name: &str) -> &str {
 fn report(
     endpoint: Endpoint,
     verdicts: &[(&str, Verdict)],
-    is_relaxed: bool,
+    remarks: Remarks,
     query: &Query,
 ) -> (String, bool) {
     let excluded: BTreeSet<Cow<'_, str>> = query.all("exclude").map(Into::into).collect();
@@ -345,6 +355,14 @@ fn report(
                 lines.push_str(&format!("[-]{name} failed: reason withheld\n"));
             }
         }
+    }
+    let Remarks { is_relaxed, losses } = remarks;
+    if !losses.is_empty() {
+        lines.push_str(&format!(
+            "[+]store-losses {} lost revisions and {} unreadable records are not accepted: controllers that delete because \
+             something is absent are off; stop the server and run accept-loss, or restore the store from a backup\n",
+            losses.lost, losses.damaged
+        ));
     }
     if is_relaxed {
         // Not a failure, but an operator should not believe that acknowledged means on disk.
@@ -407,6 +425,19 @@ mod tests {
     }
 
     #[test]
+    fn losses_fail_no_check_and_are_told_with_the_way_out() {
+        let remarks = Remarks { losses: LossCounts { lost: 3, damaged: 1 }, ..Remarks::default() };
+        let (text, failed) = report(Readyz, &[("ping", Ok(()))], remarks, &Query::parse("verbose"));
+        let line = text.lines().nth(1).unwrap();
+        assert!(
+            line.starts_with("[+]store-losses 3 lost revisions and 1 unreadable records are not accepted"),
+            "{text}"
+        );
+        assert!(line.contains("controllers that delete because something is absent are off"), "{text}");
+        assert!(line.contains("accept-loss") && text.ends_with("readyz check passed\n") && !failed, "{text}");
+    }
+
+    #[test]
     fn reports_have_a_line_for_each_check() {
         let verdicts = [("ping", Ok(())), ("log", Err("no".to_owned()))];
         for (query, want) in [
@@ -426,7 +457,7 @@ mod tests {
                  readyz check failed\n",
             ),
         ] {
-            let (text, failed) = report(Readyz, &verdicts, false, &Query::parse(query));
+            let (text, failed) = report(Readyz, &verdicts, Remarks::default(), &Query::parse(query));
             assert_eq!(text, want, "{query}");
             assert_eq!(failed, want.ends_with("failed\n"), "{query}");
         }

@@ -9,7 +9,7 @@
 use crate::system::controllers;
 use crate::values::clock;
 use crate::values::json::{Object, Value};
-use crate::values::status::Status;
+use crate::values::status::{Reason, Status};
 use crate::writes::bootstrap::{self, ObjectStore, Outcome, Target, Written};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
@@ -40,23 +40,35 @@ pub async fn prepare(context: &Context) -> Result<Outcome, Status> {
     Ok(outcome)
 }
 
-/// Records the day since which the last use of tokens in secrets is noted on these: controllers that remove unused ones
-/// count from there.
-async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
-    const SINCE: &str = "since";
-    let (naming, loopback) = (context.naming(), Loopback::new(context).unasked());
-    let target = Target {
+/// The object that says since when the last use of tokens in secrets is noted.
+fn legacy_tokens(context: &Context) -> Target {
+    let naming = context.naming();
+    Target {
         group: "",
         version: "v1",
         resource: "configmaps",
         namespace: naming.system("system"),
         name: naming.system("apiserver-legacy-service-account-token-tracking"),
-    };
+    }
+}
+
+/// Records the day since which the last use of tokens in secrets is noted on these: controllers that remove unused ones
+/// count from there.
+async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
+    const SINCE: &str = "since";
+    let loopback = Loopback::new(context).unasked();
+    let target = legacy_tokens(context);
     let is_date = |text: &str| {
         let shape = |byte: u8| if byte.is_ascii_digit() { b'0' } else { byte };
         text.bytes().map(shape).eq(*b"0000-00-00")
     };
-    let found = loopback.get(&target)?;
+    let found = match loopback.get(&target) {
+        Err(error) if error.reason == Reason::StorageReadError => {
+            tracing::error!(%error, "it is not known since when tokens in secrets are tracked");
+            return Ok(());
+        }
+        found => found?,
+    };
     if found.as_ref().is_some_and(|found| is_date(found.str_at(&["data", SINCE]))) {
         return Ok(());
     }
@@ -80,14 +92,19 @@ async fn track_legacy_tokens(context: &Context) -> Result<(), Status> {
     Ok(())
 }
 
-/// Makes room for the server's own objects whose records cannot be read: the steps that follow write them anew.
+/// Makes room for the server's own objects whose records cannot be read: the steps that follow write them anew. Only once
+/// the loss of these records is accepted: what others wrote into these objects goes with them.
 async fn renew_damaged(context: &Context) -> Result<(), Status> {
+    if !context.backends().is_whole() {
+        return Ok(());
+    }
     let loopback = Loopback::new(context).unasked();
     let bundled = [bootstrap::desired(context.naming()), bootstrap::flow_control(context.naming())];
     let mut targets: Vec<Target> = bundled.into_iter().flatten().map(|wanted| wanted.target).collect();
     targets.extend(controllers::api_services::own(context));
     targets.extend(controllers::own_service::own(context));
     targets.push(controllers::service_cidr::target(context.naming()));
+    targets.push(legacy_tokens(context));
     for target in targets {
         if loopback.remove_damaged(&target).await? {
             let Target { resource, namespace, name, .. } = target;

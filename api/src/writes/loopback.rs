@@ -269,7 +269,8 @@ impl<'a> Loopback<'a> {
     /// Deletes an object, or marks it as deleted where something holds it.
     ///
     /// # Errors
-    /// 404 if there is none, 409 if it is not the one that the options mean, or the store failed.
+    /// 404 if there is none, 409 if it is not the one that the options mean, 503 while the store has losses that nobody
+    /// accepted, or the store failed.
     pub async fn delete_object(
         &self,
         resource: &Resource,
@@ -295,6 +296,13 @@ impl<'a> Loopback<'a> {
     }
 
     async fn delete_as(&self, mut intent: Intent<'_>, options: &DeleteOptions) -> Result<(), Status> {
+        // Controllers that delete are off then; this holds for one that was forgotten, and for one that is about to end.
+        if !self.api.backends().is_whole() {
+            return Err(Status::new(
+                Reason::ServiceUnavailable,
+                "the server deletes nothing while the store has records that it cannot read: accept-loss accepts their loss",
+            ));
+        }
         intent.presence = Presence::Existing;
         let mut caller = self;
         delete_object(&mut caller, &intent, options).await.map(drop)
@@ -359,6 +367,10 @@ impl ObjectStore for Loopback<'_> {
         let resource = self.resource(target)?;
         let stored = self.store().get(&store::key(resource, &target.namespace, &target.name))?;
         stored.map(|stored| stored.object(resource).map(Value::Object)).transpose()
+    }
+
+    fn is_unreadable(error: &Status) -> bool {
+        error.reason == Reason::StorageReadError
     }
 
     async fn create(&self, target: &Target, object: Value) -> Result<Written, Status> {

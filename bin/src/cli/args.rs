@@ -39,6 +39,13 @@ pub enum Command {
     /// The new store continues from a revision far above all earlier ones, so that no client can mistake an old
     /// revision for a new one. Exit code 2: restored, without the damaged records (--skip-damaged).
     Restore(Restore),
+    /// Accepts that what a stopped store cannot read is lost, and prints what that is
+    ///
+    /// While a store has records that it cannot read, the server's controllers delete nothing because something is absent:
+    /// it may be what cannot be read. After this command they do, from the next start on: dependents of a lost owner are
+    /// deleted, for example. Restore a backup instead where there is one. Damage that is found later is not accepted.
+    /// Accepting twice changes nothing.
+    AcceptLoss(AcceptLoss),
     /// Moves a store between a data directory and etcd, or out of a snapshot of etcd; no server may write meanwhile
     ///
     /// The target must be empty, or half filled by the same move, which is then ended. Revisions go on above those of the source.
@@ -171,9 +178,16 @@ pub struct Restore {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub time: Option<Timestamp>,
 
-    /// Leaves out damaged records instead of refusing to restore.
+    /// Leaves out damaged records instead of refusing to restore. The new store knows of the loss: accept-loss accepts it.
     #[arg(long)]
     pub skip_damaged: bool,
+}
+
+/// Flags of `accept-loss`.
+#[derive(Clone, Debug, Args)]
+pub struct AcceptLoss {
+    #[command(flatten)]
+    pub common: Common,
 }
 
 /// Flags of `migrate`.

@@ -4,6 +4,7 @@
 //! stderr. Exit codes: 0 done, 1 failed, 2 done but there is damage. The work itself is done by `engine::offline`,
 //! which knows no resources and no output formats.
 
+mod accept_loss;
 pub mod args;
 mod backup;
 mod compact;
@@ -44,6 +45,7 @@ pub fn run(command: Command) -> ExitCode {
         Command::Backup(flags) => backup::run(&flags, &mut out),
         Command::Compact(flags) => compact::run(&flags, &mut out),
         Command::Restore(flags) => restore::run(&flags, &mut out),
+        Command::AcceptLoss(flags) => accept_loss::run(&flags, &mut out),
         Command::Migrate(flags) => migrate::run(&flags, &mut out),
     };
     match result.and_then(|outcome| Ok(out.flush().map(|()| outcome)?)) {

@@ -30,6 +30,9 @@ struct Report {
     /// Whether the backup had certificates and keys.
     pki: bool,
     damages: u64,
+    /// Losses that the new store knows and that no accept-loss has accepted.
+    unaccepted_lost: u64,
+    unaccepted_damaged: u64,
 }
 
 /// Runs the command.
@@ -73,7 +76,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
         copy_pki(from, to)?;
     }
     files::sync_dir(to)?;
-    let Restored { from_revision, revision, keys, bytes: stored, damages } = restored;
+    let Restored { from_revision, revision, keys, bytes: stored, damages, unaccepted } = restored;
     if json {
         let report = Report {
             from_revision: from_revision.get(),
@@ -82,6 +85,8 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
             bytes: stored,
             pki,
             damages,
+            unaccepted_lost: unaccepted.lost,
+            unaccepted_damaged: unaccepted.damaged,
         };
         serde_json::to_writer(&mut *out, &report)?;
         writeln!(out)?;
@@ -93,6 +98,16 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
             report::count(keys, "key", "keys"),
             bytes(stored)
         )?;
+        if !unaccepted.is_empty() {
+            writeln!(
+                out,
+                "{} and {} are missing: controllers that delete because something is absent stay off until the loss is \
+                 accepted with accept-loss --data-dir={}",
+                report::count(unaccepted.lost, "lost revision", "lost revisions"),
+                report::count(unaccepted.damaged, "unreadable record", "unreadable records"),
+                to.display()
+            )?;
+        }
         if !pki {
             writeln!(
                 out,
@@ -100,7 +115,7 @@ pub fn run(flags: &Restore, out: &mut impl Write) -> anyhow::Result<Outcome> {
             )?;
         }
     }
-    Ok(if damages > 0 { Outcome::Damaged } else { Outcome::Fine })
+    Ok(if damages > 0 && !unaccepted.is_empty() { Outcome::Damaged } else { Outcome::Fine })
 }
 
 /// The data directory of a restore. What was made of it goes again when the restore fails.

@@ -152,7 +152,7 @@ impl Checkpointing {
         }
         let bytes = writer.end();
         let name = writer.finish(&*tools.storage)?;
-        self.newest = Some(Used { revision: root.revision, bytes });
+        self.newest = Some(Used { revision: root.revision, bytes, lost_revisions: tools.lost_revisions });
         status.advance(|stages| stages.checkpointed = root.revision);
         self.remove_all_but(Some(&name), tools);
         self.remove_retired(self.begun);

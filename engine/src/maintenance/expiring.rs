@@ -1,4 +1,8 @@
 //! Expiry: deletes keys whose time to live is over, by conditional writes through the queue.
+//!
+//! The time of a key is certain only if its newest record is known. Where revisions are lost and nobody has accepted that,
+//! a record among them may have given an older key more time, so older keys stay until the store is opened with the loss
+//! accepted. Keys that were written after the last lost revision expire as ever.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -58,8 +62,12 @@ impl Expiring {
         let now_s = u32::try_from(now_ms / 1_000).unwrap_or(u32::MAX);
         let due = tools.expiry.take_due(now_s, DELETES_MAX - self.deletes.len());
         let root = tools.hub.root();
+        let certain_from = tools.losses.expiry_is_certain_from();
         for due in due {
             worked = true;
+            if due.revision < certain_from {
+                continue;
+            }
             let key = match key_of(&root, due.revision) {
                 Ok(Some(key)) => key,
                 // It is damaged, and its readers are told.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
+use crate::losses::Losses;
 use crate::types::Revision;
 
 /// One thing that is wrong.
@@ -53,6 +54,24 @@ pub enum Problem {
 }
 
 impl Damage {
+    /// Adds the revisions that cannot be read because of it; false where they are not known.
+    pub(crate) fn add_to(&self, losses: &mut Losses) -> bool {
+        let (set, revisions) = match (&self.problem, self.revisions) {
+            (Problem::Lost, Some(revisions)) => (&mut losses.lost, revisions),
+            (Problem::Body, Some(revisions)) => (&mut losses.damaged, revisions),
+            // Records in an unreadable place are damages of their own; a whole file is not walked over.
+            (Problem::Unreadable(_), _) => return self.offset.is_some(),
+            // These cost nothing that is in the log.
+            (
+                Problem::HeaderCopy | Problem::Checkpoint | Problem::Index | Problem::History | Problem::Time,
+                _,
+            ) => return true,
+            _ => return false,
+        };
+        set.insert(revisions.0, revisions.1);
+        true
+    }
+
     pub(crate) fn of_file(name: &str, problem: Problem) -> Damage {
         Damage { file: name.to_owned(), offset: None, revisions: None, key: None, problem }
     }

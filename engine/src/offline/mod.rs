@@ -32,6 +32,7 @@ use crate::checkpoint;
 use crate::header::{FORMAT_VERSION, HeaderError, RECORDS_START};
 use crate::high_water::{self, Mark};
 use crate::io::File;
+use crate::losses::Losses;
 pub use crate::offline::backup::backup;
 pub use crate::offline::damage::{Damage, Problem};
 use crate::offline::files::ReadFile;
@@ -400,6 +401,35 @@ impl Store {
     /// Bytes in which there may be records: what a walk over all of them reads.
     pub fn data_bytes(&self) -> u64 {
         self.segments.iter().map(|segment| records::written_end(&*segment.file) - RECORDS_START).sum()
+    }
+
+    /// All that cannot be read of the log, as [`Engine::accept_losses`](crate::Engine::accept_losses) takes it. Tells
+    /// `on_damage` of each damage, and `on_progress` how many bytes are done.
+    ///
+    /// # Errors
+    /// A file is missing or damaged as a whole: which revisions are lost with it is not known.
+    pub fn losses(
+        &self,
+        mut on_damage: impl FnMut(&Damage),
+        mut on_progress: impl FnMut(u64),
+    ) -> Result<Losses, OfflineError> {
+        self.must_be_whole()?;
+        let mut losses = Losses::default();
+        let mut records = self.records();
+        while let Some(found) = records.next() {
+            let damage = match found {
+                Found::Record(record) if !record.is_sound() => record.damage(Problem::Body),
+                Found::Record(_) => {
+                    on_progress(records.bytes_done());
+                    continue;
+                }
+                Found::Damage(damage) => damage,
+                Found::Torn { .. } => continue,
+            };
+            damage.add_to(&mut losses);
+            on_damage(&damage);
+        }
+        Ok(losses)
     }
 
     /// Every record of the log in order, and what is damaged. Memory does not grow with the log.

@@ -17,13 +17,14 @@ use bytes::Bytes;
 
 use crate::header::{Header, Numbering, RECORDS_START, Rewritten};
 use crate::io::{File, Storage};
+use crate::losses::{LEDGER_KEY, LossCounts, LossReport, Losses};
 use crate::offline::damage::{Damage, Problem};
 use crate::offline::making::Making;
 use crate::offline::records::{Found, RecordKind, tail};
 use crate::offline::{OfflineError, Store};
-use crate::record::{self, Head, REVISION_END};
+use crate::record::{self, EventKind, Head, NewRecord, REVISION_END};
 use crate::segment::Segment;
-use crate::types::{Revision, SEGMENT_BYTES_DEFAULT, SegmentNumber};
+use crate::types::{CommitTime, Revision, SEGMENT_BYTES_DEFAULT, SegmentNumber};
 
 /// Which state to restore.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -49,6 +50,8 @@ pub struct Restored {
     pub bytes: u64,
     /// How many damages were told of: states and revisions that are not in the new store.
     pub damages: u64,
+    /// Losses of the old store that nobody has accepted, as the new store knows them.
+    pub unaccepted: LossCounts,
 }
 
 /// Where the state of a key is.
@@ -62,8 +65,9 @@ struct Place {
 
 /// Makes a store in `target`, which must not exist, with the states that the one in `source` had at `point`.
 ///
-/// Where damage makes these states uncertain, nothing is made, unless `skip_damaged`: then each damage is told
-/// to `on_damage`, and what it hit is left out. `on_progress` hears the bytes done and the bytes there are.
+/// Where damage makes these states uncertain, nothing is made, unless `skip_damaged` or all of it was accepted: then each
+/// damage is told to `on_damage`, and what it hit is left out. The new store has a ledger of the losses that nobody has
+/// accepted (`losses.rs`), those that the old one knew included: its damage is not in the new store. `on_progress` hears the bytes done and the bytes there are.
 pub fn restore(
     source: &Path,
     target: &Path,
@@ -77,15 +81,17 @@ pub fn restore(
     }
     let store = Store::open(source)?;
     let mut first_damage = None;
-    let mut damages = 0;
+    let (mut damages, mut losses, mut is_end_unknown) = (0, Losses::default(), false);
     let mut tell = |damage: &Damage| {
         damages += 1;
+        is_end_unknown |= !damage.add_to(&mut losses);
         first_damage.get_or_insert_with(|| damage.clone());
         on_damage(damage);
     };
     store.damage().iter().filter(|damage| damage.problem != Problem::HeaderCopy).for_each(&mut tell);
     let total = store.data_bytes();
-    let (from_revision, states) = states(&store, point, &mut tell, |done| on_progress(done, total * 2))?;
+    let States { revision: from_revision, mut states, time, ledger } =
+        states(&store, point, &mut tell, |done| on_progress(done, total * 2))?;
     for (key, place) in states.iter().filter(|(_, place)| !place.sound) {
         tell(&Damage {
             file: Segment::name(place.segment.header.number),
@@ -95,7 +101,11 @@ pub fn restore(
             problem: Problem::Body,
         });
     }
-    if let Some(damage) = first_damage.filter(|_| !skip_damaged) {
+    states.remove(LEDGER_KEY);
+    losses.extend(&ledger.known);
+    let mut unaccepted = losses.beyond(&ledger.accepted);
+    let is_uncertain = !unaccepted.is_empty() || is_end_unknown;
+    if let Some(damage) = first_damage.filter(|_| !skip_damaged && is_uncertain) {
         return Err(OfflineError::Damaged { dir: source.to_owned(), damages, damage: Box::new(damage) });
     }
     let mut places: Vec<Place> = states.into_values().filter(|place| place.sound).collect();
@@ -106,21 +116,42 @@ pub fn restore(
     if revision >= REVISION_END.before() {
         return Err(OfflineError::NoRevisionsLeft { dir: source.to_owned() });
     }
+    if is_end_unknown {
+        unaccepted.lost.insert(newest.next(), revision.before());
+    }
+    let ledger = LossReport { known: unaccepted, ..LossReport::default() };
+    let unaccepted = ledger.known.counts();
+    let ledger = (!unaccepted.is_empty()).then(|| (ledger.encode(), time));
     let making = Making::begin(target)?;
     let numbering = store.segments.iter().map(|segment| segment.header.numbering).max().unwrap_or_default();
-    let bytes = write(&making, &places, revision, numbering, |done| on_progress(total + done, total * 2))?;
+    let bytes = write(&making, &places, ledger.as_ref(), revision, numbering, |done| {
+        on_progress(total + done, total * 2)
+    })?;
     making.finish()?;
-    Ok(Restored { from_revision, revision, keys: places.len() as u64, bytes, damages })
+    Ok(Restored { from_revision, revision, keys: places.len() as u64, bytes, damages, unaccepted })
 }
 
-/// The revision at `point`, and where the state of each key that exists then is.
+/// What a walk over the old store finds.
+struct States {
+    /// The revision that is restored.
+    revision: Revision,
+    /// Where the state of each key that exists then is.
+    states: HashMap<Bytes, Place>,
+    /// The newest time of a record up to then.
+    time: CommitTime,
+    /// The newest ledger of losses, whichever revision is restored: what was lost before is lost in every state.
+    ledger: LossReport,
+}
+
+/// Walks over `store` for the states at `point`.
 fn states(
     store: &Store,
     point: Point,
     tell: &mut impl FnMut(&Damage),
     mut on_progress: impl FnMut(u64),
-) -> Result<(Revision, HashMap<Bytes, Place>), OfflineError> {
+) -> Result<States, OfflineError> {
     let mut states = HashMap::new();
+    let (mut ledger, mut time) = (LossReport::default(), CommitTime::ZERO);
     let mut records = store.records();
     // The newest revision accounted for before what lies behind the point.
     let mut revision = Revision::ZERO;
@@ -129,6 +160,14 @@ fn states(
     while let Some(found) = records.next() {
         match found {
             Found::Record(record) => {
+                if record.key() == LEDGER_KEY
+                    && let Some(newer) = record.value().and_then(|value| LossReport::decode(&value))
+                {
+                    ledger = newer;
+                }
+                if reached {
+                    continue;
+                }
                 reached = match point {
                     Point::Newest => false,
                     Point::Revision(until) => record.revision() > until,
@@ -139,9 +178,10 @@ fn states(
                     return Err(OfflineError::BeforeFirst { dir: store.dir().to_owned(), first, time_ms });
                 }
                 if reached {
-                    break;
+                    continue;
                 }
                 is_first = false;
+                time = time.max(CommitTime::from_ms(record.time_ms()));
                 revision = record.revision();
                 let key = Bytes::copy_from_slice(&record.key());
                 match record.kind() {
@@ -164,7 +204,7 @@ fn states(
                     (Point::Revision(until), Some((first, _))) => first > until,
                     _ => false,
                 };
-                if !behind && damage.problem == Problem::Lost {
+                if !behind && !reached && damage.problem == Problem::Lost {
                     tell(&damage);
                 }
             }
@@ -183,7 +223,7 @@ fn states(
     if revision < store.oldest() {
         return Err(OfflineError::Compacted { asked: revision, oldest: store.oldest() });
     }
-    Ok((revision, states))
+    Ok(States { revision, states, time, ledger })
 }
 
 /// A revision that no client of the old store has seen, nor of any other store restored from it.
@@ -198,16 +238,33 @@ fn bump(newest: Revision, now: SystemTime) -> Revision {
     Revision::new(least.checked_next_multiple_of(1_000_000).unwrap_or(u64::MAX))
 }
 
-/// Writes the records at `places`, ascending by revision, as the whole log up to `revision`. Returns their bytes.
+/// Writes the records at `places`, ascending by revision, and the ledger, if any, as the whole log up to `revision`.
+/// Returns their bytes.
 fn write(
     making: &Making,
     places: &[Place],
+    ledger: Option<&(Vec<u8>, CommitTime)>,
     revision: Revision,
     numbering: Numbering,
     mut on_progress: impl FnMut(u64),
 ) -> Result<u64, OfflineError> {
     let dir = making.dir();
     let store = dir.entropy();
+    // The last record of all, with the revision at which the store goes on.
+    let ledger = ledger.map(|(value, time)| NewRecord {
+        revision,
+        created: revision,
+        previous: Revision::ZERO,
+        synced: Revision::ZERO,
+        time: *time,
+        expires_s: 0,
+        kind: EventKind::Put,
+        key: LEDGER_KEY,
+        attributes: b"",
+        value,
+        value_after_stamp: None,
+        more: false,
+    });
     let (mut after, mut first_revision, mut done) = (SegmentNumber::NONE, Revision::FIRST, 0);
     let mut rest = places;
     loop {
@@ -227,11 +284,14 @@ fn write(
             Some(last) if !later.is_empty() => last.revision,
             _ => revision,
         };
-        let end = RECORDS_START + now.iter().map(|place| place.len as u64).sum::<u64>();
+        let ledger = ledger.as_ref().filter(|_| later.is_empty());
+        let ledger_len = ledger.map_or(0, NewRecord::record_len);
+        let records_end = RECORDS_START + now.iter().map(|place| place.len as u64).sum::<u64>();
+        let end = records_end + ledger_len as u64;
         let rewritten = Rewritten {
             last_revision,
             oldest: revision,
-            records: count as u32,
+            records: count as u32 + u32::from(ledger.is_some()),
             end,
             tombstone_bytes: 0,
             tombstones_since: Revision::ZERO,
@@ -253,6 +313,13 @@ fn write(
         };
         let file = create().map_err(OfflineError::io(&dir.path(&name), "create"))?;
         write_records(&*file, header.salt, now, |copied| on_progress(done + copied))
+            .and_then(|()| {
+                let mut bytes = Vec::with_capacity(ledger_len);
+                if let Some(ledger) = ledger {
+                    record::append(&mut bytes, ledger, header.salt, records_end);
+                }
+                file.write_at(records_end, &bytes)
+            })
             .and_then(|()| file.sync_data())
             .map_err(OfflineError::io(&dir.path(&name), "write"))?;
         done += end - RECORDS_START;

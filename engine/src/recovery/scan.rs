@@ -12,6 +12,7 @@ use crate::bloom::BloomScheme;
 use crate::header::{Numbering, RECORDS_START};
 use crate::index::Tree;
 use crate::io::Storage;
+use crate::losses::Losses;
 use crate::sabotage;
 use crate::segment::{Found, Segment};
 use crate::types::{CommitTime, Revision};
@@ -54,6 +55,8 @@ pub(super) struct Scan {
     /// The highest time of a record.
     pub time: CommitTime,
     pub lost_revisions: u64,
+    /// What cannot be read of the records that were looked at.
+    pub losses: Losses,
     /// Where the first record of the last segment begins that nothing says is on disk.
     pub doubtful: Option<u64>,
     /// Where the scan of the last segment ended: behind its end when a revision there lacks records.
@@ -94,7 +97,7 @@ impl Scan {
                 if revision > synced && !sabotage::torn_tail_kept() {
                     break;
                 }
-                tell_damage(storage, segment, &found);
+                self.tell_damage(storage, segment, &found);
             }
             if revision > synced && self.doubtful.is_none() {
                 self.doubtful = Some(found.offset);
@@ -120,16 +123,20 @@ impl Scan {
     pub fn scan_rewritten(&mut self, storage: &dyn Storage, segment: &Arc<Segment>) -> io::Result<()> {
         let Some(rewritten) = segment.header.rewritten else { return Ok(()) };
         let mut walk = segment.walk(RECORDS_START, rewritten.end, self.revision)?;
-        let mut records = 0;
+        let (mut records, mut end) = (0, RECORDS_START);
         while let Some(found) = walk.next() {
             if found.head.revision > rewritten.last_revision {
                 break;
             }
             if !found.head.body_is_sound(&found.bytes) {
-                tell_damage(storage, segment, &found);
+                self.tell_damage(storage, segment, &found);
+            }
+            if found.skipped > 0 {
+                self.lost_between(segment, found.head.revision);
             }
             self.add(segment, &found);
             records += 1;
+            end = found.offset + found.bytes.len() as u64;
         }
         let lost = u64::from(rewritten.records.saturating_sub(records));
         if lost > 0 {
@@ -140,9 +147,25 @@ impl Scan {
             );
             self.lost_revisions += lost;
         }
+        if end < rewritten.end {
+            self.lost_between(segment, rewritten.last_revision.next());
+        }
         segment.advance(rewritten.end);
         self.revision = rewritten.last_revision;
         Ok(())
+    }
+
+    /// Notes that a record is lost between the newest one and that of revision `next`, in a segment from which others are
+    /// left out on purpose.
+    fn lost_between(&mut self, segment: &Segment, next: Revision) {
+        let (first, last) = match segment.header.numbering {
+            Numbering::Dense => (self.revision.next(), next.before()),
+            // Either may share its revision with the lost one.
+            Numbering::Sparse => (self.revision.max(Revision::FIRST), next),
+        };
+        let first = first.max(segment.header.first_revision);
+        let segment_last = segment.header.rewritten.map_or(last, |rewritten| rewritten.last_revision);
+        self.losses.lost.insert(first, last.min(segment_last));
     }
 
     fn add(&mut self, segment: &Arc<Segment>, found: &Found) {
@@ -181,15 +204,17 @@ impl Scan {
             "records are damaged beyond telling their keys; these show their states before, if they had any"
         );
         self.lost_revisions += missing.end.since(missing.start);
+        self.losses.lost.insert(missing.start, missing.end.before());
     }
-}
 
-fn tell_damage(storage: &dyn Storage, segment: &Segment, found: &Found) {
-    tracing::error!(
-        path = %storage.path(&Segment::name(segment.header.number)).display(),
-        offset = found.offset,
-        revision = found.head.revision.get(),
-        key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
-        "a record is damaged; its key reads as damaged until it is written again"
-    );
+    fn tell_damage(&mut self, storage: &dyn Storage, segment: &Segment, found: &Found) {
+        self.losses.damaged.insert(found.head.revision, found.head.revision);
+        tracing::error!(
+            path = %storage.path(&Segment::name(segment.header.number)).display(),
+            offset = found.offset,
+            revision = found.head.revision.get(),
+            key = %String::from_utf8_lossy(found.head.key(&found.bytes)),
+            "a record is damaged; its key reads as damaged until it is written again"
+        );
+    }
 }

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::{Engine, Event, Revision, Scan, Snapshot, Tail, TailError};
+use engine::{Engine, Event, LossCounts, Revision, Scan, Snapshot, Tail, TailError};
 use futures_util::future::select_all;
 
 use super::Ledger;
@@ -106,6 +106,33 @@ impl Backends {
     /// Whether the log of one takes no writes any more.
     pub fn have_failed(&self) -> bool {
         self.all().any(|backend| backend.engine.health().is_err())
+    }
+
+    /// How many revisions and records cannot be read without anybody having accepted that, in all backends together.
+    pub fn unaccepted_losses(&self) -> LossCounts {
+        self.all().fold(LossCounts::default(), |sum, backend| {
+            let counts = *backend.engine.watch_losses().borrow();
+            LossCounts { lost: sum.lost + counts.lost, damaged: sum.damaged + counts.damaged }
+        })
+    }
+
+    /// Whether what is absent is known to be absent. While it is not, an object that is not found may be one whose record
+    /// cannot be read, so nothing may be deleted because something else is not found.
+    pub fn is_whole(&self) -> bool {
+        self.unaccepted_losses().is_empty()
+    }
+
+    /// Resolves once [`Self::is_whole`] says `whole`.
+    pub async fn until_whole(&self, whole: bool) {
+        // Subscribed before the look, so that no change is missed.
+        let mut watches: Vec<_> = self.all().map(|backend| backend.engine.watch_losses()).collect();
+        while self.is_whole() != whole {
+            let changes = watches.iter_mut().map(|watch| Box::pin(watch.changed()));
+            if select_all(changes).await.0.is_err() {
+                // The engine is gone, and with it everything that asks.
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// The bytes of each log, that of the main one first.

@@ -44,11 +44,15 @@ pub(super) async fn follow(api: Arc<Context>) -> Ending {
     }
 }
 
-/// Gives all aggregated roles their rules at the start, before the first request.
+/// Gives all aggregated roles their rules at the start, before the first request. They keep the rules that they have while
+/// roles may be missing that cannot be read.
 ///
 /// # Errors
 /// The store failed.
 pub async fn prepare(api: &Context) -> Result<(), Status> {
+    if !api.backends().is_whole() {
+        return Ok(());
+    }
     reconcile(&Loopback::controller(api, NAME).unasked()).await.map(drop)
 }
 

@@ -213,7 +213,8 @@ async fn register(loopback: &Loopback<'_>, custom: bool) -> Result<(), Status> {
             pass.note(&name, loopback.create(&target(GROUP, "apiservices", &name), object).await.map(drop));
         }
     }
-    if !custom {
+    // A version that is not served may be one whose definition cannot be read.
+    if !custom || !api.backends().is_whole() {
         return pass.end();
     }
     for (group, version, _) in versions(types.registry(), false) {

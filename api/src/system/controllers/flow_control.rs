@@ -81,6 +81,9 @@ async fn restore(loopback: &Loopback<'_>) -> Result<bootstrap::Outcome, Status> 
     let outcome = bootstrap::reconcile_flow_control(loopback, api.naming()).await?;
     let bundled = bootstrap::flow_control(api.naming());
     let annotation = bootstrap::autoupdate_spec_annotation(api.naming());
+    if !api.backends().is_whole() {
+        return Ok(outcome);
+    }
     let objects = Objects::read(&api.engine().snapshot(), loopback)?;
     for (plural, objects) in [(SCHEMAS, &objects.schemas), (LEVELS, &objects.levels)] {
         let names: BTreeSet<&str> = bundled

@@ -9,6 +9,9 @@
 //! everything. Writes are made under the server's own identity, on condition that the object is as it was seen.
 //! A controller that fails begins anew after a while; what it does must be right however often it is done.
 //!
+//! Most controllers delete something, or take something away, because something else is absent. They are off while the store
+//! has losses that nobody accepted ([`Backends::is_whole`]): what is not found may be what cannot be read.
+//!
 //! Where servers share a store, one of them is elected for the controllers that act for all (`election`).
 
 pub mod aggregation;
@@ -54,6 +57,8 @@ use engine::TailError;
 use futures_util::FutureExt;
 use tokio::task::JoinSet;
 
+#[cfg(doc)]
+use crate::objects::store::backends::Backends;
 use crate::values::cancellation::{Cancelled, within};
 use crate::values::status::Status;
 use crate::writes::context::Context;
@@ -121,26 +126,34 @@ fn start_shared(tasks: &mut JoinSet<()>, api: &Arc<Context>, selection: &Selecti
             }
         };
     }
-    run!("clusterrole-aggregation-controller", aggregation::follow);
-    run!("namespace-controller", namespaces::follow);
+    // These delete or take away because of what they do not find, or because of a state that may not be the newest one.
+    macro_rules! run_while_whole {
+        ($name:literal, $follow:path) => {
+            if selection.has($name) {
+                tasks.spawn(supervise_while_whole($name, api.clone(), $follow));
+            }
+        };
+    }
+    run_while_whole!("clusterrole-aggregation-controller", aggregation::follow);
+    run_while_whole!("namespace-controller", namespaces::follow);
     run!("serviceaccount-controller", service_accounts::follow);
     run!("root-ca-certificate-publisher-controller", root_ca::follow);
-    run!("ttl-after-finished-controller", ttl_after_finished::follow);
+    run_while_whole!("ttl-after-finished-controller", ttl_after_finished::follow);
     run!("validatingadmissionpolicy-status-controller", policy_types::follow);
     run!("resourcequota-controller", resource_quota::follow);
-    run!("persistentvolumeclaim-protection-controller", storage_protection::follow);
-    run!("token-cleaner-controller", bootstrap_tokens::clean);
-    run!("bootstrap-signer-controller", bootstrap_tokens::sign);
+    run_while_whole!("persistentvolumeclaim-protection-controller", storage_protection::follow);
+    run_while_whole!("token-cleaner-controller", bootstrap_tokens::clean);
+    run_while_whole!("bootstrap-signer-controller", bootstrap_tokens::sign);
     run!("certificatesigningrequest-approving-controller", certificates::approve);
     run!("certificatesigningrequest-signing-controller", certificates::sign);
-    run!("certificatesigningrequest-cleaner-controller", certificates::clean);
-    run!("storage-version-migrator-controller", definitions::follow_migrating);
+    run_while_whole!("certificatesigningrequest-cleaner-controller", certificates::clean);
+    run_while_whole!("storage-version-migrator-controller", definitions::follow_migrating);
     if api.collects_garbage() {
-        run!("garbage-collector-controller", garbage::follow);
+        run_while_whole!("garbage-collector-controller", garbage::follow);
     }
     if api.ledger().is_some() {
-        tasks.spawn(supervise("identities", api.clone(), identity::collect));
-        tasks.spawn(supervise("allocations", api.clone(), allocations::follow));
+        tasks.spawn(supervise_while_whole("identities", api.clone(), identity::collect));
+        tasks.spawn(supervise_while_whole("allocations", api.clone(), allocations::follow));
     }
     tasks.spawn(supervise("system namespaces", api.clone(), system_namespaces::follow));
     tasks.spawn(supervise("own service", api.clone(), own_service::follow));
@@ -201,6 +214,29 @@ where
     }
 }
 
+/// [`supervise`] while the store is whole. A controller that runs when damage is found ends between two steps, and begins
+/// by looking at everything should the store be whole again.
+async fn supervise_while_whole<R>(name: &'static str, api: Arc<Context>, run: fn(Arc<Context>) -> R)
+where
+    R: Future<Output = Ending> + Send,
+{
+    loop {
+        if !api.backends().is_whole() {
+            tracing::warn!(
+                controller = name,
+                "controller is off: the store has records that it cannot read, and what is not found may be one of them; \
+                 accept-loss turns it on"
+            );
+        }
+        api.backends().until_whole(true).await;
+        tokio::select! {
+            biased;
+            () = api.backends().until_whole(false) => {}
+            () = supervise(name, api.clone(), run) => return,
+        }
+    }
+}
+
 /// One pass of a controller over several objects. One of them that cannot be written, because admission refuses it for
 /// example, does not keep the others from their turn.
 #[derive(Default)]
@@ -245,6 +281,9 @@ impl Backoff {
         tokio::time::sleep(self.next()).await;
     }
 }
+
+#[cfg(test)]
+mod losses_test;
 
 #[cfg(test)]
 mod tests {

@@ -132,7 +132,14 @@ pub async fn prepare(api: &Context) -> Result<(), Status> {
 async fn ensure(loopback: &Loopback<'_>, wanted: Vec<Wanted>) -> Result<(), Status> {
     for Wanted { target, object, decides } in wanted {
         for _ in 0..ATTEMPTS_MAX {
-            let written = match loopback.get(&target)? {
+            let existing = match loopback.get(&target) {
+                Err(error) if error.reason == Reason::StorageReadError => {
+                    tracing::error!(?target, %error, "the server's own service cannot be kept in order");
+                    break;
+                }
+                existing => existing?,
+            };
+            let written = match existing {
                 None => loopback.create(&target, object.clone()).await,
                 // The family of a slice cannot change.
                 Some(existing) if !same(&existing, &object, "addressType") => {

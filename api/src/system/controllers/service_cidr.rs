@@ -70,8 +70,8 @@ async fn ensure(loopback: &Loopback<'_>, api: &Context) -> Result<(), Status> {
         loopback.change(resource, ("", &target.name), Endpoint::Status, |old| marked(old, &networks)).await
     };
     match ensured.await {
-        // Another attempt would be refused as well, and the server can do without the object.
-        Err(error) if error.reason == Reason::Invalid => {
+        // Another attempt would fail as well, and the server can do without the object.
+        Err(error) if matches!(error.reason, Reason::Invalid | Reason::StorageReadError) => {
             tracing::error!(?target, %error, "the default ServiceCIDR cannot be kept in order");
             Ok(())
         }

@@ -235,6 +235,10 @@ impl ObjectStore for Memory {
         Ok(self.objects.lock().get(&Memory::key(target)).cloned())
     }
 
+    fn is_unreadable((): &()) -> bool {
+        false
+    }
+
     async fn create(&self, target: &Target, object: Value) -> Result<Written, ()> {
         if !target.namespace.is_empty() {
             let home = format!("/namespaces//{}", target.namespace);

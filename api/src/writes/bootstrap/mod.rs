@@ -61,6 +61,9 @@ pub trait ObjectStore: Sync {
     /// The current object.
     fn get(&self, target: &Target) -> Result<Option<Value>, Self::Error>;
 
+    /// Whether a read failed because the stored object is damaged, and not because the store cannot be reached.
+    fn is_unreadable(error: &Self::Error) -> bool;
+
     /// Stores a new object; [`Written::Conflict`] if there is one.
     fn create(
         &self,
@@ -161,7 +164,18 @@ enum Settled {
 async fn settle<S: ObjectStore>(store: &S, wanted: &Desired, naming: &Naming) -> Result<Settled, S::Error> {
     let target = &wanted.target;
     for _ in 0..ATTEMPTS_MAX {
-        let existing = store.get(target)?;
+        let existing = match store.get(target) {
+            Err(error) if S::is_unreadable(&error) => {
+                tracing::error!(
+                    resource = target.resource,
+                    namespace = target.namespace,
+                    name = target.name,
+                    "an object of the server is damaged and stays as it is: accept-loss lets it be written anew"
+                );
+                return Ok(Settled::Unchanged);
+            }
+            existing => existing?,
+        };
         let (written, settled) = match plan(existing.as_ref(), wanted, naming) {
             Step::Keep => return Ok(Settled::Unchanged),
             Step::Create(object) => (store.create(target, object).await?, Settled::Created),

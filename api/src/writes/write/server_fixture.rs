@@ -52,6 +52,11 @@ impl Server {
         )
     }
 
+    /// A server over the store in a directory, which goes with it.
+    pub(crate) fn in_directory(directory: &std::path::Path) -> Server {
+        Server::over(directory.to_owned(), Settings::default().without("ServiceAccount"))
+    }
+
     /// The next server over the same store, which nothing else may use any more.
     pub(crate) async fn restart(mut self) -> Server {
         self.api.engine().close().await;

@@ -167,6 +167,7 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::R
     let secrecy = secrecy(flags, naming)?;
     let to = &to.encrypted(secrecy.clone());
     let source = open(&store_dir(from), Role::Leader, &secrecy)?;
+    moving::must_be_whole(&source, from)?;
     let newest = source.revision();
     let ports = (&flags.service_node_port_range, flags.event_ttl);
     if flags.dry_run {

@@ -43,7 +43,14 @@ pub(super) fn holds(api: &Context, object: &Object) -> bool {
 pub(super) async fn end(api: Arc<Context>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
-        match AssertUnwindSafe(clear(&api, &name)).catch_unwind().await {
+        // Objects that cannot be read would be taken for objects that are gone.
+        api.backends().until_whole(true).await;
+        let cleared = tokio::select! {
+            biased;
+            () = api.backends().until_whole(false) => continue,
+            cleared = AssertUnwindSafe(clear(&api, &name)).catch_unwind() => cleared,
+        };
+        match cleared {
             Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
             Ok(Ok(false)) => {}
             Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "deletion begins anew"),

@@ -84,7 +84,13 @@ fn prepare(
 
 /// A definition prepared; `None` for one that is not to be served.
 fn prepared(api: &Context, entry: Entry, pool: &Arc<Mutex<Pool>>) -> Result<Option<Prepared>, Status> {
-    let text = store::read(entry)?.record.value;
+    let text = match store::read(entry) {
+        Ok(stored) => stored.record.value,
+        Err(error) => {
+            tracing::error!(%error, "definition cannot be read, its types are not served");
+            return Ok(None);
+        }
+    };
     let Some(outlined) = outlined(&text) else {
         return Ok(prepared_at_once(api, &text));
     };

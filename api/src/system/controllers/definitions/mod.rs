@@ -164,12 +164,12 @@ impl<'a> Definitions<'a> {
         let loopback = Loopback::new(self.api);
         let mut read = Vec::with_capacity(names.len());
         for name in names {
-            let stored = loopback.store().get(&store::key(self.api.definitions(), "", name))?;
+            let stored = loopback.store().get(&store::key(self.api.definitions(), "", name));
             let decoded = |stored: Stored| match parse(&stored.record.value) {
                 Some(object) => Ok(object),
                 None => stored.object(self.api.definitions()),
             };
-            let object = stored.map(decoded).transpose();
+            let object = stored.and_then(|stored| stored.map(decoded).transpose());
             let object = match object {
                 Ok(object) => object,
                 Err(error) => {

@@ -35,7 +35,7 @@ use crate::objects::store::backends::Snapshots;
 use crate::types::options::Propagation;
 use crate::types::schema::registry::Resource;
 use crate::types::served::Served;
-use crate::values::status::Status;
+use crate::values::status::{Reason, Status};
 use crate::writes::context::Context;
 use crate::writes::loopback::Loopback;
 use crate::writes::write::deletion::{FOREGROUND, ORPHAN};
@@ -300,9 +300,17 @@ impl<'a> Collector<'a> {
     }
 
     /// The owner as it is in `namespace`, if it is there in the life that is meant.
+    ///
+    /// # Errors
+    /// It cannot be read, so that its life is not known.
     fn look_up(&self, resource: &Resource, namespace: &str, owner: &Owner) -> Result<Option<Head>, Status> {
-        let stored = self.loopback.store().get(&store::key(resource, namespace, &owner.name))?;
-        Ok(stored.and_then(|stored| Head::read(&stored.record.value)).filter(|head| head.uid == owner.uid))
+        let key = store::key(resource, namespace, &owner.name);
+        let Some(stored) = self.loopback.store().get(&key)? else { return Ok(None) };
+        let head = Head::read(&stored.record.value).ok_or_else(|| {
+            let key = String::from_utf8_lossy(&key);
+            Status::new(Reason::StorageReadError, format!("the metadata of {key:?} cannot be read"))
+        })?;
+        Ok(Some(head).filter(|head| head.uid == owner.uid))
     }
 
     /// Whether an absent owner lives in another namespace than its dependent. Each is searched for once.

@@ -1,0 +1,83 @@
+//! Losses of the store that nobody has accepted: reported to the operator and noted in the log, at the start and whenever a
+//! reader finds another damaged record (docs/api/operations.md#damage).
+
+use std::path::Path;
+use std::time::Duration;
+
+use engine::{Engine, RevisionSet};
+
+/// Least time between two reports.
+const PACE: Duration = Duration::from_secs(1);
+
+/// Most ranges of revisions in a log line; `verify` lists all.
+const RANGES_TOLD_MAX: usize = 10;
+
+/// Reports the losses of `engine`, the store of `data_dir`, and notes them in its log, so that the next start knows of them
+/// without reading all of it.
+pub async fn report(engine: &Engine, data_dir: &Path) {
+    let losses = engine.losses();
+    let unaccepted = losses.unaccepted();
+    if !losses.unaccepted_counts().is_empty() {
+        tracing::error!(
+            lost_revisions = %ranges(&unaccepted.lost),
+            lost_before_checkpoint = losses.unnamed,
+            unreadable_records = %ranges(&unaccepted.damaged),
+            "the store has records that it cannot read: what it can read is served, and controllers that delete because \
+             something is absent are off. Restore the store from a backup, or accept the loss: stop the server, run \
+             cluster-apiserver accept-loss --data-dir={} and start it again",
+            data_dir.display()
+        );
+    }
+    if let Err(error) = engine.note_losses().await {
+        tracing::warn!(%error, "the losses of the store are not noted in its log");
+    }
+}
+
+/// Reports the losses that are found after a first [`report`].
+pub async fn follow(engine: Engine, data_dir: std::path::PathBuf) {
+    let mut losses = engine.watch_losses();
+    while losses.changed().await.is_ok() {
+        tokio::time::sleep(PACE).await;
+        losses.borrow_and_update();
+        report(&engine, &data_dir).await;
+    }
+}
+
+/// Ranges of revisions for people.
+pub fn ranges(set: &RevisionSet) -> String {
+    let ranges = set.ranges();
+    let mut told: Vec<String> = ranges
+        .iter()
+        .take(RANGES_TOLD_MAX)
+        .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") })
+        .collect();
+    if ranges.len() > RANGES_TOLD_MAX {
+        told.push(format!("and {} more ranges", ranges.len() - RANGES_TOLD_MAX));
+    }
+    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use engine::Revision;
+
+    use super::*;
+
+    #[test]
+    fn a_line_tells_few_ranges_and_how_many_more_there_are() {
+        let set = |count: u64| {
+            let mut set = RevisionSet::default();
+            for n in 0..count {
+                set.insert(Revision::new(10 * n + 1), Revision::new(10 * n + 1 + n % 2));
+            }
+            set
+        };
+        for (count, want) in [
+            (0, "none"),
+            (2, "1, 11-12"),
+            (12, "1, 11-12, 21, 31-32, 41, 51-52, 61, 71-72, 81, 91-92, and 2 more ranges"),
+        ] {
+            assert_eq!(ranges(&set(count)), want);
+        }
+    }
+}

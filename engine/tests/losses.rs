@@ -1,0 +1,306 @@
+//! Losses: whatever bit of the log is damaged, the store knows that it cannot read everything until that is accepted, and
+//! every copy of it knows the same.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::Duration;
+
+use engine::offline::{self, Found, Point, Store};
+use engine::{
+    Change, Durability, Engine, Expected, LEDGER_KEY, LossCounts, Losses, Options, Payload, Revision,
+};
+
+mod support;
+use support::{TempDir, commit, delete, open, put};
+
+/// Offset of the first record of a segment, see docs/format.md.
+const RECORDS_START: u64 = 4096;
+/// Bytes of a record before its key.
+const HEAD_BYTES: u64 = 72;
+
+/// Where a record stands.
+#[derive(Clone, Debug)]
+struct Place {
+    file: String,
+    offset: u64,
+    len: u64,
+    key: Vec<u8>,
+    revision: Revision,
+}
+
+fn records(dir: &Path) -> Vec<Place> {
+    let store = Store::open(dir).unwrap();
+    let place = |found| match found {
+        Found::Record(record) => Some(Place {
+            file: record.file(),
+            offset: record.offset(),
+            len: record.stored_len() as u64,
+            key: record.key().to_vec(),
+            revision: record.revision(),
+        }),
+        _ => None,
+    };
+    store.records().filter_map(place).collect()
+}
+
+fn flip(dir: &Path, place: &Place, byte: u64, bit: u32) {
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(dir.join(&place.file)).unwrap();
+    let mut old = [0];
+    file.read_exact_at(&mut old, place.offset + byte).unwrap();
+    file.write_all_at(&[old[0] ^ 1 << bit], place.offset + byte).unwrap();
+}
+
+fn unaccepted(engine: &Engine) -> LossCounts {
+    *engine.watch_losses().borrow()
+}
+
+/// A closed store with some history.
+async fn store(temp: &TempDir) {
+    let engine = open(temp);
+    for n in 0..6 {
+        put(&engine, &format!("/{n}"), &format!("value {n}")).await.unwrap();
+    }
+    put(&engine, "/2", "another").await.unwrap();
+    delete(&engine, "/3").await.unwrap();
+    engine.close().await;
+}
+
+#[tokio::test]
+async fn any_flipped_bit_of_any_record_is_a_loss_that_nobody_accepted() {
+    let temp = TempDir::new();
+    store(&temp).await;
+    let all = records(temp.path());
+    let (path, sound) = (temp.segments().remove(0), std::fs::read(&temp.segments()[0]).unwrap());
+    for place in &all {
+        let body = HEAD_BYTES + place.key.len() as u64;
+        for byte in 0..place.len {
+            let bit = (byte % 8) as u32;
+            flip(temp.path(), place, byte, bit);
+            let engine = open(&temp);
+            let (counts, report) = (unaccepted(&engine), engine.losses());
+            let is_there =
+                engine.snapshot().range(engine::KeyRange::all()).any(|it| it.key() == &place.key[..]);
+            assert_eq!(engine.revision(), Revision::new(8), "{place:?}, byte {byte}");
+            engine.close().await;
+            drop(engine);
+            let padding = byte >= body && counts.is_empty();
+            if !padding {
+                let kind = if byte < body { &report.known.lost } else { &report.known.damaged };
+                assert!(kind.contains(place.revision), "{place:?}, byte {byte}: {report:?}");
+                assert_eq!(counts.lost + counts.damaged, 1, "{place:?}, byte {byte}");
+            } else {
+                // Padding is no part of a record: at most seven bytes, of which nothing is read.
+                assert!(place.len - byte <= 7 && (is_there || place.key == b"/3"), "{place:?}, byte {byte}");
+            }
+            // Opening clears what is left of a lost end.
+            std::fs::write(&path, &sound).unwrap();
+        }
+    }
+    assert!(unaccepted(&open(&temp)).is_empty());
+}
+
+#[tokio::test]
+async fn what_is_accepted_stays_accepted_and_further_damage_is_not() {
+    let temp = TempDir::new();
+    store(&temp).await;
+    let all = records(temp.path());
+    flip(temp.path(), &all[0], 9, 0);
+    flip(temp.path(), &all[1], all[1].len - 8, 0);
+    let engine = open(&temp);
+    assert_eq!(unaccepted(&engine), LossCounts { lost: 1, damaged: 1 });
+    assert!(engine.note_losses().await.unwrap(), "they are noted");
+    assert_eq!(unaccepted(&engine), LossCounts { lost: 1, damaged: 1 }, "which accepts nothing");
+    assert!(!engine.note_losses().await.unwrap(), "once is enough");
+    assert!(engine.accept_losses(&Losses::default()).await.unwrap());
+    assert!(unaccepted(&engine).is_empty());
+    assert!(!engine.accept_losses(&Losses::default()).await.unwrap(), "once is enough");
+    // Beside and before a checkpoint.
+    for _ in 0..2 {
+        engine.checkpoint().await;
+        engine.close().await;
+        let again = open(&temp);
+        assert!(unaccepted(&again).is_empty());
+        again.close().await;
+        temp.remove_checkpoints();
+    }
+    drop(engine);
+    let again = open(&temp);
+    again.close().await;
+    drop(again);
+    // The value of the second was accepted as unreadable; that its key is unknown as well is another loss.
+    for (place, byte, want) in [
+        (&all[1], 9, LossCounts { lost: 1, damaged: 0 }),
+        (&all[4], 9, LossCounts { lost: 1, damaged: 0 }),
+        (&all[5], all[5].len - 8, LossCounts { lost: 0, damaged: 1 }),
+    ] {
+        flip(temp.path(), place, byte, 3);
+        let engine = open(&temp);
+        assert_eq!(unaccepted(&engine), want, "{place:?}");
+        engine.close().await;
+        drop(engine);
+        flip(temp.path(), place, byte, 3);
+    }
+    // The ledger itself.
+    let ledger = records(temp.path()).into_iter().rfind(|place| place.key == LEDGER_KEY).unwrap();
+    flip(temp.path(), &ledger, HEAD_BYTES + LEDGER_KEY.len() as u64 + 2, 0);
+    assert_eq!(unaccepted(&open(&temp)), LossCounts { lost: 1, damaged: 2 });
+}
+
+#[tokio::test]
+async fn a_store_that_begins_with_a_checkpoint_knows_what_was_lost_before() {
+    let temp = TempDir::new();
+    store(&temp).await;
+    let all = records(temp.path());
+    flip(temp.path(), &all[0], 9, 0);
+    for is_noted in [false, true] {
+        let engine = open(&temp);
+        assert_eq!(unaccepted(&engine).lost, 1);
+        if is_noted {
+            engine.note_losses().await.unwrap();
+        }
+        put(&engine, "/more", "more").await.unwrap();
+        engine.checkpoint().await;
+        engine.close().await;
+        drop(engine);
+        let again = open(&temp);
+        assert_eq!(unaccepted(&again).lost, 1, "noted: {is_noted}");
+        again.close().await;
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_finds_damage_makes_it_a_loss() {
+    let temp = TempDir::new();
+    let engine = open(&temp);
+    put(&engine, "/a", "value of a").await.unwrap();
+    let mut losses = engine.watch_losses();
+    let offset = RECORDS_START + HEAD_BYTES + 2;
+    let file = std::fs::OpenOptions::new().write(true).open(&temp.segments()[0]).unwrap();
+    file.write_all_at(b"V", offset).unwrap();
+    assert!(engine.snapshot().get(b"/a").unwrap().read().is_err());
+    assert!(losses.has_changed().unwrap());
+    assert_eq!(*losses.borrow_and_update(), LossCounts { lost: 0, damaged: 1 });
+    assert!(engine.snapshot().get(b"/a").unwrap().read().is_err());
+    assert!(!losses.has_changed().unwrap(), "it is told once");
+    // Noted, it is known at the next opening even if nobody reads it.
+    engine.note_losses().await.unwrap();
+    engine.checkpoint().await;
+    engine.close().await;
+    drop(engine);
+    assert_eq!(unaccepted(&open(&temp)), LossCounts { lost: 0, damaged: 1 });
+}
+
+fn restored(
+    from: &Path,
+    to: &Path,
+    point: Point,
+    skip: bool,
+) -> Result<offline::Restored, offline::OfflineError> {
+    offline::restore(from, to, point, skip, |_| (), |_, _| ())
+}
+
+#[tokio::test]
+async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
+    let temp = TempDir::new();
+    store(&temp).await;
+    let all = records(temp.path());
+    flip(temp.path(), &all[0], 9, 0);
+    flip(temp.path(), &all[4], all[4].len - 8, 0);
+    let want = LossCounts { lost: 1, damaged: 1 };
+    let copies = TempDir::new();
+    let at = |name: &str| copies.path().join(name);
+    let count_at = async |dir: &Path| {
+        let engine = Engine::open(Options::new(dir)).unwrap();
+        let counts = unaccepted(&engine);
+        engine.close().await;
+        counts
+    };
+
+    offline::backup(temp.path(), &at("backup"), |_| (), |_, _| ()).unwrap().place().unwrap();
+    assert_eq!(count_at(&at("backup")).await, want);
+    assert!(restored(&at("backup"), &at("refused"), Point::Newest, false).is_err());
+
+    let done = restored(&at("backup"), &at("restored"), Point::Newest, true).unwrap();
+    assert_eq!((done.unaccepted, done.keys), (want, 3));
+    for name in ["restored", "once-more"] {
+        assert_eq!(count_at(&at(name)).await, want, "{name}");
+        let survey = offline::survey(&Store::open(&at(name)).unwrap(), |damage| panic!("{damage}"), |_| ());
+        assert_eq!(survey.live_keys(), 4, "its own damage is gone");
+        // What was found by the first restore is known to the second, which finds nothing.
+        if name == "restored" {
+            let again = restored(&at(name), &at("once-more"), Point::Newest, false).unwrap();
+            assert_eq!((again.unaccepted, again.damages), (want, 0));
+        }
+    }
+
+    // Accepted in a copy, it is not carried on, and further copies need no flag.
+    let engine = Engine::open(Options::new(at("backup"))).unwrap();
+    let survey = Store::open(&at("backup")).unwrap().losses(|_| (), |_| ()).unwrap();
+    engine.accept_losses(&survey).await.unwrap();
+    engine.close().await;
+    drop(engine);
+    let newest = restored(&at("backup"), &at("accepted"), Point::Newest, false).unwrap();
+    let older = restored(&at("backup"), &at("older"), Point::Revision(Revision::new(6)), false).unwrap();
+    assert!(newest.unaccepted.is_empty() && older.unaccepted.is_empty());
+    assert!(count_at(&at("accepted")).await.is_empty() && count_at(&at("older")).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_rewritten_log_tells_between_which_revisions_a_record_is_lost() {
+    let temp = TempDir::new();
+    store(&temp).await;
+    let target = TempDir::new();
+    let dir = target.path().join("log");
+    restored(temp.path(), &dir, Point::Newest, false).unwrap();
+    let all = records(&dir);
+    let revisions: Vec<u64> = all.iter().map(|place| place.revision.get()).collect();
+    assert_eq!(revisions, [1, 2, 5, 6, 7]);
+    let last = Store::open(&dir).unwrap().records().count() as u64;
+    assert_eq!(last, 5);
+    for (at, want) in [(0, 1..=1), (1, 2..=4), (2, 3..=5), (3, 6..=6)] {
+        flip(&dir, &all[at], 9, 0);
+        let engine = Engine::open(Options::new(&dir)).unwrap();
+        let lost: BTreeSet<u64> =
+            (1..20).filter(|&n| engine.losses().known.lost.contains(Revision::new(n))).collect();
+        assert_eq!(lost, want.collect(), "record {at}");
+        let survey = Store::open(&dir).unwrap().losses(|_| (), |_| ()).unwrap();
+        assert_eq!(survey, engine.losses().known, "tools say the same");
+        engine.close().await;
+        drop(engine);
+        flip(&dir, &all[at], 9, 0);
+    }
+    // The last one: all up to where the store goes on.
+    flip(&dir, &all[4], 9, 0);
+    let engine = Engine::open(Options::new(&dir)).unwrap();
+    let ranges = engine.losses().known.lost.ranges().to_vec();
+    assert_eq!(ranges, [(Revision::new(7), engine.revision())]);
+}
+
+#[tokio::test]
+async fn a_key_expires_only_if_no_lost_record_can_have_given_it_more_time() {
+    let temp = TempDir::new();
+    let options = || support::options(&temp, 256 * 1024, Durability::Sync);
+    let engine = Engine::open(options()).unwrap();
+    let expiring = || Payload { ttl: Some(Duration::from_secs(1)), ..support::payload("v") };
+    commit(&engine, "/older", Expected::Any, Change::Put(expiring())).await.unwrap();
+    put(&engine, "/lost", "v").await.unwrap();
+    commit(&engine, "/newer", Expected::Any, Change::Put(expiring())).await.unwrap();
+    engine.close().await;
+    drop(engine);
+    let lost = records(temp.path()).remove(1);
+    flip(temp.path(), &lost, 9, 0);
+    let engine = Engine::open(options()).unwrap();
+    while engine.snapshot().get(b"/newer").is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    engine.settled().await;
+    assert!(engine.snapshot().get(b"/older").is_some(), "the lost record may have been its renewal");
+    engine.accept_losses(&Losses::default()).await.unwrap();
+    engine.close().await;
+    drop(engine);
+    let engine = Engine::open(options()).unwrap();
+    while engine.snapshot().get(b"/older").is_some() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,241 @@
+//! A damaged store: nothing is deleted because it cannot be read, until the operator accepts the loss
+//! (docs/api/operations.md#damage).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tests::server::TempDir;
+use tests::{Client, Options, Server};
+
+use crate::backups::{MAPS, flag, report, tool};
+use crate::support::{Random, metric};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const THINGS: &str = "/apis/g.example/v1/namespaces/default/things";
+
+/// How long the collector of a store without a loss would have, many times what it takes.
+const WAIT: Duration = Duration::from_millis(1500);
+
+/// The files of a stopped store, to be damaged again and again.
+struct Files(Vec<(PathBuf, Vec<u8>)>);
+
+impl Files {
+    fn of(log: &Path) -> Files {
+        let files = fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| !path.file_name().unwrap().to_string_lossy().starts_with("reserve"));
+        Files(files.map(|path| (path.clone(), fs::read(&path).unwrap())).collect())
+    }
+
+    fn put_back(&self, log: &Path) {
+        for entry in fs::read_dir(log).unwrap() {
+            fs::remove_file(entry.unwrap().path()).unwrap();
+        }
+        for (path, bytes) in &self.0 {
+            fs::write(path, bytes).unwrap();
+        }
+    }
+}
+
+/// The records of a store, in the order of the log: file, offset, size, key.
+fn records(data_dir: &Path) -> Vec<(String, u64, u64, String)> {
+    let output = tool(&["inspect", &flag("data-dir", data_dir), "--output=json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let values = serde_json::Deserializer::from_str(&lines).into_iter::<Value>().map(Result::unwrap);
+    let all: Vec<Value> = values.collect();
+    let record = |line: &Value| {
+        let number = |member: &str| line[member].as_u64().unwrap_or_else(|| panic!("{line}"));
+        let text = |member: &str| line[member].as_str().unwrap_or_else(|| panic!("{line}")).to_owned();
+        (text("file"), number("offset"), number("stored_bytes"), text("key"))
+    };
+    all.iter().filter(|line| line["key"].is_string()).map(record).collect()
+}
+
+fn flip(data_dir: &Path, file: &str, at: u64, bit: u32) {
+    let path = data_dir.join("log").join(file);
+    let file = fs::File::options().read(true).write(true).open(path).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&[byte[0] ^ 1 << bit], at).unwrap();
+}
+
+async fn create(client: &Client, path: &str, object: &Value) -> String {
+    let made = client.post(path, object).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    made.json()["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+fn dependent(name: &str, version: &str, kind: &str, uid: &str) -> Value {
+    let owner = json!({"apiVersion": version, "kind": kind, "name": "owner", "uid": uid});
+    json!({"metadata": {"name": name, "ownerReferences": [owner]}})
+}
+
+/// A stopped server with an owner, ten dependents, a custom type with an object that owns another one, and a namespace with
+/// content.
+async fn stopped() -> Server {
+    let mut server = Server::start(Options::default()).await;
+    let client = server.client();
+    let owner = create(client, MAPS, &json!({"metadata": {"name": "owner"}})).await;
+    for n in 0..10 {
+        create(client, MAPS, &dependent(&format!("dependent-{n}"), "v1", "ConfigMap", &owner)).await;
+    }
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    let definition = json!({"metadata": {"name": "things.g.example"}, "spec": {"group": "g.example",
+        "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}});
+    create(client, DEFINITIONS, &definition).await;
+    while client.get(THINGS).await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let thing = json!({"apiVersion": "g.example/v1", "kind": "Thing", "metadata": {"name": "owner"}});
+    let thing = create(client, THINGS, &thing).await;
+    create(client, MAPS, &dependent("of-thing", "g.example/v1", "Thing", &thing)).await;
+    create(client, "/api/v1/namespaces", &json!({"metadata": {"name": "other"}})).await;
+    create(client, "/api/v1/namespaces/other/configmaps", &json!({"metadata": {"name": "content"}})).await;
+    assert_eq!(server.terminate(), Some(0), "{}", server.log());
+    server
+}
+
+/// The keys that exist.
+fn keys(data_dir: &Path) -> BTreeSet<String> {
+    let output = tool(&["inspect", &flag("data-dir", data_dir), "--output=json"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut keys = BTreeSet::new();
+    for line in serde_json::Deserializer::from_str(&text).into_iter::<Value>().map(Result::unwrap) {
+        let Some(key) = line["key"].as_str().map(str::to_owned) else { continue };
+        match line["kind"].as_str() {
+            Some("put") => keys.insert(key),
+            _ => keys.remove(&key),
+        };
+    }
+    keys
+}
+
+fn owner_of(records: &[(String, u64, u64, String)]) -> (String, u64, u64, String) {
+    let owner = records.iter().rfind(|(.., key)| key.ends_with("/configmaps/default/owner"));
+    owner.unwrap_or_else(|| panic!("{records:?}")).clone()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_with_any_damaged_record_loses_nothing_else() {
+    let mut server = stopped().await;
+    let (data_dir, log) = (server.data_dir().to_owned(), server.data_dir().join("log"));
+    let files = Files::of(&log);
+    let (records, before) = (records(&data_dir), keys(&data_dir));
+    let mut random = Random(44);
+    // The owner's head and key, then whatever comes.
+    let owner = owner_of(&records);
+    let mut hits = vec![(owner.clone(), 20), (owner, 75)];
+    let own =
+        |key: &str| ["/core/", "/g.example/", "/apiextensions"].iter().any(|prefix| key.starts_with(prefix));
+    let candidates: Vec<_> = records.iter().filter(|(.., key)| own(key)).collect();
+    for _ in 0..6 {
+        let hit = candidates[random.below(candidates.len() as u64) as usize].clone();
+        let byte = random.below(hit.2 - 8);
+        hits.push((hit, byte));
+    }
+    for ((file, offset, _, key), byte) in hits {
+        files.put_back(&log);
+        flip(&data_dir, &file, offset + byte, random.below(8) as u32);
+        server.restart().await;
+        tokio::time::sleep(WAIT).await;
+        assert_eq!(server.terminate(), Some(0), "{}", server.log());
+        let after = keys(&data_dir);
+        // A record that does not tell its key is no deletion.
+        let gone: Vec<_> = before.difference(&after).filter(|gone| **gone != key).collect();
+        assert!(gone.is_empty(), "{key}, byte {byte}: {gone:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
+    let mut server = stopped().await;
+    let data_dir = server.data_dir().to_owned();
+    let sound = tool(&["accept-loss", &flag("data-dir", &data_dir)]);
+    let text = String::from_utf8(sound.stdout).unwrap();
+    assert_eq!(
+        (sound.status.code(), text.trim_end().ends_with("there is no loss to accept")),
+        (Some(0), true),
+        "{text}"
+    );
+    let (file, offset, ..) = owner_of(&records(&data_dir));
+    flip(&data_dir, &file, offset + 20, 1);
+    server.restart().await;
+    tokio::time::sleep(WAIT).await;
+    let client = server.client();
+    assert_eq!(client.get(&format!("{MAPS}/owner")).await.status, 404);
+    assert_eq!(client.get(&format!("{MAPS}/dependent-9")).await.status, 200);
+    assert_eq!(client.get("/readyz").await.text(), "ok");
+    let ready = client.get("/readyz?verbose").await.text();
+    assert!(
+        ready.contains("store-losses 1 lost revisions and 0 unreadable records are not accepted"),
+        "{ready}"
+    );
+    assert_eq!(metric(&server, "apiserver_store_unaccepted_lost_revisions").await, 1);
+    assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
+    let log = server.log();
+    let way_out = format!("cluster-apiserver accept-loss --data-dir={}", data_dir.display());
+    assert!(log.contains("the store has records that it cannot read") && log.contains(&way_out), "{log}");
+    assert!(log.contains("controller is off"), "{log}");
+    // What is asked for is done.
+    assert_eq!(client.delete(&format!("{MAPS}/dependent-0")).await.status, 200);
+    let running = tool(&["accept-loss", &flag("data-dir", &data_dir)]);
+    let why = String::from_utf8(running.stderr).unwrap();
+    assert!(running.status.code() == Some(1) && why.contains("is in use: stop the server"), "{why}");
+    assert_eq!(server.terminate(), Some(0), "{}", server.log());
+
+    // A backup and what is restored of it know the same.
+    let copies = TempDir::new();
+    let (backup, restored) = (copies.path().join("backup"), copies.path().join("restored"));
+    let made = tool(&["backup", &flag("data-dir", &data_dir), &flag("to", &backup)]);
+    assert_eq!(made.status.code(), Some(2), "{made:?}");
+    let refused = tool(&["restore", &flag("from", &backup), &flag("data-dir", &restored)]);
+    assert_eq!(refused.status.code(), Some(1), "{refused:?}");
+    let made = tool(&["restore", "--skip-damaged", &flag("from", &backup), &flag("data-dir", &restored)]);
+    let text = String::from_utf8(made.stdout.clone()).unwrap();
+    assert!(
+        made.status.code() == Some(2) && text.contains("stay off until the loss is accepted"),
+        "{made:?}"
+    );
+
+    // Accepted in the store itself, all but what was asked for goes; what is damaged later is not accepted.
+    let accepted = report(&["accept-loss", &flag("data-dir", &data_dir)]);
+    assert_eq!(accepted["lost"].as_array().map(Vec::len), Some(1), "{accepted}");
+    assert_eq!(accepted["damage"][0]["offset"], json!(offset), "{accepted}");
+    let again = report(&["accept-loss", &flag("data-dir", &data_dir)]);
+    assert_eq!((&again["lost"], &again["unreadable"]), (&json!([]), &json!([])), "{again}");
+    server.restart().await;
+    for n in 0..10 {
+        server.client().until_gone(&format!("{MAPS}/dependent-{n}")).await;
+    }
+    let ready = server.client().get("/readyz?verbose").await.text();
+    assert!(!ready.contains("store-losses"), "{ready}");
+    assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 0);
+    assert_eq!(server.terminate(), Some(0), "{}", server.log());
+    let all = records(&data_dir);
+    let (file, offset, ..) = all.iter().find(|(.., key)| key.ends_with("/things/default/owner")).unwrap();
+    flip(&data_dir, file, offset + 20, 1);
+    server.restart().await;
+    tokio::time::sleep(WAIT).await;
+    assert_eq!(server.client().get(&format!("{MAPS}/of-thing")).await.status, 200);
+    assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
+    drop(server);
+
+    // In the restored store, the same.
+    let directory = TempDir::new();
+    fs::rename(restored.join("log"), directory.path().join("log")).unwrap();
+    let mut server = Server::start_in(directory, Options::default()).await;
+    tokio::time::sleep(WAIT).await;
+    assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
+    for n in 1..10 {
+        assert_eq!(server.client().get(&format!("{MAPS}/dependent-{n}")).await.status, 200);
+    }
+    assert_eq!(server.terminate(), Some(0), "{}", server.log());
+    report(&["accept-loss", &flag("data-dir", server.data_dir())]);
+    server.restart().await;
+    server.client().until_gone(&format!("{MAPS}/dependent-1")).await;
+}
