@@ -181,6 +181,12 @@ pub async fn run(
     let outcome = prepared.context("cannot create the bootstrap objects")?;
     lifecycle.advance(Stage::Bootstrapped);
     tracing::debug!(?outcome, "bootstrap");
+    // Whoever was told that the server is ready finds what it made at the start, or is told that it is lost.
+    let noting = engine.clone();
+    let noted = tokio::task::spawn_blocking(move || noting.note_durable()).await;
+    if let Err(refusal) = noted.context("the store cannot be synced")? {
+        return Err(anyhow!("the store's log failed: {refusal}"));
+    }
     let controllers = api::system::controllers::start(handler.clone(), &selection);
     lifecycle.advance(Stage::Serving);
     notify::ready();

@@ -221,7 +221,8 @@ impl Sequencer {
         if self.status.sync(self.log.current(), revision).is_ok() {
             let segment = self.log.current();
             let written = segment.write_note(revision, self.hub.root().oldest);
-            if let Err(error) = written.and_then(|()| segment.file.sync_data()) {
+            let noted = written.and_then(|()| segment.file.sync_data());
+            if let Err(error) = noted.and_then(|()| self.log.note_durable(revision)) {
                 tracing::warn!("cannot note in the log that it is complete: {error}");
             }
         }

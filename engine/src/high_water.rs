@@ -1,15 +1,23 @@
-//! The high-water mark: a note beside the log of the last segment it reached.
+//! The high-water mark: a note beside the log of the last segment that the log reached, and of a revision that is on disk.
 //!
-//! `segment installed → mark raised`. Each segment names the one before it, so a segment missing in the middle is noticed;
-//! only the mark tells that one is missing at the end. Invariants: the mark never names a segment that was not durable
-//! before, and it only rises. It may be late: a crash, or a disk that takes no write, leaves it at an earlier segment, and
-//! opening raises it. It knows nothing of records. Layout: `docs/format.md`.
+//! ```text
+//! sequencer    segment installed ─► mark names it
+//! maintenance  every second with writes, caller at the start, sequencer at the end ─► mark says how far the log is on disk
+//! ```
+//!
+//! Each segment names the one before it, so a missing segment in the middle is noticed; only the mark tells that one is
+//! missing at the end, and that the last one was cut. Invariants: the mark never names a segment, or says a revision, that was
+//! not durable before, and it only rises. It may be late: a crash, or a disk that takes no write, leaves it where it was. It is
+//! synced by itself, so no commit waits for it; beginning a segment may wait for one such sync. Layout: `docs/format.md`.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::header::{Header, u32_at, u64_at};
+use parking_lot::Mutex;
+
 use crate::io::{File, Storage};
+use crate::record::REVISION_END;
 use crate::sabotage;
 use crate::types::{Revision, SegmentNumber};
 
@@ -24,20 +32,28 @@ const MAGIC: [u8; 8] = *b"REVHIGH\n";
 /// The layout this release writes, and the newest it reads.
 const VERSION: u32 = 1;
 
-/// A segment that the log reached.
+/// How far the log reached.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Mark {
-    /// The store that the segment belongs to.
+    /// The store that the log belongs to.
     pub store: u64,
-    /// The segment's number.
+    /// The number of the last segment.
     pub number: SegmentNumber,
     /// The lowest revision that may be in it.
     pub first_revision: Revision,
+    /// Everything up to this revision is on disk. Earlier releases do not say it: 0.
+    pub durable: Revision,
 }
 
 impl Mark {
     fn of(header: &Header) -> Mark {
-        Mark { store: header.store, number: header.number, first_revision: header.first_revision }
+        Mark {
+            store: header.store,
+            number: header.number,
+            first_revision: header.first_revision,
+            // The segment before is synced before this one is made.
+            durable: header.first_revision.before(),
+        }
     }
 
     /// Whether segments with these headers reach as far: the marked segment is there, or one that stands for it or came
@@ -59,6 +75,7 @@ impl Mark {
         bytes[16..24].copy_from_slice(&self.store.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.first_revision.get().to_le_bytes());
         bytes[32..36].copy_from_slice(&self.number.get().to_le_bytes());
+        bytes[36..44].copy_from_slice(&self.durable.get().to_le_bytes());
         let crc = crc32fast::hash(&bytes[..MARK_BYTES - 4]).to_le_bytes();
         bytes[MARK_BYTES - 4..].copy_from_slice(&crc);
         bytes
@@ -73,7 +90,9 @@ impl Mark {
             store: u64_at(bytes, 16),
             number: SegmentNumber::new(u32_at(bytes, 32)),
             first_revision: Revision::new(u64_at(bytes, 24)),
+            durable: Revision::new(u64_at(bytes, 36)),
         };
+        let is_sound = is_sound && mark.durable < REVISION_END;
         is_sound.then(|| (u32_at(bytes, 12), mark))
     }
 
@@ -95,7 +114,10 @@ impl Mark {
 }
 
 /// The file of a store that is open.
-pub(crate) struct HighWater {
+pub(crate) struct HighWater(Mutex<State>);
+
+/// Locked while the mark is written and synced.
+struct State {
     file: Option<Arc<dyn File>>,
     sequence: u32,
     mark: Option<Mark>,
@@ -107,40 +129,63 @@ impl HighWater {
         let file = storage.open(NAME).ok().filter(|file| file.size() >= FILE_BYTES);
         let newest = file.as_deref().and_then(Mark::newest);
         let (sequence, mark) = newest.map_or((0, None), |(sequence, mark)| (sequence, Some(mark)));
-        HighWater { file, sequence, mark }
+        HighWater(Mutex::new(State { file, sequence, mark }))
     }
 
     /// What it says; `None` when it says nothing that can be believed.
     pub fn mark(&self) -> Option<Mark> {
-        self.mark
+        self.0.lock().mark
     }
 
-    /// Has it name the segment with this header, which is durable. A failure is logged and leaves the mark where it was.
-    pub fn raise(&mut self, storage: &dyn Storage, header: &Header) {
+    /// Raises the mark to the segment with this header, which is durable. A failure is logged and leaves the mark where it
+    /// was.
+    pub fn raise(&self, storage: &dyn Storage, header: &Header) {
+        let mut state = self.0.lock();
         let mark = Mark::of(header);
-        if self.mark == Some(mark) || sabotage::high_water_not_raised() {
+        let is_named = state.mark.is_some_and(|named| {
+            (named.store, named.number, named.first_revision)
+                == (mark.store, mark.number, mark.first_revision)
+        });
+        if is_named || sabotage::high_water_not_raised() {
             return;
         }
-        match self.write(storage, mark) {
-            Ok(()) => self.mark = Some(mark),
-            Err(error) => {
-                tracing::warn!(path = %storage.path(NAME).display(), "cannot note how far the log reaches: {error}");
-            }
+        let noted =
+            state.mark.filter(|named| named.store == mark.store).map_or(Revision::ZERO, |it| it.durable);
+        let mark = Mark { durable: mark.durable.max(noted), ..mark };
+        if let Err(error) = state.create(storage).and_then(|()| state.write(mark)) {
+            tracing::warn!(path = %storage.path(NAME).display(), "cannot note how far the log reaches: {error}");
         }
     }
 
-    fn write(&mut self, storage: &dyn Storage, mark: Mark) -> io::Result<()> {
-        let (file, is_new) = match &self.file {
-            Some(file) => (file.clone(), false),
-            None => (storage.create(NAME, FILE_BYTES)?, true),
-        };
+    /// Notes that everything up to `durable` is on disk, which it is. Blocks for a sync of the mark's own file.
+    pub fn note(&self, durable: Revision) -> io::Result<()> {
+        let mut state = self.0.lock();
+        match state.mark {
+            Some(mark) if mark.durable < durable && !sabotage::high_water_not_noted() => {
+                state.write(Mark { durable, ..mark })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl State {
+    /// Makes the file if there is none. Its name is durable before a mark is in it.
+    fn create(&mut self, storage: &dyn Storage) -> io::Result<()> {
+        if self.file.is_none() {
+            let file = storage.create(NAME, FILE_BYTES)?;
+            storage.sync_dir()?;
+            self.file = Some(file);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, mark: Mark) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
         let sequence = self.sequence.wrapping_add(1);
         file.write_at(PLACES[sequence as usize % 2], &mark.bytes(sequence))?;
         file.sync_data()?;
-        if is_new {
-            storage.sync_dir()?;
-        }
-        (self.file, self.sequence) = (Some(file), sequence);
+        (self.sequence, self.mark) = (sequence, Some(mark));
         Ok(())
     }
 }
@@ -182,10 +227,35 @@ mod tests {
     }
 
     #[test]
+    fn what_is_noted_as_durable_only_rises_and_stays_when_a_segment_begins() {
+        let temp = TempDir::new();
+        let storage = Dir::open(temp.path()).unwrap().unwrap();
+        let high_water = HighWater::open(&storage);
+        high_water.note(Revision::new(5)).unwrap();
+        assert_eq!(high_water.mark(), None, "there is no segment yet");
+        high_water.raise(&storage, &header(1, 1));
+        for (noted, want) in [(3, 3), (7, 7), (5, 7)] {
+            high_water.note(Revision::new(noted)).unwrap();
+            assert_eq!(HighWater::open(&storage).mark().unwrap().durable, Revision::new(want));
+        }
+        high_water.raise(&storage, &header(1, 1));
+        high_water.raise(&storage, &header(2, 8));
+        assert_eq!(high_water.mark().unwrap().durable, Revision::new(7));
+        high_water.raise(&storage, &header(3, 20));
+        assert_eq!(
+            high_water.mark().unwrap().durable,
+            Revision::new(19),
+            "what is before a segment is on disk"
+        );
+        high_water.raise(&storage, &Header { store: HEADER.store + 1, ..header(4, 10) });
+        assert_eq!(high_water.mark().unwrap().durable, Revision::new(9), "another store begins anew");
+    }
+
+    #[test]
     fn the_newest_sound_mark_counts_and_a_damaged_one_leaves_the_one_before() {
         let temp = TempDir::new();
         let storage = Dir::open(temp.path()).unwrap().unwrap();
-        let mut high_water = HighWater::open(&storage);
+        let high_water = HighWater::open(&storage);
         assert_eq!(high_water.mark(), None);
         for number in 1..=3 {
             high_water.raise(&storage, &header(number, u64::from(number) * 10));

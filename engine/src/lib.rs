@@ -76,6 +76,7 @@ pub use crate::error::{
 pub use crate::event::{Event, MEMO_SLOTS, Memo};
 use crate::expiry::Expiry;
 use crate::header::Numbering;
+use crate::high_water::HighWater;
 use crate::io::{Clock, Dir, Storage, SystemClock};
 pub use crate::last_change::LastChange;
 use crate::log::{Keeper, Log, Numbers};
@@ -117,6 +118,7 @@ struct Inner {
     has_reserve: bool,
     lost_revisions: u64,
     losses: Arc<LossRegistry>,
+    high_water: Arc<HighWater>,
     durability: Durability,
     bloom_scheme: BloomScheme,
     role: Role,
@@ -194,12 +196,13 @@ impl Engine {
         });
         let requests = Arc::new(Requests::new());
         let segments = found.root.segments.clone();
+        let high_water = Arc::new(found.high_water);
         let log = Log::new(
             storage.clone(),
             segment_bytes,
             segments,
             found.position,
-            found.high_water,
+            high_water.clone(),
             numbers.clone(),
             numbering,
         );
@@ -228,6 +231,7 @@ impl Engine {
             segment_bytes,
             lost_revisions: found.lost_revisions,
             losses: losses.clone(),
+            high_water: high_water.clone(),
             signed: options.bloom_scheme.kind,
             reserve,
         };
@@ -243,6 +247,7 @@ impl Engine {
             has_reserve,
             lost_revisions: found.lost_revisions,
             losses,
+            high_water,
             durability,
             bloom_scheme: options.bloom_scheme,
             role: options.role,
@@ -417,6 +422,31 @@ impl Engine {
         let payload = Payload { value: ledger.encode().into(), essential: true, ..Payload::default() };
         let key = Bytes::from_static(LEDGER_KEY);
         self.commit(Write { key, expected: Expected::Any, change: Change::Put(payload) }).await.map(drop)
+    }
+
+    /// Brings everything that is committed by now to disk, and notes that it is there: a log that lacks some of it later is
+    /// damaged, and never one that ends earlier. This happens by itself once a second while there are writes. Blocks for two
+    /// syncs.
+    ///
+    /// # Errors
+    /// The log cannot be synced. A mark that cannot be written is reported in the log.
+    pub fn note_durable(&self) -> Result<(), Refusal> {
+        let root = self.0.hub.root();
+        let status = &self.0.status;
+        if let Some(last) = root.segments.in_order().last()
+            && status.synced() < root.revision
+        {
+            status.sync(last, root.revision)?;
+        }
+        if let Err(error) = self.0.high_water.note(root.revision) {
+            tracing::warn!("cannot note how far the log is on disk: {error}");
+        }
+        Ok(())
+    }
+
+    /// The number that all files of the store have, and a restored store has not.
+    pub fn store_number(&self) -> u64 {
+        self.0.hub.root().segments.in_order().first().map_or(0, |segment| segment.header.store)
     }
 
     /// When writes are acknowledged.

@@ -125,7 +125,7 @@ pub(crate) struct Log {
     numbers: Arc<Numbers>,
     /// Of the segments that it begins.
     numbering: Numbering,
-    high_water: HighWater,
+    high_water: Arc<HighWater>,
 }
 
 /// Gives numbers to segments, each once.
@@ -159,7 +159,7 @@ impl Log {
         segment_bytes: u64,
         segments: Segments,
         position: u64,
-        high_water: HighWater,
+        high_water: Arc<HighWater>,
         numbers: Arc<Numbers>,
         numbering: Numbering,
     ) -> Log {
@@ -188,6 +188,11 @@ impl Log {
     /// Whether `bytes` more fit the current segment.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.position + bytes as u64 <= self.current.file.size()
+    }
+
+    /// Notes that everything up to `revision` is on disk, which it is.
+    pub fn note_durable(&self, revision: Revision) -> io::Result<()> {
+        self.high_water.note(revision)
     }
 
     /// Makes sure that there are blocks for the next `bytes`; fails without harm when the disk is full.
@@ -449,7 +454,7 @@ mod tests {
         let first = install(&*storage, header, file).unwrap();
         let numbers = Arc::new(Numbers::new(SegmentNumber::FIRST));
         let segments = Segments::new(vec![first]);
-        let high_water = HighWater::open(&*storage);
+        let high_water = Arc::new(HighWater::open(&*storage));
         Log::new(storage, 1 << 16, segments, RECORDS_START, high_water, numbers, Numbering::Dense)
     }
 

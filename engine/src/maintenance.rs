@@ -16,6 +16,7 @@ mod checkpointing;
 mod expiring;
 mod failing;
 mod forgetting;
+mod noting;
 mod rate;
 mod reclaiming;
 mod requests;
@@ -29,11 +30,13 @@ use self::checkpointing::Checkpointing;
 use self::expiring::Expiring;
 use self::failing::Failing;
 use self::forgetting::Forgetting;
+use self::noting::Noting;
 use self::rate::{Rate, Tally};
 use self::reclaiming::Reclaiming;
 pub(crate) use self::requests::{Progress, Requests};
 use crate::error::Refusal;
 use crate::expiry::Expiry;
+use crate::high_water::HighWater;
 use crate::idle::{Due, Idle};
 use crate::io::{Clock, Storage, is_disk_full};
 use crate::log::Numbers;
@@ -55,12 +58,13 @@ const RETRY: Duration = Duration::from_secs(5);
 const ROOM_BYTES: u64 = 8 << 20;
 
 /// The parts of the work, each given the time in milliseconds since 1970.
-const PARTS: [fn(&mut Maintenance, u64) -> Turn; 6] = [
+const PARTS: [fn(&mut Maintenance, u64) -> Turn; 7] = [
     Maintenance::expire,
     Maintenance::compact,
     Maintenance::reclaim,
     Maintenance::checkpoint,
     Maintenance::note_idle,
+    Maintenance::note_durable,
     Maintenance::tell_of_failures,
 ];
 
@@ -89,6 +93,7 @@ pub(crate) struct Tools {
     pub segment_bytes: u64,
     pub lost_revisions: u64,
     pub losses: Arc<LossRegistry>,
+    pub high_water: Arc<HighWater>,
     /// Of what kind the index's Bloom filters are.
     pub signed: u32,
     /// Room on a full disk.
@@ -120,6 +125,7 @@ pub(crate) struct Maintenance {
     reclaiming: Reclaiming,
     checkpointing: Checkpointing,
     idle: Idle,
+    noting: Noting,
     failing: Failing,
 }
 
@@ -144,6 +150,7 @@ impl Maintenance {
             idle: Idle::new(
                 root.segments.in_order().last().map_or(Revision::ZERO, |last| last.note().synced),
             ),
+            noting: Noting::default(),
             failing: Failing::default(),
             tools,
         }
@@ -260,6 +267,10 @@ impl Maintenance {
 
     fn tell_of_failures(&mut self, now_ms: u64) -> Turn {
         self.failing.turn(&self.tools, now_ms)
+    }
+
+    fn note_durable(&mut self, now_ms: u64) -> Turn {
+        self.noting.turn(&self.tools, now_ms)
     }
 
     /// Notes in the log of a store that has gone idle that all of it is on disk.

@@ -6,7 +6,8 @@
 //!
 //! Every record was written with the highest revision known to be on disk at that time (`synced`), and when the
 //! log rests that is noted in the segment's first block; and a checkpoint never speaks of what is not on disk, even
-//! one that opening cannot begin with. Let S be the highest of these. Then
+//! one that opening cannot begin with; and the high-water mark says how far the log was on disk. Let S be the highest of these.
+//! Then
 //!
 //! - an invalid record with a revision of at most S was acknowledged once: **damage**. It is reported, its key
 //!   reads as damaged where the head still tells the key, and everything else is served;
@@ -36,7 +37,7 @@ use crate::checkpoint;
 use crate::error::OpenError;
 use crate::expiry::Due;
 use crate::header::{FORMAT_VERSION, Header, HeaderError, Numbering, RECORDS_START};
-use crate::high_water::HighWater;
+use crate::high_water::{HighWater, Mark};
 use crate::history;
 use crate::index::Tree;
 use crate::io::Storage;
@@ -107,7 +108,7 @@ pub(crate) fn recover(
     if let Some(stranger) = found.iter().find(|segment| segment.header.store != found[0].header.store) {
         return Err(OpenError::OtherStore { path: storage.path(&Segment::name(stranger.header.number)) });
     }
-    let mut high_water = HighWater::open(storage);
+    let high_water = HighWater::open(storage);
     let headers: Vec<_> = found.iter().map(|segment| segment.header).collect();
     if let Some(mark) = high_water.mark().filter(|mark| !mark.is_reached_by(&headers)) {
         return Err(OpenError::MissingEnd {
@@ -123,6 +124,11 @@ pub(crate) fn recover(
         Err(witnesses) => Start::from_segments(storage, &found, &witnesses, bloom_scheme)?,
     };
     let Start { mut segments, used, mut state, first_to_scan, numbers_given, known_durable } = start;
+    let is_ours = |mark: &Mark| {
+        headers.iter().all(|header| header.store == mark.store) && !sabotage::synced_marks_ignored()
+    };
+    let noted_durable = high_water.mark().filter(is_ours).map_or(Revision::ZERO, |mark| mark.durable);
+    let known_durable = known_durable.max(noted_durable);
     let numbers_given = numbers_given.max(numbers.last().copied().unwrap_or_default());
     let goes_on = segments.last().is_some_and(|last| last.header.rewritten.is_none());
     let begin = |last: Option<&Arc<Segment>>, number, first_revision| {
@@ -153,7 +159,17 @@ pub(crate) fn recover(
             if at < last { Revision::MAX } else { last_synced(segment, known).map_err(&read_failed)? };
         state.scan(storage, segment, synced).map_err(&read_failed)?;
         if at == last {
+            let found = state.revision;
             is_end_lost = state.missing_until(storage, segment, synced.next());
+            if is_end_lost {
+                tracing::error!(
+                    path = %storage.path(&Segment::name(segment.header.number)).display(),
+                    found = found.get(),
+                    acknowledged = synced.get(),
+                    "the log ends before the last revision that is known to have been on disk: its file was cut, or its end \
+                     is damaged, and acknowledged writes are lost"
+                );
+            }
         }
     }
     let mut current = segments[last].clone();
@@ -165,7 +181,7 @@ pub(crate) fn recover(
     })?;
     let doubtful = state.doubtful.unwrap_or(current.end()).min(current.end());
     write_again(&current, doubtful..current.end()).map_err(failed(&name, "write the end again"))?;
-    clear_from(storage, &current, current.end()).map_err(failed(&name, "clear the torn end"))?;
+    clear_from(storage, &current, current.end(), is_end_lost).map_err(failed(&name, "clear the torn end"))?;
     if !sabotage::recovery_without_sync() {
         current.file.sync_data().map_err(failed(&name, "sync"))?;
     }
@@ -469,7 +485,7 @@ fn write_again(segment: &Segment, range: Range<u64>) -> io::Result<()> {
 }
 
 /// Overwrites with zeros whatever is behind the end of the log, and zeros as well: see the head of this file.
-fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64) -> io::Result<()> {
+fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64, is_end_lost: bool) -> io::Result<()> {
     static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
     let mut cleared = false;
     let mut at = end;
@@ -490,11 +506,17 @@ fn clear_from(storage: &dyn Storage, segment: &Segment, end: u64) -> io::Result<
         }
     }
     if cleared {
-        tracing::warn!(
-            path = %storage.path(&Segment::name(segment.header.number)).display(),
-            offset = end,
-            "cut a torn end of the log: writes that were under way at a crash and never acknowledged"
-        );
+        let path = storage.path(&Segment::name(segment.header.number));
+        let path = path.display();
+        match is_end_lost {
+            // Some of it was acknowledged.
+            true => tracing::error!(%path, offset = end, "cleared what is left of the lost end of the log"),
+            false => tracing::warn!(
+                %path,
+                offset = end,
+                "cut a torn end of the log: writes that were under way at a crash and never acknowledged"
+            ),
+        }
     }
     Ok(())
 }

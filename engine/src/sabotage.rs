@@ -53,6 +53,8 @@ sabotages! {
     RenameBeforeSync rename_before_sync;
     /// Nothing notes that the log goes on in a new segment.
     HighWaterNotRaised high_water_not_raised;
+    /// Nothing notes how far the log is on disk while it is written.
+    HighWaterNotNoted high_water_not_noted;
     /// The directory is not synced after a segment got its name.
     NoDirSync no_dir_sync;
     /// Opening keeps records that no sync shows to be durable and that are torn, as if they were damaged.
@@ -65,7 +67,7 @@ sabotages! {
     TailNotRewritten tail_not_rewritten;
     /// Only the first copy of a segment's header is looked at.
     SecondHeaderIgnored second_header_ignored;
-    /// Opening does not look at how far later records say that the log was on disk.
+    /// Opening does not look at how far later records and the high-water mark say that the log was on disk.
     SyncedMarksIgnored synced_marks_ignored;
     /// A checkpoint's Bloom filters are believed although they are of another kind.
     BloomKindIgnored bloom_kind_ignored;

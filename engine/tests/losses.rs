@@ -191,6 +191,43 @@ async fn a_reader_that_finds_damage_makes_it_a_loss() {
     assert_eq!(unaccepted(&open(&temp)), LossCounts { lost: 0, damaged: 1 });
 }
 
+#[tokio::test]
+async fn a_log_that_is_cut_anywhere_lacks_all_that_was_noted() {
+    const RECORDS: u64 = 6;
+    for is_closed in [true, false] {
+        let temp = TempDir::new();
+        let engine = open(&temp);
+        for n in 0..RECORDS {
+            put(&engine, &format!("/{n}"), &format!("value {n}")).await.unwrap();
+        }
+        engine.note_durable().unwrap();
+        if is_closed {
+            engine.close().await;
+        }
+        // A process that is killed leaves the files as they are.
+        let files: Vec<_> =
+            std::fs::read_dir(temp.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let end = records(temp.path()).last().map(|last| last.offset + last.len).unwrap();
+        for cut in (RECORDS_START..end).step_by(40) {
+            let copy = TempDir::new();
+            for path in &files {
+                std::fs::copy(path, copy.path().join(path.file_name().unwrap())).unwrap();
+            }
+            std::fs::OpenOptions::new().write(true).open(&copy.segments()[0]).unwrap().set_len(cut).unwrap();
+            let survey = Store::open(copy.path()).unwrap().losses(|_| (), |_| ()).unwrap();
+            let engine = open(&copy);
+            let there = engine.snapshot().range(engine::KeyRange::all()).count() as u64;
+            assert!(there < RECORDS, "closed: {is_closed}, cut at {cut}");
+            assert_eq!(engine.revision(), Revision::new(RECORDS), "closed: {is_closed}, cut at {cut}");
+            assert_eq!(unaccepted(&engine), LossCounts { lost: RECORDS - there, damaged: 0 }, "cut at {cut}");
+            assert_eq!(survey, engine.losses().known, "tools say the same, cut at {cut}");
+            let next = put(&engine, "/new", "new").await.unwrap().revision;
+            assert_eq!(next, Revision::new(RECORDS + 1), "cut at {cut}");
+            engine.close().await;
+        }
+    }
+}
+
 fn restored(
     from: &Path,
     to: &Path,

@@ -151,6 +151,51 @@ async fn a_store_with_any_damaged_record_loses_nothing_else() {
     }
 }
 
+/// Cuts the last segment to `len` of the bytes that are written.
+fn cut(data_dir: &Path, len: impl Fn(u64) -> u64) {
+    let last = records(data_dir).last().map(|(file, offset, size, _)| (file.clone(), offset + size)).unwrap();
+    let path = data_dir.join("log").join(last.0);
+    fs::File::options().write(true).open(path).unwrap().set_len(len(last.1)).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
+    for is_killed in [false, true] {
+        let mut server = stopped().await;
+        let data_dir = server.data_dir().to_owned();
+        if is_killed {
+            // What was written before the server was ready is known, however short it lived.
+            fs::remove_dir_all(data_dir.join("log")).unwrap();
+            fs::remove_file(data_dir.join("defaults")).unwrap();
+            server.restart().await;
+            server.kill();
+        }
+        let newest = records(&data_dir).len() as u64;
+        cut(&data_dir, |end| if is_killed { 4096 } else { 4096 + (end - 4096) / 2 });
+        let verified = tool(&["verify", &flag("data-dir", &data_dir)]);
+        assert_eq!(verified.status.code(), Some(2), "killed: {is_killed}, {verified:?}");
+        let before = server.log().len();
+        server.restart().await;
+        tokio::time::sleep(WAIT).await;
+        let log = server.log()[before..].to_owned();
+        assert!(
+            log.contains("the log ends before the last revision that is known to have been on disk"),
+            "{log}"
+        );
+        assert!(!log.contains("never acknowledged"), "{log}");
+        assert_eq!(metric(&server, "apiserver_store_removing_controllers_off").await, 1);
+        let lost = metric(&server, "apiserver_store_unaccepted_lost_revisions").await;
+        let made = server.client().post(MAPS, &json!({"metadata": {"name": "new"}})).await;
+        let version: u64 = made.json()["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        // A server that was killed may lack the writes of its last moment.
+        let known = newest - newest / 10;
+        assert!(
+            version > known && lost > newest / 4,
+            "killed: {is_killed}, {version} after {newest}, {lost} lost"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
     let mut server = stopped().await;

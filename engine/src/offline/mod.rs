@@ -260,7 +260,8 @@ pub struct Store {
     superseded: Vec<Arc<Segment>>,
     /// Images of the index: revision and file.
     checkpoints: Vec<(Revision, ReadFile)>,
-    /// The highest revision of a checkpoint whose header is sound: the log was synced up to it first.
+    /// The highest revision of the high-water mark and of a checkpoint whose header is sound: the log was synced up to it
+    /// first.
     known_durable: Revision,
     /// What is wrong with files as wholes.
     damage: Vec<Damage>,
@@ -337,6 +338,9 @@ impl Store {
         let sound =
             checkpoints.iter().rev().find(|(revision, file)| checkpoints::proves_durable(*revision, file));
         let known_durable = sound.map_or(Revision::ZERO, |(revision, _)| *revision);
+        let is_ours = |mark: &Mark| headers.iter().all(|header| header.store == mark.store);
+        let noted = high_water.filter(is_ours).map_or(Revision::ZERO, |mark| mark.durable);
+        let known_durable = known_durable.max(noted);
         Ok(Some(Store {
             dir: dir.to_owned(),
             in_use,
@@ -374,7 +378,8 @@ impl Store {
         self.must_be_whole().is_ok()
     }
 
-    /// The highest revision known to be on disk: the last segment says so, looked at anew, or a checkpoint does.
+    /// The highest revision known to be on disk: the last segment says so, looked at anew, or a checkpoint or the high-water
+    /// mark does.
     fn synced(&self) -> Revision {
         self.segments.last().map_or(Revision::ZERO, records::said_synced).max(self.known_durable)
     }

@@ -453,6 +453,34 @@ pub fn hole_in_the_log(seed: u64) -> Checked {
     check_served(&engine, &history, 1, &mut Random::new(seed))
 }
 
+/// A process is killed while it writes, and the file of its log is cut to its header afterwards: all but the writes of the last
+/// second are known to be lost, and their revisions are not given again.
+pub fn cut_after_a_kill(seed: u64) -> Checked {
+    let disk = Disk::new(seed);
+    let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+    for n in 0..8 {
+        write(&engine, &mut stepper, &format!("/{n}"), b"value".to_vec());
+        disk.pass(Duration::from_millis(400));
+        while stepper.maintain() {}
+    }
+    let newest = engine.revision().get();
+    drop((engine, stepper));
+    disk.restart();
+    disk.damage(FIRST, |bytes| bytes.truncate(RECORDS_START));
+    let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
+    let (revision, lost) = (engine.revision().get(), engine.losses().unaccepted().lost.count());
+    check(Guarantee::Durable, revision + 3 >= newest && lost == revision, || {
+        format!("{newest} revisions were written, and {revision} are known, {lost} of them as lost")
+    })?;
+    write(&engine, &mut stepper, "/new", b"value".to_vec());
+    check(Guarantee::Durable, engine.revision().get() == revision + 1, || "a revision is given twice".into())
+}
+
+#[test]
+fn a_log_that_is_cut_after_a_kill_is_known_to_have_been_longer() {
+    cut_after_a_kill(0).unwrap();
+}
+
 #[test]
 fn a_record_in_a_value_is_no_record_and_a_hole_is_told() {
     record_in_a_value(0).unwrap();

@@ -63,6 +63,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::SaltIgnored, damage::record_in_a_value, &[NoGhost, ExactVersion]),
         (Sabotage::RollWithoutSync, relaxed, &[Durable]),
         (Sabotage::HighWaterNotRaised, damaged, &[Durable]),
+        (Sabotage::HighWaterNotNoted, damage::cut_after_a_kill, &[Durable]),
         (Sabotage::RenameBeforeSync, crashes, &[Durable]),
         (Sabotage::NoDirSync, crashes, &[Durable]),
         (Sabotage::TornTailKept, crashes, &[Durable]),

@@ -1,0 +1,44 @@
+//! Notes in the high-water mark, once a second while there are writes, how far the log is on disk.
+//!
+//! The log itself says this only once a later record is written or the store has gone idle, and a file that is cut takes what
+//! it says with it. The mark bounds what such a cut can take unnoticed to the writes of the last second.
+
+use std::time::Duration;
+
+use super::{NAP_MAX, Tools, Turn};
+
+/// Least time between two notes.
+const PACE: Duration = Duration::from_secs(1);
+
+/// When the next note may be written.
+#[derive(Default)]
+pub(super) struct Noting {
+    /// In milliseconds since 1970.
+    next_at_ms: u64,
+    has_failed: bool,
+}
+
+impl Noting {
+    /// Notes what is on disk by now, unless it did so a moment ago.
+    pub fn turn(&mut self, tools: &Tools, now_ms: u64) -> Turn {
+        let pace_ms = PACE.as_millis() as u64;
+        // A clock that was set back begins anew.
+        self.next_at_ms = self.next_at_ms.min(now_ms + pace_ms);
+        if now_ms < self.next_at_ms {
+            return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));
+        }
+        let synced = tools.status.synced();
+        if tools.high_water.mark().is_none_or(|mark| mark.durable >= synced) {
+            return Turn::Idle(NAP_MAX);
+        }
+        self.next_at_ms = now_ms + pace_ms;
+        let noted = tools.high_water.note(synced);
+        if let Err(error) = &noted
+            && !self.has_failed
+        {
+            tracing::warn!("cannot note how far the log is on disk: {error}");
+        }
+        self.has_failed = noted.is_err();
+        Turn::Worked
+    }
+}
