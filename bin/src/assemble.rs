@@ -42,7 +42,9 @@ use crate::log_files;
 use crate::moving::{self, IntoEtcd, Place};
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
-use crate::{audit, debug_socket, extension, files, host, logging, losses, notify, signer, tokens, upgrade};
+use crate::{
+    audit, debug_socket, extension, files, host, identity, logging, losses, notify, signer, tokens, upgrade,
+};
 
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
@@ -99,12 +101,14 @@ pub async fn run(
     }
 
     files::private_dir(&config.data_dir)?;
-    config::remember_profile(&config.data_dir, config.naming)?;
     let secrecy = config.encryption.as_ref().map(EncryptionConfig::enforce).transpose()?;
     let etcd = config.etcd.as_ref().map(|etcd| etcd.encrypted(secrecy.clone()));
     let config = Config { secrecy, etcd, ..config };
     let plan = moving::plan(&config.data_dir, config.etcd.as_ref())?;
     let served_etcd = config.etcd.as_ref().filter(|_| plan.place == Place::Etcd);
+    if plan.place == Place::Etcd {
+        config::remember_profile(&config.data_dir, config.naming)?;
+    }
     let copies = match served_etcd {
         None => Copies::default(),
         Some(etcd) => {
@@ -119,7 +123,9 @@ pub async fn run(
         None => {
             let log_dir = config.data_dir.join("log");
             upgrade::check_for_store(&config.data_dir, &log_dir)?;
-            open_store(&config, &log_dir, Role::Leader)?
+            let engine = open_store(&config, &log_dir, Role::Leader)?;
+            identity::settle(&engine, &config.data_dir, config.naming).await?;
+            engine
         }
     };
     // The copy of an etcd is filled anew instead.

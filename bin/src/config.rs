@@ -170,7 +170,7 @@ impl Config {
         if flags.data_dir.exists() && !flags.data_dir.is_dir() {
             bail!("--data-dir: {} is not a directory", flags.data_dir.display());
         }
-        check_profile(&flags.data_dir, flags.naming)?;
+        crate::identity::check_early(&flags.data_dir, flags.naming)?;
         crate::flaws::check(&flags)?;
         let secure_port = port(flags.secure_port)?;
         let networks_of_services = flags.networks().0;
@@ -408,7 +408,7 @@ pub fn named(path: Option<PathBuf>) -> anyhow::Result<Option<NamedFile>> {
     path.map(read).transpose()
 }
 
-/// File that records the naming profile of a store.
+/// File that repeats the naming profile of a store, which its log has; where the objects are in etcd, it has it alone.
 pub const PROFILE_FILE: &str = "profile";
 
 /// Flow control needs the types that it is configured by.
@@ -450,20 +450,12 @@ pub fn check_hidden_metrics(version: Option<&str>) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a store of another naming profile: its keys and objects contain other names.
-fn check_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
-    let Some(bytes) = files::read_if_there(&data_dir.join(PROFILE_FILE))? else { return Ok(()) };
-    let made_under = String::from_utf8_lossy(&bytes);
-    let made_under = made_under.trim();
-    if made_under != naming.profile {
-        bail!("{} was made with --naming={made_under}, not {}", data_dir.display(), naming.profile);
-    }
-    Ok(())
-}
-
-/// Records the naming profile. Called once the data directory is locked, before anything is stored.
+/// Records the naming profile of a directory without a log of its own. Called before anything is stored.
+///
+/// # Errors
+/// The file says another one, or cannot be written.
 pub fn remember_profile(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
-    check_profile(data_dir, naming)?;
+    crate::identity::check_file(data_dir, naming)?;
     files::write_private(&data_dir.join(PROFILE_FILE), format!("{}\n", naming.profile).as_bytes())?;
     Ok(())
 }

@@ -26,6 +26,7 @@ mod flaws;
 mod freshness;
 mod grpc;
 mod host;
+mod identity;
 mod issuers;
 mod kms;
 mod kubeconfig;

@@ -103,6 +103,19 @@ pub fn store_id(data_dir: &Path) -> anyhow::Result<String> {
     Ok(id)
 }
 
+/// Has the directory say that its store has this name.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub fn write_store_id(data_dir: &Path, id: &str) -> anyhow::Result<()> {
+    let path = data_dir.join(ID_FILE);
+    let text = format!("{id}\n");
+    if files::read_if_there(&path)?.as_deref() != Some(text.as_bytes()) {
+        files::write_private(&path, text.as_bytes())?;
+    }
+    Ok(())
+}
+
 /// What a start with these flags does in a directory.
 ///
 /// # Errors

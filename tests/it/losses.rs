@@ -196,6 +196,47 @@ async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
     }
 }
 
+/// Starts the binary where it must refuse, and returns what it says.
+fn refusal(arguments: &[&str]) -> String {
+    let mut child = std::process::Command::new(tests::server::binary())
+        .args(arguments)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let begun = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > tests::PATIENCE {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            panic!("{arguments:?} runs");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_naming_profile_is_refused_whatever_the_file_beside_the_log_says() {
+    let mut server = stopped().await;
+    let data_dir = server.data_dir().to_owned();
+    let before = keys(&data_dir);
+    for text in [None, Some("cluster\n")] {
+        match text {
+            None => fs::remove_file(data_dir.join("profile")).unwrap(),
+            Some(text) => fs::write(data_dir.join("profile"), text).unwrap(),
+        }
+        let why = refusal(&[&flag("data-dir", &data_dir), "--naming=cluster", "--secure-port=free"]);
+        assert!(why.contains("was made with --naming=kubernetes, not cluster"), "{text:?}: {why}");
+        assert_eq!(keys(&data_dir), before, "{text:?}");
+        server.restart().await;
+        assert_eq!(server.terminate(), Some(0), "{}", server.log());
+        assert_eq!(fs::read_to_string(data_dir.join("profile")).unwrap(), "kubernetes\n", "{text:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
     let mut server = stopped().await;

@@ -167,6 +167,7 @@ async fn dir_to_etcd(flags: &Migrate, from: &Path, to: &EtcdConfig) -> anyhow::R
     let secrecy = secrecy(flags, naming)?;
     let to = &to.encrypted(secrecy.clone());
     let source = open(&store_dir(from), Role::Leader, &secrecy)?;
+    crate::identity::must_have_profile(&source, from, naming)?;
     moving::must_be_whole(&source, from)?;
     let newest = source.revision();
     let ports = (&flags.service_node_port_range, flags.event_ttl);
