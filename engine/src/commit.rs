@@ -8,7 +8,8 @@
 //!
 //! After a failed sync the log refuses every later write: the kernel may have dropped the dirty pages, so a
 //! retry proves nothing. A full disk refuses the batch that meets it, which leaves nothing in the log, and is tried
-//! again from time to time.
+//! again from time to time. Meanwhile the sequencer accepts essential writes only, with room of the reserve, and stores
+//! deletes without a final state: a write that is to free space must need constant room.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -27,12 +28,13 @@ use crate::event::{Event, Memo};
 use crate::history::{Place, Version};
 use crate::index::Tree;
 use crate::io::is_disk_full;
-use crate::log::{FILL_AHEAD, Keeper, Log};
+use crate::log::{Keeper, Log};
 use crate::queue::{ApplyAnswer, CommitAnswer, Proposal, Queue};
 use crate::record::{EventKind, NewRecord};
 use crate::reserve::Reserve;
 use crate::sabotage;
 use crate::seal;
+use crate::segment::FILL_STEP;
 use crate::snapshot::{Entry, Root};
 use crate::status::StoreStatus;
 use crate::steps::{self, MaintenanceStep};
@@ -160,7 +162,7 @@ impl Sequencer {
         if let Some(step) = self.queue.take_step() {
             let left = self.carry_out(step, steps::part_keys(proposals));
             self.queue.step_done(left);
-            self.keeper.look_ahead(&self.log);
+            self.look_ahead();
         }
         true
     }
@@ -193,8 +195,20 @@ impl Sequencer {
         self.batch = batch;
         // A refusal has been answered and noted.
         let _ = self.flush();
-        self.keeper.look_ahead(&self.log);
+        self.look_ahead();
         Some(proposals)
+    }
+
+    /// Asks the keeper for what will be needed soon. Not on a full disk: the room there is has a purpose.
+    fn look_ahead(&self) {
+        if !self.is_short_of_room() {
+            self.keeper.look_ahead(&self.log);
+        }
+    }
+
+    /// Whether what is left of the disk is for essential writes and for reclamation.
+    fn is_short_of_room(&self) -> bool {
+        self.reserve.is_used() && (self.status.disk_is_full() || self.reserve.is_lent())
     }
 
     /// Whether `bytes` of records can be written without waiting for the disk, as far as that can be known before.
@@ -236,13 +250,15 @@ impl Sequencer {
         }
         let Write { key, expected, change } = write;
         let is_essential = change.is_essential();
-        if !is_essential && self.reserve.is_used() && self.status.disk_is_full() {
-            // What is left of the disk is for others.
+        let is_short_of_room = self.is_short_of_room();
+        if !is_essential && is_short_of_room {
+            self.status.refuse(Refusal::DiskFull);
             let _ = answer.send(Err(CommitError::Refused(Refusal::DiskFull)));
             return;
         }
         let current = self.tree.newest(&key);
         let draft = match decide::decide(expected, change, current) {
+            Ok(draft) if is_short_of_room => draft.without_final_state(),
             Ok(draft) => draft,
             Err(Conflict) => {
                 let current = current.filter(|version| !version.is_delete()).copied();
@@ -258,7 +274,7 @@ impl Sequencer {
             }
         };
         let revision = self.revision.next();
-        let state = match self.sealed(&key, state, revision) {
+        let state = match self.sealed(&key, &draft, state, revision) {
             Ok(state) => state,
             Err(error) => {
                 let outcome = Outcome::Error(CommitError::Damaged(error));
@@ -267,10 +283,16 @@ impl Sequencer {
         };
         let len = state.record(&key, &draft, revision, false).record_len();
         if let Err(refusal) = self.make_room(len, is_essential) {
+            if is_short_of_room && refusal == Refusal::DiskFull {
+                self.status.note_essential_refused();
+            }
             let _ = answer.send(Err(CommitError::Refused(refusal)));
             return;
         }
         self.has_ordinary |= !is_essential;
+        if is_short_of_room && draft.kind == EventKind::Delete {
+            self.status.note_deleted_on_full(revision);
+        }
         let record = state.record(&key, &draft, revision, false);
         let version = self.apply(NewRecord { time, ..record }, draft.ttl, bloom);
         self.written.push(Written { key, version, previous: draft.previous });
@@ -309,7 +331,7 @@ impl Sequencer {
             let draft = decide::draft(change.clone(), current, Some(*created));
             let draft = draft.unwrap_or_else(|Conflict| unreachable!("the batch was checked for that"));
             let state = self.stored(key, &draft).map_err(ApplyError::Damaged)?;
-            let state = self.sealed(key, state, *revision).map_err(ApplyError::Damaged)?;
+            let state = self.sealed(key, &draft, state, *revision).map_err(ApplyError::Damaged)?;
             len += state.record(key, &draft, *revision, false).record_len();
             drafts.push((draft, state));
         }
@@ -348,6 +370,7 @@ impl Sequencer {
         match (&draft.state, draft.previous) {
             (State::Stored, Some(previous)) => self.stored_state(key, previous),
             (State::Stored, None) => unreachable!("a delete is drafted for a key that exists"),
+            (State::Absent, _) => Ok(Stored { attributes: Bytes::new(), value: Bytes::new(), stamp: None }),
             (State::Given { attributes, value, stamp_at }, _) => Ok(Stored {
                 attributes: attributes.clone(),
                 value: value.clone(),
@@ -357,8 +380,16 @@ impl Sequencer {
     }
 
     /// A state in the form in which it is stored.
-    fn sealed(&self, key: &Bytes, state: Stored, revision: Revision) -> Result<Stored, ReadError> {
-        let Some(seal) = self.log.current().seal() else { return Ok(state) };
+    fn sealed(
+        &self,
+        key: &Bytes,
+        draft: &Draft,
+        state: Stored,
+        revision: Revision,
+    ) -> Result<Stored, ReadError> {
+        let Some(seal) = self.log.current().seal().filter(|_| !draft.is_without_state()) else {
+            return Ok(state);
+        };
         let sealed = seal::sealed(seal, key, &state.value, state.stamp.as_ref(), revision)
             .map_err(|why| ReadError::Sealed { key: key.clone(), why })?;
         Ok(match sealed {
@@ -396,6 +427,8 @@ impl Sequencer {
         if self.log.has_room(self.records.len() + len) {
             return Ok(());
         }
+        let reserve = self.reserve.clone();
+        let _taking = self.is_short_of_room().then(|| reserve.taking());
         match self.roll(len) {
             Err(Refusal::DiskFull) if is_essential && self.reserve.release(1) => self.roll(len),
             rolled => rolled,
@@ -456,16 +489,24 @@ impl Sequencer {
     /// Brings the batch to disk, or to the operating system with relaxed durability. Returns its events, which are made
     /// while the disk is at work.
     fn write(&mut self) -> Result<Vec<Arc<Event>>, Refusal> {
+        // A batch that is the first to meet a full disk is refused as a whole: its deletes carry final states. The callers
+        // of its essential writes propose them again.
+        let may_use_reserve = self.is_short_of_room() && !self.has_ordinary;
+        let reserve = self.reserve.clone();
+        let taking = may_use_reserve.then(|| reserve.taking());
         self.write_records().or_else(|refusal| {
-            let needed = (self.records.len() as u64).saturating_add(FILL_AHEAD);
-            if refusal != Refusal::DiskFull || self.has_ordinary || !self.reserve.release(needed) {
+            let needed = (self.records.len() as u64).saturating_add(FILL_STEP);
+            if refusal != Refusal::DiskFull || !may_use_reserve {
                 return Err(refusal);
             }
-            // What was made room for is not for ordinary writes.
-            self.status.refuse(refusal);
+            if !reserve.release(needed) {
+                self.status.note_essential_refused();
+                return Err(refusal);
+            }
             self.records.begin_again();
-            self.write_records()
+            self.write_records().inspect_err(|_| self.status.note_essential_refused())
         })?;
+        drop(taking);
         self.status.advance(|stages| stages.appended = self.revision);
         let events = self.events();
         match self.durability {
@@ -500,12 +541,14 @@ impl Sequencer {
     fn events(&self) -> Vec<Arc<Event>> {
         let segments = self.log.segments();
         let event = |Written { key, version, previous }: &Written| {
+            let previous = previous.and_then(|previous| segments.entry(key.clone(), previous));
             Arc::new(Event {
                 revision: version.revision,
                 kind: if version.is_delete() { EventKind::Delete } else { EventKind::Put },
                 key: key.clone(),
-                entry: Entry::new(key.clone(), *version, self.log.current().clone()),
-                previous: previous.and_then(|previous| segments.entry(key.clone(), previous)),
+                entry: Entry::new(key.clone(), *version, self.log.current().clone())
+                    .ending(previous.as_ref()),
+                previous,
                 memo: Memo::default(),
                 audience: AtomicU32::new(0),
             })
@@ -529,7 +572,7 @@ impl Sequencer {
         self.status.batches.fetch_add(1, Ordering::Relaxed);
         self.status.commits.fetch_add(events.len() as u64, Ordering::Relaxed);
         self.status.committed_bytes.fetch_add(self.records.len() as u64, Ordering::Relaxed);
-        if self.reserve.is_whole() {
+        if !self.reserve.is_used() {
             self.status.room_again();
         }
     }
@@ -574,7 +617,9 @@ impl Sequencer {
     /// Tries on a full disk whether a write would do.
     fn look_for_room(&mut self) {
         self.looked = Instant::now();
-        if !self.reserve.fill() {
+        let is_room = self.reserve.fill() && self.reserve.has_room_beside();
+        self.status.note_room_look();
+        if !is_room {
             return;
         }
         if !self.log.has_room(ROOM_TRIED) && self.roll(ROOM_TRIED).is_err() {
@@ -614,6 +659,7 @@ impl Stored {
             value: &self.value[..start],
             value_after_stamp: end.map(|end| &self.value[end..]),
             more,
+            tombstone: draft.is_without_state(),
         }
     }
 }

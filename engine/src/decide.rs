@@ -32,11 +32,28 @@ pub(crate) enum State {
     Given { attributes: Bytes, value: Bytes, stamp_at: Option<u32> },
     /// The one of `previous`, its stamp replaced.
     Stored,
+    /// No state: readers find the one of `previous` in its own record. Takes constant room.
+    Absent,
 }
 
 impl State {
     fn given(payload: Payload) -> State {
         State::Given { attributes: payload.attributes, value: payload.value, stamp_at: payload.stamp_at }
+    }
+}
+
+impl Draft {
+    /// The same, without a final state where it is a delete.
+    pub fn without_final_state(self) -> Draft {
+        match self.kind {
+            EventKind::Delete => Draft { state: State::Absent, ..self },
+            EventKind::Put => self,
+        }
+    }
+
+    /// Whether the record carries no state.
+    pub fn is_without_state(&self) -> bool {
+        matches!(self.state, State::Absent)
     }
 }
 

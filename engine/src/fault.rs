@@ -221,6 +221,7 @@ impl Disk {
     pub fn restore_power(&self, seed: u64) {
         let mut random = Random::new(seed);
         let mut state = self.0.state.lock();
+        let pages = state.free_pages.map(|free| free + state.used_pages());
         let changes = std::mem::take(&mut state.unsynced_names);
         let kept = match random.below(4) {
             0 => Vec::new(),
@@ -233,6 +234,8 @@ impl Disk {
         let named: Vec<u64> = state.names.values().copied().collect();
         state.files.retain(|file, _| named.contains(file));
         state.files.values_mut().for_each(|content| content.lose_power(&mut random));
+        // Files that are gone give their pages back, and those that are there again take them.
+        state.free_pages = pages.map(|pages| pages.saturating_sub(state.used_pages()));
         state.start_again();
     }
 
@@ -270,8 +273,7 @@ impl Disk {
 
     /// Bytes of the blocks that the files take, those in the making included.
     pub fn used_bytes(&self) -> u64 {
-        let state = self.0.state.lock();
-        state.names.values().map(|file| state.files[file].pages() * PAGE_BYTES).sum()
+        self.0.state.lock().used_pages() * PAGE_BYTES
     }
 
     /// The files there are.
@@ -354,6 +356,11 @@ impl State {
     fn start_again(&mut self) {
         self.powered = true;
         self.epoch += 1;
+    }
+
+    /// Pages that the files with a name take.
+    fn used_pages(&self) -> u64 {
+        self.names.values().map(|file| self.files[file].pages()).sum()
     }
 
     fn make_file(&mut self, content: Content) -> u64 {
@@ -491,6 +498,15 @@ impl Storage for Disk {
             state.unsynced_names.clear();
         }
         refused(verdict)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        let free = self.0.state.lock().free_pages;
+        Ok(free.map_or(u64::MAX, |pages| pages * PAGE_BYTES))
+    }
+
+    fn capacity(&self) -> io::Result<u64> {
+        Ok(self.free_bytes()?.saturating_add(self.used_bytes()))
     }
 
     fn entropy(&self) -> u64 {

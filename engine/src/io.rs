@@ -35,9 +35,14 @@ pub trait Storage: Send + Sync {
     fn remove(&self, name: &str) -> io::Result<()>;
     /// Makes creations, renames and removals durable.
     fn sync_dir(&self) -> io::Result<()>;
-    /// About how many bytes more the disk takes. The default does not know, and says none.
+    /// About how many bytes more the disk takes. The default does not know, and knows no limit.
     fn free_bytes(&self) -> io::Result<u64> {
-        Ok(0)
+        Ok(u64::MAX)
+    }
+    /// About how many bytes the files of this directory could take together: the bytes of their blocks and the free ones.
+    /// The default does not know, and knows no limit.
+    fn capacity(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
     }
     /// An unpredictable number; a simulated disk gives one from its seed.
     fn entropy(&self) -> u64;
@@ -266,6 +271,16 @@ impl Storage for Dir {
     fn free_bytes(&self) -> io::Result<u64> {
         let system = rustix::fs::fstatvfs(&self.handle)?;
         Ok(system.f_bavail.saturating_mul(system.f_frsize))
+    }
+
+    fn capacity(&self) -> io::Result<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let mut taken = 0u64;
+        for entry in fs::read_dir(&self.path)? {
+            // A file that another process removes meanwhile takes no room.
+            taken += entry?.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+        }
+        Ok(self.free_bytes()?.saturating_add(taken))
     }
 
     fn entropy(&self) -> u64 {

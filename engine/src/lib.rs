@@ -61,7 +61,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -101,6 +101,11 @@ pub use crate::types::{
 use crate::watch::Hub;
 pub use crate::watch::Tail;
 use crate::workers::Workers;
+
+/// How long an essential write waits for room on a full disk, and how many looks for room it waits for: there is one a
+/// second, and one whenever reclamation has given something back.
+const ESSENTIAL_ROOM_WAIT: Duration = Duration::from_secs(10);
+const ESSENTIAL_ROOM_LOOKS_MAX: u32 = 40;
 
 /// An open store. Clones are handles to the same one; dropping the last closes it as [`Engine::close`] does,
 /// waiting for at most the writes under way.
@@ -148,7 +153,12 @@ impl Engine {
         options: &Options,
         ring_events_max: usize,
     ) -> Result<Engine, OpenError> {
-        let segment_bytes = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let configured = options.segment_bytes.clamp(SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        let segment_bytes = match options.reserve_bytes {
+            0 => configured,
+            // A disk whose capacity cannot be told now is one on which opening fails soon.
+            _ => reserve::segment_bytes(configured, storage.capacity().unwrap_or(u64::MAX)),
+        };
         let options = Options { segment_bytes, ..options.clone() };
         let (engine, workers) = Engine::assemble(storage, clock, &options, ring_events_max)?;
         let thread = workers.start().map_err(|source| OpenError::Io {
@@ -207,7 +217,14 @@ impl Engine {
             numbering,
         );
         let hub = Arc::new(Hub::new(found.root, ring_events_max));
-        let reserve = Arc::new(Reserve::open(storage.clone(), options.reserve_bytes));
+        let largest = hub.root().segments.all().iter().map(|segment| segment.record_bytes()).max();
+        let reserve = Arc::new(Reserve::open(
+            storage.clone(),
+            clock.clone(),
+            options.reserve_bytes,
+            segment_bytes,
+            largest.unwrap_or(0),
+        ));
         let has_reserve = reserve.is_used();
         let sequencer = Sequencer::new(
             queue.clone(),
@@ -274,6 +291,8 @@ impl Engine {
     /// the rest of its batch; by then the write is durable (see [`Durability`]) and visible to readers. Waits
     /// when too much is queued. A write that was queued is carried out even if the future is dropped.
     ///
+    /// A delete or an essential write that finds the disk full waits until reclamation has made room, for about ten seconds.
+    ///
     /// # Errors
     /// See [`CommitError`]; only [`CommitError::OutcomeUnknown`] leaves the outcome open.
     pub async fn commit(&self, write: Write) -> Result<Committed, CommitError> {
@@ -281,14 +300,26 @@ impl Engine {
             return Err(CommitError::Refused(Refusal::Follower));
         }
         let bloom = self.bloom(&write.change);
-        let again = (write.change.is_essential() && self.0.has_reserve).then(|| write.clone());
-        match (self.0.queue.submit(write, bloom).await, again) {
-            // It may have been refused with ordinary writes of its batch.
-            (Err(CommitError::Refused(Refusal::DiskFull)), Some(write)) => {
-                self.0.queue.submit(write, bloom).await
-            }
-            (outcome, _) => outcome,
+        if !write.change.is_essential() || !self.0.has_reserve {
+            return self.0.queue.submit(write, bloom).await;
         }
+        let mut room_looks = self.0.status.room_looks();
+        let began = Instant::now();
+        for looks in 0..ESSENTIAL_ROOM_LOOKS_MAX {
+            room_looks.mark_unchanged();
+            let outcome = self.0.queue.submit(write.clone(), bloom).await;
+            if !matches!(outcome, Err(CommitError::Refused(Refusal::DiskFull)))
+                || began.elapsed() >= ESSENTIAL_ROOM_WAIT
+            {
+                return outcome;
+            }
+            // The first time it may have been refused with ordinary writes of its batch. Later it waits until reclamation
+            // has made room.
+            if looks > 0 && room_looks.changed().await.is_err() {
+                return outcome;
+            }
+        }
+        self.0.queue.submit(write, bloom).await
     }
 
     /// Applies records that have their revisions from elsewhere, and returns the store's newest revision then. For a

@@ -185,9 +185,12 @@ impl Log {
         self.position
     }
 
-    /// Whether `bytes` more fit the current segment.
+    /// Whether `bytes` more fit the current segment. A segment with records that is larger than new ones are ends early: on a
+    /// disk that has become small, space is given back in small segments.
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.position + bytes as u64 <= self.current.file.size()
+        let end = self.position + bytes as u64;
+        let is_within = end <= self.segment_bytes || self.position == RECORDS_START;
+        is_within && end <= self.current.file.size()
     }
 
     /// Notes that everything up to `revision` is on disk, which it is.

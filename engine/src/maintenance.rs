@@ -11,6 +11,9 @@
 //! It works in turns, each a bounded piece: a step requested, a piece copied, a block written. No caller waits for it.
 //! There is one maintenance step at a time; under many concurrent writes the parts go on with their own disk work while
 //! the sequencer carries it out. A part that fails, mostly for lack of space, tries again after a while.
+//!
+//! On a full disk the parts free space as soon as possible: history is forgotten early once keys are deleted, reclamation
+//! copies into room that is kept back for it, and a checkpoint that stands in the way of a superseded segment goes.
 
 mod checkpointing;
 mod expiring;
@@ -21,7 +24,6 @@ mod rate;
 mod reclaiming;
 mod requests;
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -38,7 +40,7 @@ use crate::error::Refusal;
 use crate::expiry::Expiry;
 use crate::high_water::HighWater;
 use crate::idle::{Due, Idle};
-use crate::io::{Clock, Storage, is_disk_full};
+use crate::io::{Clock, Storage};
 use crate::log::Numbers;
 use crate::losses::LossRegistry;
 use crate::queue::Queue;
@@ -54,8 +56,6 @@ const NAP_MAX: Duration = Duration::from_secs(1);
 const STEP_PATIENCE: Duration = Duration::from_millis(1);
 /// How long it leaves alone what failed.
 const RETRY: Duration = Duration::from_secs(5);
-/// How much of the reserve it takes at a time when the disk is full.
-const ROOM_BYTES: u64 = 8 << 20;
 
 /// The parts of the work, each given the time in milliseconds since 1970.
 const PARTS: [fn(&mut Maintenance, u64) -> Turn; 7] = [
@@ -101,14 +101,9 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Makes room for a part of maintenance that met a full disk. Says whether it may try again at once.
-    pub fn makes_room(&self, error: &io::Error) -> bool {
-        let made = is_disk_full(error) && self.reserve.release(ROOM_BYTES);
-        if made {
-            // What was made room for is not for ordinary writes.
-            self.status.refuse(Refusal::DiskFull);
-        }
-        made
+    /// Whether the room that is left on the disk is for essential writes and for reclamation.
+    pub fn is_short_of_room(&self) -> bool {
+        self.reserve.is_used() && (self.status.disk_is_full() || self.reserve.is_lent())
     }
 }
 

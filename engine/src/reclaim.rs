@@ -22,6 +22,7 @@ use crate::history::{self, Version};
 use crate::io::{File, Storage};
 use crate::log::Numbers;
 use crate::record::{self, EventKind, Head};
+use crate::reserve::Reserve;
 use crate::sabotage;
 use crate::segment::{Found, Marks, Segment, Walk};
 use crate::snapshot::Root;
@@ -39,6 +40,11 @@ const SOURCES_MAX: usize = 8;
 /// A segment is worth writing anew when less than this share of it, in percent, is live. At 60 a byte given back
 /// costs at most one and a half bytes copied, and what is left holds at most 1.67 bytes for each live one.
 const LIVE_PERCENT_MIN: u64 = 60;
+/// On a full disk a segment is worth writing anew as soon as one part in so many of it is dead: deletes need what that gives
+/// back. Tombstones of the deletes that led to so little take less than the writers' part of the reserve.
+const GAIN_ON_FULL: u64 = 32;
+/// But not for less than this: the header of a segment takes a page.
+const GAIN_ON_FULL_MIN: u64 = 16 * 1024;
 /// Segments smaller than a fourth of the usual size are put together when so many follow each other.
 const SMALL_RUN: usize = 4;
 
@@ -78,6 +84,25 @@ impl Candidate {
     fn is_mostly_dead(&self) -> bool {
         self.forgotten && self.left() * 100 < self.bytes * LIVE_PERCENT_MIN
     }
+
+    fn gives_back_enough_on_full(&self) -> bool {
+        let gain = self.bytes - self.left();
+        self.forgotten && gain >= GAIN_ON_FULL_MIN && gain * GAIN_ON_FULL >= self.bytes
+    }
+}
+
+/// Which of the log's segments to write anew next on a full disk, where the copy has `room` bytes: the deadest that fits,
+/// with its neighbours as far as they fit too. Wholly dead segments come first, and take no room to speak of.
+pub(crate) fn choose_on_full(candidates: &[Candidate], room: u64) -> Option<Range<usize>> {
+    let share = |candidate: &Candidate| candidate.left() * 1_000 / candidate.bytes.max(1);
+    let fitting = (0..candidates.len())
+        .filter(|&at| candidates[at].gives_back_enough_on_full() && candidates[at].left() <= room);
+    let deadest = fitting.min_by_key(|&at| share(&candidates[at]))?;
+    // What reclaim left of wholly dead segments has no records, and goes with a neighbour.
+    let goes = |candidate: &Candidate| {
+        candidate.gives_back_enough_on_full() || candidate.forgotten && candidate.bytes == 0
+    };
+    Some(with_neighbours(candidates, deadest, room, goes))
 }
 
 /// Which of the log's segments to write anew next, if any: the deadest, with its neighbours as far as they are mostly
@@ -86,20 +111,7 @@ pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Ran
     let share = |candidate: &Candidate| candidate.left() * 1_000 / candidate.bytes.max(1);
     let dead = (0..candidates.len()).filter(|&at| candidates[at].is_mostly_dead());
     if let Some(deadest) = dead.min_by_key(|&at| share(&candidates[at])) {
-        let mut range = deadest..deadest + 1;
-        let mut left = candidates[deadest].left();
-        let fits = |at: usize, left: u64| {
-            candidates[at].is_mostly_dead() && left + candidates[at].left() <= segment_bytes
-        };
-        while range.len() < SOURCES_MAX && range.end < candidates.len() && fits(range.end, left) {
-            left += candidates[range.end].left();
-            range.end += 1;
-        }
-        while range.len() < SOURCES_MAX && range.start > 0 && fits(range.start - 1, left) {
-            range.start -= 1;
-            left += candidates[range.start].left();
-        }
-        return Some(range);
+        return Some(with_neighbours(candidates, deadest, segment_bytes, Candidate::is_mostly_dead));
     }
     let is_small = |candidate: &Candidate| candidate.forgotten && candidate.bytes < segment_bytes / 4;
     let mut start = 0;
@@ -117,6 +129,28 @@ pub(crate) fn choose(candidates: &[Candidate], segment_bytes: u64) -> Option<Ran
         start += row + 1;
     }
     None
+}
+
+/// The candidate at `first` with those before and behind it that go as well, as long as at most `left_max` bytes are left of
+/// all of them.
+fn with_neighbours(
+    candidates: &[Candidate],
+    first: usize,
+    left_max: u64,
+    goes: impl Fn(&Candidate) -> bool,
+) -> Range<usize> {
+    let mut range = first..first + 1;
+    let mut left = candidates[first].left();
+    let fits = |at: usize, left: u64| goes(&candidates[at]) && left + candidates[at].left() <= left_max;
+    while range.len() < SOURCES_MAX && range.end < candidates.len() && fits(range.end, left) {
+        left += candidates[range.end].left();
+        range.end += 1;
+    }
+    while range.len() < SOURCES_MAX && range.start > 0 && fits(range.start - 1, left) {
+        range.start -= 1;
+        left += candidates[range.start].left();
+    }
+    range
 }
 
 /// Whether the state that `revision` wrote is needed to read at `oldest` and later, given the versions of its key
@@ -253,8 +287,8 @@ impl Rewrite {
         })
     }
 
-    /// Copies what is needed of the next records.
-    pub fn step(&mut self) -> io::Result<Step> {
+    /// Copies what is needed of the next records, on a full disk into room of the reserve.
+    pub fn step(&mut self, reserve: &Reserve) -> io::Result<Step> {
         let mut looked = 0;
         while looked < STEP_BYTES && self.buffer.len() < self.throttle.piece() {
             match self.next_record()? {
@@ -263,18 +297,18 @@ impl Rewrite {
                     self.take(&found);
                 }
                 Next::Nothing => {
-                    self.write()?;
+                    self.write(reserve)?;
                     return Ok(Step::Complete);
                 }
                 Next::Damage => return Ok(Step::Damaged),
             }
         }
-        self.write()?;
+        self.write(reserve)?;
         Ok(Step::More)
     }
 
     /// Brings the segment to disk under its name, once every record is copied.
-    pub fn finish(self, storage: &dyn Storage, numbers: &Numbers) -> io::Result<Finished> {
+    pub fn finish(self, storage: &dyn Storage, numbers: &Numbers, reserve: &Reserve) -> io::Result<Finished> {
         let first = &self.sources[0].header;
         let header = Header {
             number: numbers.next()?,
@@ -292,7 +326,7 @@ impl Rewrite {
                 tombstones_since: self.tombstones_since.unwrap_or(Revision::ZERO),
             }),
         };
-        let segment = Segment::create(header, self.file)?;
+        let segment = reserve.copying(|| Segment::create(header, self.file.clone()))?;
         segment.share_with(&self.sources[0]);
         segment.advance(self.position);
         segment.set_marks(self.marks);
@@ -371,11 +405,12 @@ impl Rewrite {
         self.marks.pass(head.revision, offset);
     }
 
-    fn write(&mut self) -> io::Result<()> {
+    fn write(&mut self, reserve: &Reserve) -> io::Result<()> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        self.throttle.write(&*self.file, self.position, &self.buffer)?;
+        let Rewrite { throttle, file, position, buffer, .. } = self;
+        reserve.copying(|| throttle.write(&**file, *position, buffer))?;
         self.position += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())
@@ -461,6 +496,30 @@ mod tests {
             ("0:0", None),
         ] {
             assert_eq!(choose(&candidates(log), 100), chosen, "{log}");
+        }
+    }
+
+    #[test]
+    fn on_a_full_disk_the_deadest_segments_that_fit_the_room_are_chosen() {
+        // In KiB; the copy has room for 100 of them.
+        for (log, chosen) in [
+            ("", None),
+            ("100:100 100:90 100:80", Some(2..3)),
+            ("100:85 100:84", None), // too little would be given back for a copy
+            ("1000:900", None),      // does not fit
+            ("1000:0 1000:900", Some(0..1)),
+            ("!100:0 100:80", Some(1..2)),
+            ("100:0 0:0 100:0 !100:0", Some(0..3)),
+            ("100:50 100:40 100:20", Some(1..3)),
+            ("100:0+90 100:80", Some(1..2)),
+        ] {
+            let mut candidates = candidates(log);
+            for candidate in &mut candidates {
+                candidate.bytes *= 1024;
+                candidate.live *= 1024;
+                candidate.tombstones *= 1024;
+            }
+            assert_eq!(choose_on_full(&candidates, 100 * 1024), chosen, "{log}");
         }
     }
 }

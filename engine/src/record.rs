@@ -26,8 +26,9 @@
 //! bytes which merely look like a record (a value that contains one, a leftover of an earlier use of the block)
 //! are not taken for one. `synced` is what lets recovery tell a torn tail from damage.
 //!
-//! A tombstone is what reclaim leaves of a delete whose final state no reader can reach, while an older state
-//! of the key may still stand in a segment before it.
+//! A tombstone is a delete without a final state. Reclaim leaves one of a delete whose final state no reader can reach,
+//! while an older state of the key may still stand in a segment before it. The sequencer writes one when the disk is full:
+//! readers that can reach it can reach the state before it as well.
 
 use bytes::{Buf, Bytes};
 
@@ -45,6 +46,8 @@ pub(crate) const REVISION_END: Revision = Revision::new(1 << 62);
 /// Times stay below this, some 9000 years after 1970, so that arithmetic on them cannot overflow.
 /// Added to the kind of a record that another one of the same revision follows.
 const MORE: u8 = 1 << 7;
+/// Kind of a delete without a final state.
+const TOMBSTONE: u8 = 3;
 /// Longest record.
 pub(crate) const RECORD_BYTES_MAX: usize =
     HEAD_BYTES + KEY_BYTES_MAX + ATTRIBUTES_BYTES_MAX + VALUE_BYTES_MAX + STAMP_BYTES_MAX + ALIGN;
@@ -83,7 +86,7 @@ pub(crate) struct Head {
     /// When the key is to be deleted, in seconds since 1970; 0: never.
     pub expires_s: u32,
     pub kind: EventKind,
-    /// A delete that was stripped of its final state.
+    /// A delete without a final state.
     pub tombstone: bool,
     /// A record of the same revision follows. Of no meaning in a segment that reclaim wrote.
     pub more: bool,
@@ -111,7 +114,7 @@ impl Head {
         let (kind, tombstone) = match fixed[71] & !MORE {
             1 => (EventKind::Put, false),
             2 => (EventKind::Delete, false),
-            3 => (EventKind::Delete, true),
+            TOMBSTONE => (EventKind::Delete, true),
             _ => return None,
         };
         let u64_at = |at: usize| fixed[at..at + 8].iter().rev().fold(0u64, |n, &b| n << 8 | u64::from(b));
@@ -222,6 +225,8 @@ pub(crate) struct NewRecord<'a> {
     pub value_after_stamp: Option<&'a [u8]>,
     /// A record of the same revision follows.
     pub more: bool,
+    /// A delete without a final state; attributes and value are empty.
+    pub tombstone: bool,
 }
 
 impl NewRecord<'_> {
@@ -273,6 +278,7 @@ pub(crate) fn append(out: &mut Vec<u8>, record: &NewRecord<'_>, salt: u64, offse
     head[70] = stamp_len as u8;
     head[71] = match record.kind {
         EventKind::Put => 1,
+        EventKind::Delete if record.tombstone => TOMBSTONE,
         EventKind::Delete => 2,
     } | if record.more { MORE } else { 0 };
     seal(head, salt, offset);
@@ -295,7 +301,7 @@ pub(crate) fn append_tombstone(out: &mut Vec<u8>, record: &[u8], head: &Head, sa
     out[start + 4..start + 8].fill(0);
     out[start + 48..start + 64].fill(0);
     out[start + 70] = 0;
-    out[start + 71] = 3;
+    out[start + 71] = TOMBSTONE;
     seal(&mut out[start..end], salt, offset);
     out.resize(start + padded(out.len() - start), 0);
 }
@@ -315,6 +321,11 @@ fn head_crc(bytes: &[u8], salt: u64, offset: u64) -> u32 {
     crc.update(&place);
     crc.update(bytes);
     crc.finalize()
+}
+
+/// Length of a tombstone of a key, padding included.
+pub(crate) fn tombstone_len(key_len: usize) -> usize {
+    padded(HEAD_BYTES + key_len)
 }
 
 fn padded(len: usize) -> usize {
@@ -355,6 +366,7 @@ mod tests {
             value: b"{\"v\":\"",
             value_after_stamp: Some(b"\"}"),
             more: false,
+            tombstone: false,
         }
     }
 
@@ -412,8 +424,21 @@ mod tests {
             (Revision::new(1234), Revision::new(1), Revision::new(3))
         );
         assert_eq!((tombstone.time.ms(), tombstone.record_len()), (5, 80));
-        let record = tombstone.record(Bytes::from(out));
+        let record = tombstone.record(Bytes::from(out.clone()));
         assert_eq!((&record.key[..], record.attributes.len(), record.value.len()), (&b"/a/b"[..], 0, 0));
+        // The sequencer writes the same bytes.
+        let new = NewRecord {
+            kind: EventKind::Delete,
+            expires_s: 6,
+            attributes: b"",
+            value: b"",
+            value_after_stamp: None,
+            tombstone: true,
+            ..draft(Revision::new(1234))
+        };
+        let mut written = Vec::new();
+        append(&mut written, &new, 8, 128);
+        assert_eq!((written, tombstone_len(4)), (out, 80));
     }
 
     #[test]

@@ -1,91 +1,98 @@
-//! Room that is kept back on the disk for what has to go on when the disk is full: deletes, writes that their caller calls
-//! essential, and the maintenance that gives space back.
+//! Room that is kept back on the disk for the work that must go on when the disk is full.
 //!
 //! ```text
-//! opening, and room again ─► fill: files with blocks and no content ◄──────────────┐
-//! the disk is full ─► release: as many of them are removed as an essential write needs │ … all of them are back: ordinary
-//!                     ordinary writes are refused at once meanwhile ──────────────────┘   writes are taken again
+//! opening, and room again ─► fill: files with blocks and no content ◄────────────────────────────┐
+//! the disk is full ─┬► an essential write takes pieces of the writers' part (release)            │ all pieces are back:
+//!                   └► reclamation takes pieces of its own part (copying), one at a time         │ ordinary writes are
+//!                      the sequencer refuses ordinary writes meanwhile ──────────────────────────┘ accepted again
 //! ```
 //!
-//! Without it a full store could not be made smaller: a delete keeps the object's last state for its watchers, so it takes as much
-//! of the log as the object did. The reserve is at most a part of what is free when the store is opened; on a small disk there is
-//! none, and full is full. The files mean nothing to recovery.
+//! On a full disk a delete is stored without a state, so it needs a hundred bytes or two; those and the other essential
+//! writes take from the writers' part. Their space comes back only when reclamation has copied the live rest of a segment,
+//! so reclamation has a part that no writer can use up: enough for a copy of one segment. Segments are small on a small
+//! disk ([`segment_bytes`]), so both parts together take at most a tenth of the disk.
+//!
+//! The files mean nothing to recovery. Files of another size than the present pieces are replaced at opening.
 
+use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::io::Storage;
+use crate::io::{Clock, Storage, is_disk_full};
 
-/// Begin of the names of its files.
+/// Beginning of the names of all its files.
 const NAME: &str = "reserve-";
+/// Beginning of the names of the files of reclamation's part.
+const COPIES_NAME: &str = "reserve-copies-";
 
-/// Bytes of a file: what the largest record needs, and what the log writes ahead of its records.
-const PIECE_BYTES: u64 = 4 << 20;
+/// Largest piece: what the largest record needs, and what the log writes ahead of its records.
+const PIECE_BYTES_MAX: u64 = 4 << 20;
+/// Smallest piece.
+const PIECE_BYTES_MIN: u64 = 64 << 10;
 
-/// The reserve is at most this part of what is free.
-const PART_OF_FREE: u64 = 16;
+/// A segment takes at most one part in so many of the disk, so that a copy of one is a small part of it.
+const SEGMENTS_ON_DISK: u64 = 32;
+/// Smallest segment that a small disk leads to.
+const SEGMENT_BYTES_MIN: u64 = 256 << 10;
+/// Reclamation's part grows with the largest segment that exists, up to one part in so many of the disk. Segments that an
+/// earlier release made may be larger than those of this one.
+const COPIES_OF_DISK: u64 = 8;
+/// Of a disk that has no reserve yet, at most one part in so many of the free room becomes one.
+const PART_OF_FREE: u64 = 2;
 
-/// How long released room stays free before it is taken back.
+/// How long released room stays free before the writers' part takes it back.
 const LENT: Duration = Duration::from_secs(5);
+
+/// The size of new segments on a disk with room for `capacity` bytes of this store, where `configured` is wanted: a power of
+/// two, so that a disk whose capacity changes a little leads to the same size.
+pub(crate) fn segment_bytes(configured: u64, capacity: u64) -> u64 {
+    let fitting = (capacity / SEGMENTS_ON_DISK).max(SEGMENT_BYTES_MIN);
+    configured.min(1 << fitting.ilog2())
+}
 
 /// See the module.
 pub(crate) struct Reserve {
     storage: Arc<dyn Storage>,
-    /// Files that are to be there.
+    clock: Arc<dyn Clock>,
+    piece_bytes: u64,
+    writers: Part,
+    copies: Part,
+    /// Reclamation took pieces that are not back yet.
+    is_lent: AtomicBool,
+    /// Held while a piece becomes room and is written to, so that this room goes to whom it was made for.
+    taking: Mutex<()>,
+}
+
+/// Pieces with names of one kind.
+struct Part {
+    name: &'static str,
+    /// Pieces that are to be there.
     wanted: usize,
     held: Mutex<Held>,
 }
 
 struct Held {
-    /// The first so many files are there.
+    /// The first so many pieces are there.
     count: usize,
-    released: Option<Instant>,
+    /// When room was made last, in milliseconds since 1970.
+    released_ms: Option<u64>,
 }
 
-impl Reserve {
-    /// Of at most `bytes`. What is missing of it is made, as far as there is room. Removes what an earlier run left beyond.
-    pub fn open(storage: Arc<dyn Storage>, bytes: u64) -> Reserve {
-        let names = storage.list().unwrap_or_default();
-        let mut count = 0;
-        while names.contains(&name(count)) {
-            count += 1;
-        }
-        let free = storage.free_bytes().unwrap_or(0).saturating_add(count as u64 * PIECE_BYTES);
-        let wanted = (bytes.min(free / PART_OF_FREE) / PIECE_BYTES) as usize;
-        for superfluous in names.iter().filter(|name| name.starts_with(NAME)) {
-            if !(0..wanted.min(count)).any(|at| name(at) == *superfluous) {
-                let _ = storage.remove(superfluous);
-            }
-        }
-        let held = Mutex::new(Held { count: count.min(wanted), released: None });
-        let reserve = Reserve { storage, wanted, held };
-        reserve.fill();
-        reserve
+impl Part {
+    fn name(&self, at: usize) -> String {
+        format!("{}{at:02}", self.name)
     }
 
-    /// Whether anything is kept back at all.
-    pub fn is_used(&self) -> bool {
-        self.wanted > 0
-    }
-
-    /// Whether all of it is there.
-    pub fn is_whole(&self) -> bool {
-        self.held.lock().count == self.wanted
-    }
-
-    /// Takes back what was released, unless that was just now. Says whether all of it is there.
-    pub fn fill(&self) -> bool {
-        let mut held = self.held.lock();
-        if held.released.is_some_and(|at| at.elapsed() < LENT) {
-            return held.count == self.wanted;
-        }
+    /// Makes what is missing, as far as there is room. Returns whether all of it is there.
+    fn fill(&self, held: &mut Held, storage: &dyn Storage, piece_bytes: u64) -> bool {
         while held.count < self.wanted {
-            let name = name(held.count);
-            let made = self.storage.create(&name, PIECE_BYTES).and_then(|file| file.reserve(0, PIECE_BYTES));
+            let name = self.name(held.count);
+            let made = storage.create(&name, piece_bytes).and_then(|file| file.reserve(0, piece_bytes));
             if made.is_err() {
-                let _ = self.storage.remove(&name);
+                let _ = storage.remove(&name);
                 return false;
             }
             held.count += 1;
@@ -93,61 +100,247 @@ impl Reserve {
         true
     }
 
-    /// Gives the disk room for `bytes`. Says whether it did.
-    pub fn release(&self, bytes: u64) -> bool {
+    /// Removes up to `count` pieces. Returns whether there is more room now.
+    fn release(&self, count: usize, storage: &dyn Storage, now_ms: u64) -> bool {
         let mut held = self.held.lock();
-        let pieces = bytes.div_ceil(PIECE_BYTES).max(1) as usize;
-        let released = pieces.min(held.count);
+        let released = count.min(held.count);
         for _ in 0..released {
             held.count -= 1;
-            if self.storage.remove(&name(held.count)).is_err() {
+            if storage.remove(&self.name(held.count)).is_err() {
                 return false;
             }
         }
-        if released > 0 {
-            held.released = Some(Instant::now());
-            // Some file systems free the blocks only once the removal is durable.
-            return self.storage.sync_dir().is_ok();
+        if released == 0 {
+            return false;
         }
-        false
+        held.released_ms = Some(now_ms);
+        // Some file systems free the blocks only once the removal is durable.
+        storage.sync_dir().is_ok()
     }
 }
 
-fn name(at: usize) -> String {
-    format!("{NAME}{at:02}")
+impl Reserve {
+    /// Of at most `bytes` for writers, on a store whose new segments have `segment_bytes` and whose largest segment holds
+    /// `largest` bytes. Makes what is missing of it, as far as there is room. Without `bytes` there is no reserve at all.
+    pub fn open(
+        storage: Arc<dyn Storage>,
+        clock: Arc<dyn Clock>,
+        bytes: u64,
+        segment_bytes: u64,
+        largest: u64,
+    ) -> Reserve {
+        let piece_bytes = (segment_bytes / 4).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
+        let names = storage.list().unwrap_or_default();
+        let present = |name: &'static str| {
+            let is_piece = |at: &usize| {
+                let name = format!("{name}{at:02}");
+                names.contains(&name) && storage.open(&name).is_ok_and(|file| file.size() == piece_bytes)
+            };
+            (0..).take_while(is_piece).count()
+        };
+        let (writers_held, copies_held) = (present(NAME), present(COPIES_NAME));
+        let capacity = storage.capacity().unwrap_or(u64::MAX);
+        let (mut writers, mut copies) = (0, 0);
+        if bytes > 0 {
+            let largest = largest.min(capacity / COPIES_OF_DISK);
+            writers = bytes.min(2 * segment_bytes) / piece_bytes;
+            // One piece more: for the header, and for what the log writes ahead meanwhile.
+            copies = segment_bytes.max(largest).div_ceil(piece_bytes) + 1;
+            if writers_held + copies_held == 0 {
+                // A disk that is nearly full is not filled by the first start.
+                let most = storage.free_bytes().unwrap_or(0) / PART_OF_FREE / piece_bytes;
+                copies = copies.min(most);
+                writers = writers.min(most - copies);
+            }
+        }
+        let part = |name, wanted: u64, count: usize| {
+            let wanted = wanted as usize;
+            Part { name, wanted, held: Mutex::new(Held { count: count.min(wanted), released_ms: None }) }
+        };
+        let reserve = Reserve {
+            piece_bytes,
+            writers: part(NAME, writers, writers_held),
+            copies: part(COPIES_NAME, copies, copies_held),
+            is_lent: AtomicBool::new(false),
+            taking: Mutex::new(()),
+            storage,
+            clock,
+        };
+        let kept = |name: &str| {
+            [&reserve.writers, &reserve.copies]
+                .iter()
+                .any(|part| (0..part.held.lock().count).any(|at| part.name(at) == name))
+        };
+        for superfluous in names.iter().filter(|name| name.starts_with(NAME) && !kept(name)) {
+            let _ = reserve.storage.remove(superfluous);
+        }
+        reserve.fill();
+        reserve
+    }
+
+    /// Whether anything is kept back at all.
+    pub fn is_used(&self) -> bool {
+        self.copies.wanted > 0
+    }
+
+    /// Whether the disk has some room beside the reserve. Without a reserve this is not known before a write is tried.
+    pub fn has_room_beside(&self) -> bool {
+        !self.is_used() || self.storage.free_bytes().is_ok_and(|free| free >= self.piece_bytes)
+    }
+
+    /// Whether reclamation took room that is not back yet.
+    pub fn is_lent(&self) -> bool {
+        self.is_lent.load(Ordering::Acquire)
+    }
+
+    /// Bytes that reclamation may take.
+    pub fn copy_bytes(&self) -> u64 {
+        self.copies.held.lock().count as u64 * self.piece_bytes
+    }
+
+    /// Takes back what was released: reclamation's part at once, the writers' part when nothing was released just now.
+    /// Returns whether all of it is there.
+    pub fn fill(&self) -> bool {
+        let copies_whole = self.fill_copies();
+        let mut held = self.writers.held.lock();
+        let is_lent = |at: u64| self.clock.now_ms().abs_diff(at) < LENT.as_millis() as u64;
+        if held.released_ms.is_some_and(is_lent) {
+            return copies_whole && held.count == self.writers.wanted;
+        }
+        copies_whole && self.writers.fill(&mut held, &*self.storage, self.piece_bytes)
+    }
+
+    /// Takes back what reclamation took. Returns whether all of that is there.
+    pub fn fill_copies(&self) -> bool {
+        let mut held = self.copies.held.lock();
+        let is_whole = self.copies.fill(&mut held, &*self.storage, self.piece_bytes);
+        if is_whole {
+            self.is_lent.store(false, Ordering::Release);
+        }
+        is_whole
+    }
+
+    /// Gives the disk room for `bytes` of an essential write. Returns whether it did.
+    pub fn release(&self, bytes: u64) -> bool {
+        let pieces = bytes.div_ceil(self.piece_bytes).max(1);
+        self.writers.release(
+            usize::try_from(pieces).unwrap_or(usize::MAX),
+            &*self.storage,
+            self.clock.now_ms(),
+        )
+    }
+
+    /// As long as the guard lives, room that reclamation makes is not used by the holder of the guard, nor the other way
+    /// round. For writes on a full disk.
+    pub fn taking(&self) -> MutexGuard<'_, ()> {
+        self.taking.lock()
+    }
+
+    /// Carries `write` out, a write of reclamation that can be repeated, with as many pieces of reclamation's part as it
+    /// takes when the disk is full.
+    pub fn copying<T>(&self, mut write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        match write() {
+            Err(error) if is_disk_full(&error) => {}
+            outcome => return outcome,
+        }
+        let _taking = self.taking.lock();
+        loop {
+            match write() {
+                Err(error) if is_disk_full(&error) && self.copies.release(1, &*self.storage, 0) => {
+                    self.is_lent.store(true, Ordering::Release);
+                }
+                outcome => return outcome,
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::io::Dir;
+    use crate::io::{Dir, SystemClock};
     use crate::testing::TempDir;
 
+    fn storage(temp: &TempDir) -> Arc<dyn Storage> {
+        Arc::new(Dir::open(temp.path()).ok().flatten().unwrap())
+    }
+
+    fn files(storage: &Arc<dyn Storage>) -> Vec<String> {
+        let mut names: Vec<String> = storage.list().unwrap();
+        names.retain(|name| name.starts_with(NAME));
+        names.sort();
+        names
+    }
+
     #[test]
-    fn what_is_released_comes_back_and_what_is_too_much_goes() {
+    fn segments_are_small_on_a_small_disk() {
+        for (capacity_mb, kib) in [
+            (1, 256),
+            (7, 256),
+            (20, 512),
+            (40, 1024),
+            (80, 2048),
+            (200, 4096),
+            (2048, 65536),
+            (1 << 20, 65536),
+        ] {
+            assert_eq!(segment_bytes(64 << 20, capacity_mb << 20), kib << 10, "{capacity_mb} MB");
+        }
+        assert_eq!(segment_bytes(64 << 20, u64::MAX), 64 << 20);
+        assert_eq!(segment_bytes(4096, 1 << 40), 4096);
+    }
+
+    #[test]
+    fn released_pieces_come_back_and_superfluous_ones_go() {
         let temp = TempDir::new();
-        let storage: Arc<dyn Storage> = Arc::new(Dir::open(temp.path()).ok().flatten().unwrap());
-        let files = || {
-            let mut names: Vec<String> = storage.list().unwrap();
-            names.retain(|name| name.starts_with(NAME));
-            names.sort();
-            names
+        let storage = storage(&temp);
+        let open = |bytes| Reserve::open(storage.clone(), Arc::new(SystemClock), bytes, 256 << 10, 0);
+        let reserve = open(3 * PIECE_BYTES_MIN + 1);
+        assert!(reserve.is_used() && reserve.fill() && !reserve.is_lent());
+        let writers = ["reserve-00", "reserve-01", "reserve-02"];
+        let copies: Vec<_> = (0..5).map(|at| format!("reserve-copies-{at:02}")).collect();
+        let expected = |writers: &[&str]| {
+            writers.iter().map(|name| (*name).to_owned()).chain(copies.iter().cloned()).collect::<Vec<_>>()
         };
-        let reserve = Reserve::open(storage.clone(), 3 * PIECE_BYTES + 1);
-        assert!(reserve.is_used() && reserve.is_whole());
-        assert_eq!(files(), ["reserve-00", "reserve-01", "reserve-02"]);
-        assert!(reserve.release(PIECE_BYTES + 1));
-        assert_eq!(files(), ["reserve-00"]);
-        assert!(!reserve.is_whole());
+        assert_eq!(files(&storage), expected(&writers));
+        assert!(reserve.release(PIECE_BYTES_MIN + 1));
+        assert_eq!(files(&storage), expected(&writers[..1]));
         assert!(!reserve.fill(), "it was lent just now");
-        assert!(reserve.release(1) && !reserve.release(1), "there is no more");
-        reserve.held.lock().released = None;
-        assert!(reserve.fill() && files().len() == 3);
-        let smaller = Reserve::open(storage.clone(), PIECE_BYTES);
-        assert!(smaller.is_whole());
-        assert_eq!(files(), ["reserve-00"]);
-        let none = Reserve::open(storage.clone(), 0);
-        assert!(!none.is_used() && none.is_whole() && !none.release(1));
-        assert_eq!(files(), Vec::<String>::new());
+        assert!(reserve.release(1) && !reserve.release(1), "writers cannot take the other part");
+        assert_eq!(reserve.copy_bytes(), 5 * PIECE_BYTES_MIN);
+        reserve.writers.held.lock().released_ms = None;
+        assert!(reserve.fill());
+        assert_eq!(files(&storage), expected(&writers));
+        assert!(open(PIECE_BYTES_MIN).fill());
+        assert_eq!(files(&storage), expected(&writers[..1]));
+        // Pieces of another size, as an earlier release made them, are replaced.
+        storage.create("reserve-00", PIECE_BYTES_MAX).unwrap();
+        assert!(open(2 * PIECE_BYTES_MIN).fill());
+        assert_eq!(files(&storage), expected(&writers[..2]));
+        assert_eq!(storage.open("reserve-00").unwrap().size(), PIECE_BYTES_MIN);
+        let none = open(0);
+        assert!(!none.is_used() && none.fill() && !none.release(1));
+        assert_eq!(files(&storage), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_copy_takes_pieces_one_at_a_time_and_gives_them_back() {
+        let temp = TempDir::new();
+        let storage = storage(&temp);
+        let reserve = Reserve::open(storage.clone(), Arc::new(SystemClock), PIECE_BYTES_MIN, 256 << 10, 0);
+        let full = || io::Error::from(io::ErrorKind::StorageFull);
+        let mut attempts = 0;
+        let written = reserve.copying(|| {
+            attempts += 1;
+            if attempts < 4 { Err(full()) } else { Ok(attempts) }
+        });
+        // The second attempt is made alone, and the first that takes a piece is the third.
+        assert_eq!((written.unwrap(), reserve.copy_bytes()), (4, 3 * PIECE_BYTES_MIN));
+        assert!(reserve.is_lent());
+        assert!(reserve.fill() && !reserve.is_lent());
+        assert!(reserve.copying(|| Err::<(), _>(full())).is_err());
+        assert_eq!((reserve.copy_bytes(), reserve.is_lent()), (0, true));
+        assert!(reserve.copying(|| Err::<(), _>(io::Error::other("bad"))).is_err());
+        assert!(reserve.fill_copies() && !reserve.is_lent());
     }
 }

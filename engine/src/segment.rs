@@ -389,6 +389,7 @@ mod tests {
             value,
             value_after_stamp: None,
             more: false,
+            tombstone: false,
         }
     }
 

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::bloom::BloomQuery;
 use crate::error::ReadError;
@@ -14,7 +14,7 @@ use crate::header::RECORDS_START;
 use crate::history::Version;
 use crate::index::{self, Cursor, Tree};
 use crate::log::Segments;
-use crate::record::{Head, Record};
+use crate::record::{self, Head, Record, STAMP_BYTES_MAX, Stamp};
 use crate::seal;
 use crate::segment::Segment;
 use crate::types::{KeyRange, Revision};
@@ -183,11 +183,22 @@ pub struct Entry {
     key: Bytes,
     version: Version,
     segment: Arc<Segment>,
+    /// The state that a delete without a final state ended.
+    ended: Option<Arc<Entry>>,
 }
 
 impl Entry {
     pub(crate) fn new(key: Bytes, version: Version, segment: Arc<Segment>) -> Entry {
-        Entry { key, version, segment }
+        Entry { key, version, segment, ended: None }
+    }
+
+    /// The same for a version that ended the state `previous`: a delete that was stored without a final state shows that
+    /// state, with its own revision as the stamp.
+    pub(crate) fn ending(self, previous: Option<&Entry>) -> Entry {
+        let may_lack_state =
+            self.version.is_delete() && self.version.len() == record::tombstone_len(self.key.len());
+        let ended = previous.filter(|_| may_lack_state).map(|previous| Arc::new(previous.clone()));
+        Entry { ended, ..self }
     }
 
     /// The key.
@@ -216,19 +227,43 @@ impl Entry {
 
     /// Length of the stored record in bytes: a little more than key, attributes and value together.
     pub fn stored_len(&self) -> usize {
-        self.version.len()
+        self.ended.as_ref().map_or(self.version.len(), |ended| ended.stored_len().max(self.version.len()))
     }
 
-    /// The state itself, checked against its checksum. Copies nothing, except where the value was sealed; may wait for
-    /// the disk.
+    /// The state itself, checked against its checksum. Copies nothing, except where the value was sealed and where a delete
+    /// was stored without a final state; may wait for the disk.
     pub fn read(&self) -> Result<Record, ReadError> {
-        self.read_with_head().map(|(_, record)| record)
+        match self.without_state()? {
+            None => self.read_with_head().map(|(_, record)| record),
+            Some(ended) => ended.read_stamped(self.version.revision),
+        }
+    }
+
+    /// The state that this one ended, where this is a delete without a final state.
+    fn without_state(&self) -> Result<Option<&Entry>, ReadError> {
+        match &self.ended {
+            Some(ended) if self.head()?.0.tombstone => Ok(Some(ended)),
+            _ => Ok(None),
+        }
+    }
+
+    /// [`Entry::read`] with `revision` in place of the stamp.
+    fn read_stamped(&self, revision: Revision) -> Result<Record, ReadError> {
+        let (head, record) = self.read_with_head()?;
+        let Some(Stamp { offset, len }) = head.stamp else { return Ok(record) };
+        let mut digits = [0; STAMP_BYTES_MAX];
+        let mut value = BytesMut::with_capacity(record.value.len() + STAMP_BYTES_MAX);
+        value.put_slice(&record.value[..offset]);
+        value.put_slice(record::decimal(revision.get(), &mut digits));
+        value.put_slice(&record.value[offset + len..]);
+        Ok(Record { value: value.freeze(), ..record })
     }
 
     /// What `look` makes of the value, which is checked as by [`Entry::read`]. For those that look at many values and keep
     /// none: nothing is shared with other readers meanwhile.
     pub fn with_value<T>(&self, look: impl FnOnce(&[u8]) -> T) -> Result<T, ReadError> {
         if self.segment.seal().is_none()
+            && self.ended.is_none()
             && let Some(bytes) = self.segment.file.in_memory(self.version.offset(), self.version.len())
         {
             let head = self.head_in(bytes).filter(|head| head.body_is_sound(bytes));
@@ -239,6 +274,9 @@ impl Entry {
 
     /// The attributes alone, checked against their own checksum: the value is not looked at.
     pub fn attributes(&self) -> Result<Bytes, ReadError> {
+        if let Some(ended) = self.without_state()? {
+            return ended.attributes();
+        }
         let (head, bytes) = self.head()?;
         if !head.attributes_are_sound(&bytes) {
             return Err(self.damaged());

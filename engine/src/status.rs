@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::error::Refusal;
 use crate::sabotage;
@@ -35,6 +35,23 @@ pub(crate) struct StoreStatus {
     pub refusal: Mutex<Option<Refusal>>,
     /// Held during a sync of the log, before the lock of `refusal`.
     syncing: Mutex<()>,
+    /// The newest delete on a full disk: the space of the deleted states is wanted as soon as possible.
+    deleted_on_full: AtomicU64,
+    /// On a full disk an essential write was refused since this was looked at.
+    essential_refused: AtomicBool,
+    /// Raised when room may have been made, and now and then while the disk is full.
+    room_looks: watch::Sender<u64>,
+}
+
+/// How urgently space is needed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Shortage {
+    /// History is kept as long as configured.
+    None,
+    /// Keys were deleted on a full disk, and their states are history that is not forgotten yet.
+    Deleted,
+    /// An essential write was refused on a full disk.
+    Exhausted,
 }
 
 impl StoreStatus {
@@ -52,6 +69,9 @@ impl StoreStatus {
             failure: Notify::new(),
             refusal: Mutex::default(),
             syncing: Mutex::default(),
+            deleted_on_full: AtomicU64::new(0),
+            essential_refused: AtomicBool::new(false),
+            room_looks: watch::Sender::new(0),
         }
     }
 
@@ -141,5 +161,36 @@ impl StoreStatus {
             tracing::info!("there is room on the store's disk again; writes resume");
             *current = None;
         }
+    }
+
+    /// Notes that a key was deleted on a full disk, at `revision`.
+    pub fn note_deleted_on_full(&self, revision: Revision) {
+        self.deleted_on_full.fetch_max(revision.get(), Ordering::AcqRel);
+    }
+
+    /// Notes that an essential write was refused on a full disk.
+    pub fn note_essential_refused(&self) {
+        self.essential_refused.store(true, Ordering::Release);
+    }
+
+    /// How urgently history before `oldest` or later is to be forgotten. A refused essential write is reported once.
+    pub fn take_shortage(&self, oldest: Revision) -> Shortage {
+        if self.essential_refused.swap(false, Ordering::AcqRel) {
+            return Shortage::Exhausted;
+        }
+        match Revision::new(self.deleted_on_full.load(Ordering::Acquire)) > oldest {
+            true => Shortage::Deleted,
+            false => Shortage::None,
+        }
+    }
+
+    /// Has those look again who wait for room.
+    pub fn note_room_look(&self) {
+        self.room_looks.send_modify(|looks| *looks += 1);
+    }
+
+    /// Changes whenever a write that was refused for lack of room may be tried again.
+    pub fn room_looks(&self) -> watch::Receiver<u64> {
+        self.room_looks.subscribe()
     }
 }

@@ -66,8 +66,9 @@ pub struct Options {
     pub role: Role,
     /// How values are sealed and opened, if any are.
     pub seal: Option<Arc<dyn Seal>>,
-    /// How much of the disk is kept back, as files in the directory, for what goes on when it is full: deletes, essential
-    /// writes and maintenance. At most a sixteenth of what is free is; zero: nothing.
+    /// How much of the disk is kept back at most, as files in the directory, for deletes and essential writes when the disk
+    /// is full; twice a segment at most. Room for a copy of one segment, which reclamation needs, comes on top of it, and new
+    /// segments are no larger than a 32nd of the disk. 0: nothing is kept back, and segments have the configured size.
     pub reserve_bytes: u64,
 }
 
@@ -252,7 +253,8 @@ pub enum Change {
     /// The key has this state from now on.
     Put(Payload),
     /// The key is gone from now on. The record keeps a final state, stamped with the deletion's own revision:
-    /// the given one, or for `None` the newest stored one with its stamp replaced.
+    /// the given one, or for `None` the newest stored one with its stamp replaced. On a full disk the record keeps no
+    /// state: readers of the delete get the newest stored one with its stamp replaced, in either case.
     Delete(Option<Payload>),
 }
 

@@ -201,6 +201,13 @@ impl Hub {
         }
     }
 
+    /// Lets go of all published events, and with them of the segments that they keep. Tails that have not looked at them yet
+    /// find them in the log.
+    pub fn let_go_of_events(&self) {
+        let published = self.revision();
+        self.ring.write().forget(published);
+    }
+
     /// Returns once `revision` is published, or the hub closed.
     pub async fn reached(&self, revision: Revision) {
         let (outcome, _waiting) = {
@@ -564,11 +571,12 @@ fn event(root: &Root, segment: Arc<crate::segment::Segment>, record: &Found) -> 
     let version = record.version(segment.header.number);
     let previous =
         root.tree.at(&key, head.revision.before()).filter(|previous| !previous.is_delete()).copied();
+    let previous = previous.and_then(|previous| root.entry(key.clone(), previous));
     Some(Arc::new(Event {
         revision: head.revision,
         kind: head.kind,
-        entry: Entry::new(key.clone(), version, segment),
-        previous: previous.and_then(|previous| root.entry(key.clone(), previous)),
+        entry: Entry::new(key.clone(), version, segment).ending(previous.as_ref()),
+        previous,
         key,
         memo: Memo::default(),
         audience: AtomicU32::new(0),

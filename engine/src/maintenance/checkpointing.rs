@@ -72,6 +72,25 @@ impl Checkpointing {
             let first = segment.header.first_revision;
             tools.status.advance(|stages| stages.reclaimed = stages.reclaimed.max(first));
             remove(&Segment::name(segment.header.number), tools);
+            drop(segment);
+            if tools.is_short_of_room() {
+                // The blocks come back only when nothing refers to the file any more, and reclamation waits for them.
+                tools.hub.let_go_of_events();
+                tools.reserve.fill_copies();
+                tools.status.note_room_look();
+            }
+            return Turn::Worked;
+        }
+        if tools.is_short_of_room() && !has_room_for_one(tools) {
+            if self.writer.take().is_some() {
+                let _ = tools.storage.remove(checkpoint::NEXT_NAME);
+                self.log_bytes_then = 0;
+                return Turn::Worked;
+            }
+            if self.retired.is_empty() {
+                return Turn::Idle(NAP_MAX);
+            }
+            self.remove_retired_without_checkpoint(tools);
             return Turn::Worked;
         }
         if now_ms < self.next_at_ms {
@@ -102,14 +121,18 @@ impl Checkpointing {
             tracing::warn!("cannot write a checkpoint at present: {error}");
             let _ = tools.storage.remove(checkpoint::NEXT_NAME);
             if is_disk_full(&error) && !self.retired.is_empty() {
-                // Space before speed: the log is complete without any checkpoint.
-                self.remove_all_but(None, tools);
-                self.remove_retired(u64::MAX);
-            } else if tools.makes_room(&error) {
-                self.next_at_ms = now_ms;
+                self.remove_retired_without_checkpoint(tools);
             }
             Turn::Worked
         })
+    }
+
+    /// Has the retired segments removed, and before them every checkpoint. Space before speed: the log is complete without
+    /// any checkpoint.
+    fn remove_retired_without_checkpoint(&mut self, tools: &Tools) {
+        self.remove_all_but(None, tools);
+        self.log_bytes_then = 0;
+        self.remove_retired(u64::MAX);
     }
 
     fn begin(&mut self, tools: &Tools, reclaiming: &Reclaiming) -> io::Result<Turn> {
@@ -125,7 +148,9 @@ impl Checkpointing {
             live_bytes: root.segments.all().iter().map(|segment| segment.live()).sum(),
             reclaiming: reclaiming.is_under_way(),
         };
-        if moving || !due.is_due(tools.segment_bytes) {
+        // A checkpoint that only saves time must not fill the disk.
+        let is_needed = due.asked || !self.retired.is_empty();
+        if moving || !due.is_due(tools.segment_bytes) || !is_needed && !has_room_for_one(tools) {
             return Ok(Turn::Idle(NAP_MAX));
         }
         let beside = Beside {
@@ -183,6 +208,12 @@ impl Checkpointing {
         self.retired = kept;
         self.superseded.extend(gone.into_iter().map(|(segment, _)| segment));
     }
+}
+
+/// Whether the disk has room for a checkpoint of what is committed, and for as much again.
+fn has_room_for_one(tools: &Tools) -> bool {
+    let free = tools.storage.free_bytes().unwrap_or(0);
+    free / 2 >= checkpoint::image_bytes(&tools.hub.root())
 }
 
 fn remove(name: &str, tools: &Tools) {

@@ -1,6 +1,7 @@
 //! Compaction at work: `raise the oldest readable revision → have the index forget, key by key → note it on disk`.
 //!
-//! What is to be forgotten is decided in `compaction.rs`.
+//! What is to be forgotten is decided in `compaction.rs`. When keys are deleted on a full disk, history is kept for a shorter
+//! time than configured: the deleted states are history, and their space cannot be given back before they are forgotten.
 
 use std::time::Duration;
 
@@ -8,8 +9,13 @@ use super::rate::Rate;
 use super::{NAP_MAX, RETRY, Tools, Turn};
 use crate::compaction;
 use crate::sabotage;
+use crate::status::Shortage;
 use crate::steps::MaintenanceStep;
 use crate::types::Revision;
+
+/// How long history is kept at most while keys are deleted on a full disk: long enough for a client that reads page by page
+/// or follows closely, short enough that the reserve lasts. Clients that need more read again (410).
+const RETENTION_ON_FULL: Duration = Duration::from_secs(2);
 
 /// How far it is.
 pub(super) struct Forgetting {
@@ -72,11 +78,23 @@ impl Forgetting {
         };
         let asked = wanted.min(synced);
         let mut target = root.oldest.max(asked);
+        let retention = match tools.status.take_shortage(root.oldest) {
+            Shortage::None => tools.retention,
+            Shortage::Deleted => tools.retention.min(RETENTION_ON_FULL),
+            Shortage::Exhausted => Duration::ZERO,
+        };
+        let interval = compaction::interval(retention);
+        if retention < tools.retention
+            && let Some(interval) = interval
+        {
+            let soon_ms = if retention.is_zero() { 0 } else { interval.as_millis() as u64 };
+            self.next_at_ms = self.next_at_ms.min(now_ms + soon_ms);
+        }
         if now_ms >= self.next_at_ms
-            && let Some(interval) = compaction::interval(tools.retention)
+            && let Some(interval) = interval
         {
             self.next_at_ms = now_ms + interval.as_millis() as u64;
-            target = target.max(compaction::target(&root, tools.retention, now_ms, synced));
+            target = target.max(compaction::target(&root, retention, now_ms, synced));
         }
         if target > root.oldest {
             tools.queue.ask(MaintenanceStep::Forget(target));

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::rate::Rate;
 use super::{NAP_MAX, RETRY, Tools, Turn};
+use crate::io::is_disk_full;
 use crate::reclaim::{self, Candidate, Finished, Rewrite, Step};
 use crate::segment::{Segment, Walk};
 use crate::snapshot::Root;
@@ -30,6 +31,9 @@ pub(super) struct Reclaiming {
     stage: Stage,
     /// Segments that damage keeps from being written anew.
     stuck: Vec<SegmentNumber>,
+    /// Segments whose copies did not fit a full disk. They are tried again once another one was written anew, or after a
+    /// while.
+    unfit: Vec<SegmentNumber>,
     /// When it goes on, in milliseconds since 1970.
     next_at_ms: u64,
     /// Segments that the log does without since they were asked for last.
@@ -79,6 +83,7 @@ impl Reclaiming {
             return Turn::Idle(Duration::from_millis(self.next_at_ms - now_ms));
         }
         if matches!(self.stage, Stage::Copying(_))
+            && !tools.is_short_of_room()
             && let Some(rest) = rate.rest(now_ms)
         {
             return Turn::Idle(rest);
@@ -90,7 +95,7 @@ impl Reclaiming {
         match std::mem::replace(&mut self.stage, Stage::Resting) {
             Stage::Resting => self.begin(tools, now_ms),
             Stage::Copying(rewrite) => self.copy(rewrite, tools, rate, now_ms),
-            Stage::Copied(rewrite) => match rewrite.finish(&*tools.storage, &tools.numbers) {
+            Stage::Copied(rewrite) => match rewrite.finish(&*tools.storage, &tools.numbers, &tools.reserve) {
                 Ok(finished) => {
                     tools.queue.ask(MaintenanceStep::Adopt(finished.segment.clone()));
                     self.stage = Stage::Telling { finished, walk: None };
@@ -125,6 +130,7 @@ impl Reclaiming {
                 let number = finished.segment.header.number;
                 if root.segments.in_order().iter().any(|segment| segment.header.number == number) {
                     self.retired.extend(finished.sources);
+                    self.unfit.clear();
                 } else {
                     debug_assert!(false, "the index refers to a segment that was written anew");
                     tracing::error!(
@@ -140,8 +146,20 @@ impl Reclaiming {
 
     fn begin(&mut self, tools: &Tools, now_ms: u64) -> Turn {
         let root = tools.hub.root();
-        let candidates = candidates(&root, &self.stuck);
-        let Some(range) = reclaim::choose(&candidates, tools.segment_bytes) else {
+        let passed_over = [&self.stuck[..], &self.unfit[..]].concat();
+        let candidates = candidates(&root, &passed_over);
+        let chosen = match tools.is_short_of_room() {
+            true => {
+                let free = tools.storage.free_bytes().unwrap_or(0) / 2;
+                reclaim::choose_on_full(&candidates, free.saturating_add(tools.reserve.copy_bytes()))
+            }
+            false => reclaim::choose(&candidates, tools.segment_bytes),
+        };
+        let Some(range) = chosen else {
+            if !self.unfit.is_empty() {
+                self.unfit.clear();
+                self.next_at_ms = now_ms + RETRY.as_millis() as u64;
+            }
             return Turn::Idle(NAP_MAX);
         };
         match Rewrite::begin(&*tools.storage, WriteThrottle::new(tools.clock.clone()), root, range) {
@@ -155,7 +173,7 @@ impl Reclaiming {
 
     fn copy(&mut self, mut rewrite: Rewrite, tools: &Tools, rate: &mut Rate, now_ms: u64) -> Turn {
         let before = rewrite.written();
-        let step = rewrite.step();
+        let step = rewrite.step(&tools.reserve);
         let written = rewrite.written() - before;
         tools.status.rewritten_bytes.fetch_add(written, Ordering::Relaxed);
         rate.wrote(written, now_ms);
@@ -173,7 +191,12 @@ impl Reclaiming {
                 let damaged = io::Error::other("a segment is damaged and stays as it is");
                 self.give_up(&damaged, tools, now_ms)
             }
-            Err(error) => self.give_up(&error, tools, now_ms),
+            Err(error) => {
+                if is_disk_full(&error) {
+                    self.unfit.extend(rewrite.source_numbers());
+                }
+                self.give_up(&error, tools, now_ms)
+            }
         }
     }
 
@@ -182,10 +205,10 @@ impl Reclaiming {
         // Opening would remove it as well.
         let _ = tools.storage.remove(reclaim::NEXT_NAME);
         self.stage = Stage::Resting;
-        self.next_at_ms = match tools.makes_room(error) {
-            true => now_ms,
-            false => now_ms + RETRY.as_millis() as u64,
-        };
+        tools.reserve.fill_copies();
+        // Another segment may need less room.
+        let may_go_on = tools.is_short_of_room() && is_disk_full(error) && !self.unfit.is_empty();
+        self.next_at_ms = if may_go_on { now_ms } else { now_ms + RETRY.as_millis() as u64 };
         Turn::Worked
     }
 }

@@ -8,6 +8,7 @@
 mod crash;
 mod damage;
 mod fixture;
+mod full_disk;
 mod history;
 mod mutations;
 mod refusals;

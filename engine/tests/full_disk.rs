@@ -1,0 +1,223 @@
+//! A full disk has a way back, on small file systems that the test mounts: deletes succeed until there is space, and
+//! other writes resume. Without the permission to mount, the tests report that and end.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use engine::{
+    Change, CommitError, Committed, Engine, Expected, KeyRange, Options, Payload, Refusal, Revision, Write,
+};
+
+mod support;
+use support::{Random, TempDir};
+
+/// Longest wait for something that takes a few seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Writers at the same time.
+const WRITERS: usize = 64;
+
+/// A mounted file system in memory.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: &Path, bytes: usize) -> Option<SmallDisk> {
+        let size = format!("size={bytes},mode=0700");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).output();
+        match mounted {
+            Ok(output) if output.status.success() => Some(SmallDisk(path.to_owned())),
+            Ok(output) => {
+                let why = String::from_utf8_lossy(&output.stderr);
+                eprintln!("skipped: a file system cannot be mounted here: {why}");
+                None
+            }
+            Err(error) => {
+                eprintln!("skipped: mount cannot be run: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+/// Files of each kind, and the bytes of their blocks.
+fn pieces(path: &Path) -> std::collections::BTreeMap<String, (usize, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    let mut kinds = std::collections::BTreeMap::<String, (usize, u64)>::new();
+    for entry in std::fs::read_dir(path).unwrap().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let kind = kinds
+            .entry(
+                name.trim_start_matches(|c: char| c.is_ascii_digit())
+                    .trim_end_matches(|c: char| c.is_ascii_digit())
+                    .to_owned(),
+            )
+            .or_default();
+        kind.0 += 1;
+        kind.1 += entry.metadata().map_or(0, |metadata| metadata.blocks() * 512);
+    }
+    kinds
+}
+
+/// As a server opens its store.
+fn options(path: &Path) -> Options {
+    Options {
+        history_retention: Duration::from_secs(300),
+        reserve_bytes: 16 << 20,
+        durability: engine::Durability::Relaxed,
+        ..Options::new(path)
+    }
+}
+
+fn put(n: usize, len: usize) -> Write {
+    let value = format!("{{\"n\":{n},\"fill\":\"{}\"}}", "x".repeat(len));
+    let payload = Payload { value: value.into(), ..Payload::default() };
+    Write { key: key(n), expected: Expected::Any, change: Change::Put(payload) }
+}
+
+fn key(n: usize) -> Bytes {
+    format!("/registry/configmaps/default/object-{n:020}").into()
+}
+
+fn is_refused(outcome: &Result<Committed, CommitError>) -> bool {
+    matches!(outcome, Err(CommitError::Refused(Refusal::DiskFull)))
+}
+
+fn delete(n: usize) -> Write {
+    Write { key: key(n), expected: Expected::Any, change: Change::Delete(None) }
+}
+
+/// The outcomes of writes that are proposed at once.
+async fn commit_all(
+    engine: &Engine,
+    writes: impl Iterator<Item = Write>,
+) -> Vec<Result<Committed, CommitError>> {
+    let commit = |write| {
+        let engine = engine.clone();
+        tokio::spawn(async move { engine.commit(write).await })
+    };
+    let tasks: Vec<_> = writes.map(commit).collect();
+    let mut outcomes = Vec::new();
+    for task in tasks {
+        outcomes.push(task.await.unwrap());
+    }
+    outcomes
+}
+
+/// Fills the store with states of that length; returns their numbers.
+async fn fill(engine: &Engine, len: usize) -> Vec<usize> {
+    let mut taken = Vec::new();
+    let mut next = 0;
+    let writers = if len > 100_000 { 1 } else { WRITERS };
+    loop {
+        let outcomes = commit_all(engine, (next..next + writers).map(|n| put(n, len))).await;
+        let before = taken.len();
+        for (n, outcome) in (next..).zip(&outcomes) {
+            assert!(outcome.is_ok() || is_refused(outcome), "{outcome:?}");
+            taken.extend(outcome.is_ok().then_some(n));
+        }
+        next += writers;
+        if taken.len() < before + writers {
+            return taken;
+        }
+    }
+}
+
+async fn case(megabytes: usize, len: usize) {
+    let temp = TempDir::new();
+    let Some(disk) = SmallDisk::mount(temp.path(), megabytes << 20) else { return };
+    let began = Instant::now();
+    let engine = Engine::open(options(temp.path())).unwrap();
+    let mut left = fill(&engine, len).await;
+    let (all, other) = (left.len(), usize::MAX);
+    let filled = began.elapsed();
+    assert!(all * (len + 200) > (megabytes << 20) / 2, "{all} states");
+    assert!(is_refused(&engine.commit(put(other, len)).await));
+
+    // Every delete succeeds, and after some of them everything does.
+    let mut random = Random(len as u64);
+    while is_refused(&engine.commit(put(other, len)).await) {
+        let state =
+            || format!("{} of {all} are left; {:?}; {:?}", left.len(), engine.stats(), pieces(temp.path()));
+        assert!(left.len() > all / 3 && began.elapsed() < PATIENCE, "the disk is full: {}", state());
+        if std::env::var_os("TRACE_FULL_DISK").is_some() {
+            eprintln!("{:?} {}", began.elapsed(), state());
+        }
+        for _ in 0..(all / 100).max(1) {
+            let at = random.below(left.len() as u64) as usize;
+            let outcome = engine.commit(delete(left[at])).await;
+            outcome.unwrap_or_else(|error| panic!("{error}: {}", state()));
+            left.swap_remove(at);
+        }
+        // Slowly: history is kept for two seconds, and space comes back after that.
+        tokio::time::sleep(Duration::from_millis(400)).await;
+    }
+    eprintln!(
+        "{megabytes} MB, {len} bytes: filled with {all} states in {filled:?}, {} deleted until writes resumed after {:?}",
+        all - left.len(),
+        began.elapsed() - filled
+    );
+    left.push(other);
+    left.sort_unstable();
+    let found = |engine: &Engine| -> Vec<Bytes> {
+        engine.snapshot().range(KeyRange::all()).map(|entry| entry.read().unwrap().key).collect()
+    };
+    let expected: Vec<Bytes> = left.iter().map(|&n| key(n)).collect();
+    assert!(found(&engine) == expected);
+    // The rest can go as well, and all of the space comes back, from many writers at once.
+    for keys in left.chunks(WRITERS) {
+        for outcome in commit_all(&engine, keys.iter().map(|&n| delete(n))).await {
+            outcome.unwrap();
+        }
+    }
+    let refilled = async {
+        while engine.commit(put(0, len)).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, refilled).await.expect("writes resume");
+    engine.close().await;
+    drop(engine);
+    let engine = Engine::open(options(temp.path())).unwrap();
+    assert_eq!(found(&engine), [key(0)]);
+    assert!(engine.stats().oldest > Revision::ZERO);
+    engine.close().await;
+    drop((engine, disk));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_states_on_40_megabytes() {
+    case(40, 300).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_states_on_40_megabytes() {
+    case(40, 900_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_states_on_80_megabytes() {
+    case(80, 300).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_states_on_80_megabytes() {
+    case(80, 900_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn small_states_on_200_megabytes() {
+    case(200, 300).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_states_on_200_megabytes() {
+    case(200, 900_000).await;
+}
