@@ -9,7 +9,7 @@ pub mod client;
 pub mod server;
 
 pub use client::{Client, Reply};
-pub use server::{Options, Server, TempDir};
+pub use server::{Options, Server, TempDir, spawn};
 
 /// How long a test waits for something that normally takes milliseconds: enough for busy machines and for disks that
 /// take a minute to sync.

@@ -167,7 +167,8 @@ pub fn binary() -> &'static Path {
     path.as_deref().expect("the server binary builds")
 }
 
-fn spawn(options: &Options, directory: &Path) -> Child {
+/// Starts the process on a data directory, for tests of starts that end otherwise than in a ready server.
+pub fn spawn(options: &Options, directory: &Path) -> Child {
     let log = std::fs::File::options().create(true).append(true).open(directory.join("server.log"));
     let log = log.expect("the data directory is writable");
     let told = |text: &str| text.replace("$dir", &directory.display().to_string());

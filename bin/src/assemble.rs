@@ -3,8 +3,10 @@
 //! ```text
 //! listen ─► data directory ─► store ─► credentials ─► handler ─► custom types ─► serve ─► upgrade ─► bootstrap ─► controllers ─► ready
 //! moved  ─► stop accepting ─► drain ─► controllers end ─► the rest is moved ─► close the store ─► begin again, in the same process
-//! signal ─► not ready ─► shutdown delay ─► refuse (if asked for) ─► stop accepting ─► drain ─► controllers end ─► close the store ─► exit 0
+//! signal ─► not ready ─► shutdown delay ─► refuse (if asked for) ─► stop accepting ─► drain ─► controllers end ─► close the store, audit log and traces ─► exit 0
 //! ```
+//!
+//! Every step of a shutdown ends at its time, whatever hangs (ending.rs).
 //!
 //! The listener is opened first, so that a port in use leaves the data directory untouched; connections wait in its
 //! backlog until serving begins. The order of shutdown: docs/api/operations.md#shutdown.
@@ -21,14 +23,13 @@ use api::state::replica::Replica;
 use api::state::tokens::external::External;
 use api::wire::metrics::Metrics;
 use api::wire::outgoing::Egress;
-use api::wire::server::{Lifecycle, Limits, Stage};
-use api::wire::traces::export::{Collector, Connecting};
+use api::wire::server::{Drained, Lifecycle, Limits, Stage};
+use api::wire::traces::export::{Collector, Connecting, Waiting};
 use api::wire::traces::{Tracer, export};
 use api::writes::context::{Context as Api, OwnService, Parts};
 use auth::authn::NameDomains;
 use engine::{Engine, Role};
 use futures_util::future::join_all;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -37,6 +38,7 @@ use crate::config::{self, Config};
 use crate::copies::Copies;
 use crate::credentials::{Credentials, PKI_DIR};
 use crate::encryption::EncryptionConfig;
+use crate::ending::Ending;
 use crate::flags::{Direction, Durability};
 use crate::log_files;
 use crate::moving::{self, IntoEtcd, Place};
@@ -52,9 +54,9 @@ const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);
 /// Longest that the end of the process waits for a checkpoint, which makes the next start faster.
 const CHECKPOINT_MAX: std::time::Duration = std::time::Duration::from_secs(3);
 
-/// How much of the disk is kept back for deletes, leases and compaction: some thirty of the largest objects, or ten thousand
-/// usual ones.
-const RESERVE_BYTES: u64 = 32 << 20;
+/// How much of the disk is kept back at most for deletes, steps of deletions and leases: ten of the largest objects, or a
+/// hundred thousand deletes.
+const RESERVE_BYTES: u64 = 16 << 20;
 
 /// What follows the end of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -68,7 +70,8 @@ pub enum After {
 /// The socket that connections wait at, kept from one run to the next.
 pub type Kept = Option<std::net::TcpListener>;
 
-/// Serves until a signal ends it, or the store has moved. `started` is the start of the process, for the log.
+/// Serves until a signal ends it, or the store has moved. `started` is the start of the process, for the log. `ending`
+/// listens to the signals, and ends the process where this function does not.
 ///
 /// # Errors
 /// One that fits one line, when the start fails.
@@ -76,11 +79,12 @@ pub async fn run(
     config: Config,
     metrics: Arc<Metrics>,
     started: Instant,
+    ending: &Ending,
     kept: &mut Kept,
 ) -> anyhow::Result<After> {
     let lifecycle = Lifecycle::new();
     let selection = config.controllers.clone();
-    listen_to_signals(&lifecycle)?;
+    ending.attach(&lifecycle);
     host::raise_open_files();
     if config.allow_privileged {
         api::objects::validation::allow_privileged();
@@ -134,11 +138,15 @@ pub async fn run(
         losses::report(&engine, &config.data_dir).await;
         reporting.spawn(losses::follow(engine.clone(), config.data_dir.clone()));
     }
+    let mut engines = copies.engines_apart();
+    engines.push(engine.clone());
+    ending.attach_stores(engines.clone());
     let mut following_etcd = copies.follow();
     unless_stopped(&lifecycle, copies.caught_up()).await?;
     let credentials = Arc::new(Credentials::prepare(&config, address)?);
-    let (tracer, exporter) =
+    let (tracer, exporting) =
         config.traces.as_ref().map(|(config, egress)| traced(config, egress, &lifecycle)).unzip();
+    let (exporter, spans) = exporting.unzip();
     let external = match &config.authentication.tokens.endpoint {
         Some(path) => Some(unless_stopped(&lifecycle, signer::open(path, metrics.clone())).await?),
         None => None,
@@ -153,6 +161,8 @@ pub async fn run(
         external,
     )?;
     copies.serve(&handler.shared_types(), handler.metrics());
+    let sink = handler.auditor().map(|auditor| auditor.sink.clone());
+    ending.attach_outlets(sink.clone(), spans.clone());
 
     api::system::startup::load_types(&handler).context("cannot read the definitions of custom types")?;
     lifecycle.advance(Stage::TypesServed);
@@ -238,32 +248,34 @@ pub async fn run(
     };
     if !moves {
         notify::stopping();
+        ending.begin();
     }
+    let phases = ending.phases();
     if failed.is_none() && !moves {
         tracing::info!(delay_s = config.shutdown_delay.as_secs_f32(), "shutdown begins, no longer ready");
         tokio::time::sleep(config.shutdown_delay).await;
         if config.edge.refuses_when_leaving {
             lifecycle.advance(Stage::Refusing);
-            let longest = config.request_timeout.max(config.watch_grace);
-            if tokio::time::timeout(longest, lifecycle.idle()).await.is_err() {
+            let longest = Instant::now() + config.request_timeout.max(config.watch_grace);
+            if until(longest.min(phases.drain.cut_at), lifecycle.idle()).await.is_none() {
                 tracing::warn!("requests are still in flight");
             }
         }
     }
     // Beside the last requests.
-    let preparing = (failed.is_none() && !moves).then(|| {
-        let mut engines = copies.engines_apart();
-        engines.push(engine.clone());
-        tokio::spawn(async move { join_all(engines.iter().map(Engine::prepare_to_close)).await })
-    });
+    let preparing = (failed.is_none() && !moves)
+        .then(|| tokio::spawn(async move { join_all(engines.iter().map(Engine::prepare_to_close)).await }));
     if !moves {
         // The copy for another run: as long as it is open, connections wait at it and are reset at the end.
         *kept = None;
     }
+    lifecycle.limit_drain(phases.drain);
     lifecycle.advance(Stage::Draining);
     let drained = serving.await.context("the listener failed")?;
     following.abort();
-    controllers.stop().await;
+    if until(phases.controllers, controllers.stop()).await.is_none() {
+        tracing::warn!("controllers did not stop in time, the shutdown goes on without them");
+    }
     if moves {
         stop.send_replace(true);
         let moved = match (approaching, copies.main()) {
@@ -282,31 +294,51 @@ pub async fn run(
     reporting.abort_all();
     following_etcd.abort_all();
     tending.abort_all();
-    if let Some(preparing) = preparing {
-        let _ = tokio::time::timeout(CHECKPOINT_MAX, preparing).await;
-    }
-    engine.close().await;
-    copies.close().await;
-    if moves && moving::recorded(&config.data_dir)? == Some(Place::Etcd) {
+    // Beside each other: one that hangs takes no time from the others.
+    lifecycle.advance(Stage::Stopped);
+    let closing_store = until(phases.last, async {
+        if let Some(preparing) = preparing {
+            let _ = tokio::time::timeout(CHECKPOINT_MAX, preparing).await;
+        }
+        engine.close().await;
+        copies.close().await;
+    });
+    let closing_audit = async {
+        let Some(sink) = sink else { return Ok(0) };
+        tokio::task::spawn_blocking(move || sink.close(phases.last)).await
+    };
+    let flushing_spans = async {
+        let Some(exporter) = exporter else { return 0 };
+        // The last spans are worth a moment, and no more.
+        let longest = Instant::now() + TRACES_FLUSH_MAX;
+        match until(longest.min(phases.last), exporter).await {
+            Some(_) => 0,
+            None => spans.map_or(0, |spans| spans.count()),
+        }
+    };
+    let (closed, audit_events_lost, spans_lost) = tokio::join!(closing_store, closing_audit, flushing_spans);
+    let audit_events_lost = audit_events_lost.context("the audit log failed")?;
+    if closed.is_none() {
+        tracing::error!("the store did not close in time, the next start recovers it");
+    } else if moves && moving::recorded(&config.data_dir)? == Some(Place::Etcd) {
         moving::put_log_aside(&config.data_dir)?;
     }
-    if let Some(sink) = handler.auditor().map(|auditor| auditor.sink.clone()) {
-        tokio::task::spawn_blocking(move || sink.close()).await.context("the audit log failed")?;
-    }
-    lifecycle.advance(Stage::Stopped);
-    if let Some(exporter) = exporter {
-        // The last spans are worth a moment, and no more.
-        let _ = tokio::time::timeout(TRACES_FLUSH_MAX, exporter).await;
-    }
-    let cut = drained.connections_cut;
+    let Drained { connections_cut, requests_cut } = drained;
     match moves {
-        true => tracing::info!(connections_cut = cut, "the store is served anew"),
-        false => tracing::info!(connections_cut = cut, "stopped"),
+        true => tracing::info!(connections_cut, requests_cut, "the store is served anew"),
+        false => {
+            tracing::info!(connections_cut, requests_cut, audit_events_lost, spans_lost, "stopped");
+        }
     }
     // The file of its socket is gone before the process is.
-    debugging.shutdown().await;
+    until(phases.last, debugging.shutdown()).await;
     let after = if moves { After::Again } else { After::End };
     failed.map_or(Ok(after), Err)
+}
+
+/// The outcome of `work`, unless it takes longer than until `limit`.
+async fn until<T>(limit: Instant, work: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout_at(limit.into(), work).await.ok()
 }
 
 /// How long the start repeats what etcd did not answer, and its pauses.
@@ -387,13 +419,14 @@ async fn end_at_log(config: &Config, engine: &Engine, replica: &Replica) -> anyh
     moving::out_of_etcd(&config.data_dir, engine, replica, open).await.map(drop)
 }
 
-/// What traces requests, and the task that sends the spans until the server has stopped.
+/// What traces requests, the task that sends the spans until the server has stopped, and the count of those it has not sent.
 fn traced(
     config: &TracingConfig,
     egress: &Egress,
     lifecycle: &Lifecycle,
-) -> (Tracer, tokio::task::JoinHandle<()>) {
+) -> (Tracer, (tokio::task::JoinHandle<()>, Waiting)) {
     let (queue, spans) = tokio::sync::mpsc::channel(export::QUEUED_MAX);
+    let waiting = Waiting::new(&queue);
     let lifecycle = lifecycle.clone();
     let stopped = async move { lifecycle.reached(Stage::Stopped).await };
     let (endpoint, egress) = (config.endpoint.clone(), egress.clone());
@@ -408,8 +441,9 @@ fn traced(
         })
     };
     let collector = Collector { endpoint, connect: Arc::new(connect) };
-    let exporter = tokio::spawn(export::run(collector, "apiserver".to_owned(), spans, stopped));
-    (Tracer::new(config.per_million, queue), exporter)
+    let exporter =
+        tokio::spawn(export::run(collector, "apiserver".to_owned(), spans, waiting.clone(), stopped));
+    (Tracer::new(config.per_million, queue), (exporter, waiting))
 }
 
 /// Waits for a step of the start that may take long, unless a signal ends it.
@@ -521,31 +555,4 @@ fn api_of(
     let follow = config.authorization.clone().follow(nodes, api.shared_authorizer(), api.metrics().clone());
     tokio::spawn(follow);
     Ok((api, bundles))
-}
-
-/// The first signal begins the shutdown, the second one ends the process at once. A hangup counts: the terminal that
-/// the server was started in is gone.
-fn listen_to_signals(lifecycle: &Lifecycle) -> anyhow::Result<()> {
-    let open = |kind| signal(kind).context("cannot listen to signals");
-    let mut signals =
-        [open(SignalKind::terminate())?, open(SignalKind::interrupt())?, open(SignalKind::hangup())?];
-    let lifecycle = lifecycle.clone();
-    tokio::spawn(async move {
-        any(&mut signals).await;
-        lifecycle.advance(Stage::Leaving);
-        any(&mut signals).await;
-        tracing::warn!("second signal, exiting without waiting");
-        logging::flush();
-        #[expect(clippy::disallowed_methods, reason = "the only exit that must not run destructors")]
-        std::process::exit(1);
-    });
-    Ok(())
-}
-
-async fn any([terminate, interrupt, hangup]: &mut [Signal; 3]) {
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        _ = hangup.recv() => {}
-    }
 }

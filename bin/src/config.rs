@@ -126,6 +126,8 @@ pub struct Config {
     pub event_ttl: Duration,
     /// How long requests are served after the signal, while not ready.
     pub shutdown_delay: Duration,
+    /// How long the shutdown takes at most after that, whatever hangs.
+    pub shutdown_deadline: Duration,
     /// The time over which the ends of watches are spread, once requests are not served any more.
     pub watch_grace: Duration,
     /// Longest duration of a request that is not long-running.
@@ -289,6 +291,7 @@ impl Config {
             history_retention: flags.history_retention,
             event_ttl: flags.event_ttl,
             shutdown_delay: flags.shutdown_delay_duration,
+            shutdown_deadline: flags.longest_shutdown(),
             watch_grace: flags.shutdown_watch_termination_grace_period,
             request_timeout: flags.request_timeout,
             min_request_timeout: Duration::from_secs(flags.min_request_timeout.into()),

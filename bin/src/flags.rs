@@ -204,6 +204,12 @@ pub struct Flags {
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
     pub shutdown_watch_termination_grace_period: Duration,
 
+    /// Longest time from the end of --shutdown-delay-duration to the end of the process, whatever hangs. Requests, audit
+    /// events and spans that are not done by then are lost. 0: 10s more than --request-timeout, or than
+    /// --shutdown-watch-termination-grace-period where that is longer.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse)]
+    pub shutdown_deadline: Duration,
+
     /// Longest duration of a request that is not a watch or another stream.
     #[arg(long, value_name = "DURATION", default_value = "1m0s", value_parser = duration::parse)]
     pub request_timeout: Duration,
@@ -241,6 +247,17 @@ impl Flags {
         }
     }
 
+    /// How long the shutdown takes at most, after its delay.
+    pub fn longest_shutdown(&self) -> Duration {
+        match self.shutdown_deadline {
+            Duration::ZERO => {
+                let drain = self.request_timeout.max(self.shutdown_watch_termination_grace_period);
+                drain.saturating_add(CLOSING)
+            }
+            deadline => deadline,
+        }
+    }
+
     /// Networks of service IPs.
     pub fn networks(&self) -> Networks {
         self.service_cluster_ip_range.clone().unwrap_or_else(|| Networks(Ranges::default().networks))
@@ -250,6 +267,9 @@ impl Flags {
 /// Networks of service IPs, the default one first.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Networks(pub Vec<Network>);
+
+/// What a shutdown takes at most beside the drain of requests, unless the operator says how long all of it may take.
+const CLOSING: Duration = Duration::from_secs(10);
 
 /// The naming profile.
 pub type Profile = &'static Naming;

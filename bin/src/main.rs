@@ -16,6 +16,7 @@ mod debug_socket;
 mod duration;
 mod egress;
 mod encryption;
+mod ending;
 mod etcd;
 mod expiry;
 mod extension;
@@ -62,6 +63,7 @@ use api::wire::metrics::{self, Metrics};
 
 use crate::assemble::After;
 use crate::config::Config;
+use crate::ending::Ending;
 use crate::flags::{Invocation, Stop};
 
 /// A write allocates and frees hundreds of small values across threads;
@@ -132,6 +134,7 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
         let error = format!("{error:#}");
         tracing::warn!(error, "no server is believed whose authorities are not named");
     }
+    let ending = Ending::watch(config.shutdown_delay, config.shutdown_deadline)?;
     let mut kept = None;
     loop {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -140,7 +143,7 @@ fn serve(flags: flags::Flags, shown: Vec<(String, String)>, started: Instant) ->
             .build()
             .context("cannot start the runtime")?;
         runtime.spawn(memory_return::run());
-        let run = assemble::run(config.clone(), metrics.clone(), started, &mut kept);
+        let run = assemble::run(config.clone(), metrics.clone(), started, &ending, &mut kept);
         let result = runtime.block_on(run);
         // The remaining tasks belong to connections that were cut.
         runtime.shutdown_background();

@@ -422,7 +422,11 @@ async fn a_drain_refuses_the_new_ends_watches_and_waits_for_requests() {
         assert_eq!(answered, "slow");
         drop((busy, watching));
         let address = server.address;
-        assert_eq!(server.ended.await.unwrap(), Drained { connections_cut: 0 }, "http2: {http2}");
+        assert_eq!(
+            server.ended.await.unwrap(),
+            Drained { connections_cut: 0, requests_cut: 0 },
+            "http2: {http2}"
+        );
         TcpStream::connect(address).await.expect_err("the listener is closed");
     }
 }
@@ -437,7 +441,7 @@ async fn a_drain_cuts_requests_that_do_not_end() {
         server.begun.notified().await;
         let begun = Instant::now();
         server.shutdown.begin();
-        assert_eq!(server.ended.await.unwrap(), Drained { connections_cut: 1 });
+        assert_eq!(server.ended.await.unwrap(), Drained { connections_cut: 1, requests_cut: 1 });
         assert!(begun.elapsed() >= drain_timeout);
         stuck.await.unwrap().expect_err("cut");
     }

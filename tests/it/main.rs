@@ -67,6 +67,7 @@ mod routes;
 mod scenario;
 mod selectors;
 mod services;
+mod shutdown;
 mod signer;
 mod status;
 mod storage_protection;

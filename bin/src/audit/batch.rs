@@ -5,11 +5,12 @@
 //! ```
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 
 /// Most lines that may wait: the queue's room is taken at the start.
 pub const BUFFER_LEN_MAX: usize = 1 << 20;
@@ -36,10 +37,29 @@ pub struct Throttle {
     pub burst: f64,
 }
 
-/// The queue. What is in it when the process is killed is lost; [`Queue::close`] writes all of it.
+/// The queue. Lines in it when the process is killed are lost; [`Queue::close`] writes all of them, if there is time.
 pub struct Queue {
     sender: Mutex<Option<SyncSender<Vec<u8>>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
+    progress: Arc<Progress>,
+}
+
+/// How far the writer is.
+#[derive(Default)]
+struct Progress {
+    /// Lines that were handed over and are not written yet.
+    waiting: AtomicUsize,
+    has_ended: Mutex<bool>,
+    ended: Condvar,
+}
+
+/// Lives as long as the writer, however that ends.
+struct Writing(Arc<Progress>);
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        *self.0.has_ended.lock() = true;
+        self.0.ended.notify_all();
+    }
 }
 
 impl Queue {
@@ -49,17 +69,26 @@ impl Queue {
         mut write: impl FnMut(Vec<Vec<u8>>) + Send + 'static,
     ) -> io::Result<Queue> {
         let (sender, receiver) = sync_channel(batching.buffer_len);
+        let progress = Arc::<Progress>::default();
+        let writing = Writing(progress.clone());
         let run = move || {
             let mut pace = batching.throttle.map(Pace::new);
             while let Some(lines) = next(&receiver, &batching) {
                 if let Some(pause) = pace.as_mut().map(|pace| pace.take(Instant::now())) {
                     std::thread::sleep(pause);
                 }
+                let count = lines.len();
                 write(lines);
+                writing.0.waiting.fetch_sub(count, Ordering::AcqRel);
             }
         };
-        let writer = std::thread::Builder::new().name("audit-writer".to_owned()).spawn(run)?;
-        Ok(Queue { sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(writer)) })
+        std::thread::Builder::new().name("audit-writer".to_owned()).spawn(run)?;
+        Ok(Queue { sender: Mutex::new(Some(sender)), progress })
+    }
+
+    /// Lines that wait or are being written.
+    pub fn waiting(&self) -> usize {
+        self.progress.waiting.load(Ordering::Acquire)
     }
 
     /// Hands over a line; never waits.
@@ -69,19 +98,28 @@ impl Queue {
     pub fn push(&self, line: Vec<u8>) -> io::Result<()> {
         let sender = self.sender.lock();
         let Some(sender) = &*sender else { return Err(io::Error::other("the audit log is closed")) };
-        sender.try_send(line).map_err(|error| match error {
-            TrySendError::Full(_) => io::Error::other("audit buffer queue blocked"),
-            TrySendError::Disconnected(_) => io::Error::other("the audit log is closed"),
+        // Counted before it is there: the writer takes it off the count.
+        self.progress.waiting.fetch_add(1, Ordering::AcqRel);
+        sender.try_send(line).map_err(|error| {
+            self.progress.waiting.fetch_sub(1, Ordering::AcqRel);
+            match error {
+                TrySendError::Full(_) => io::Error::other("audit buffer queue blocked"),
+                TrySendError::Disconnected(_) => io::Error::other("the audit log is closed"),
+            }
         })
     }
 
-    /// Takes no more lines, and returns once all are written.
-    pub fn close(&self) {
+    /// Takes no more lines, and returns once all are written, at `until` at the latest. Returns how many are not.
+    pub fn close(&self, until: Instant) -> usize {
         drop(self.sender.lock().take());
-        let writer = self.writer.lock().take();
-        if writer.is_some_and(|writer| writer.join().is_err()) {
-            tracing::error!("the writer of the audit log failed");
+        let mut has_ended = self.progress.has_ended.lock();
+        while !*has_ended {
+            if self.progress.ended.wait_until(&mut has_ended, until).timed_out() {
+                break;
+            }
         }
+        // A writer that has failed leaves lines as well.
+        self.waiting()
     }
 }
 
@@ -137,6 +175,21 @@ mod tests {
         assert_eq!(next(&receiver, &batching).unwrap(), [b"c"]);
         drop(sender);
         assert_eq!(next(&receiver, &batching), None);
+    }
+
+    #[test]
+    fn closing_waits_for_the_writer_and_counts_what_it_leaves() {
+        let batching = Batching { buffer_len: 8, batch_len: 2, wait_max: Duration::ZERO, throttle: None };
+        let (let_go, held) = sync_channel::<()>(0);
+        // It hangs as soon as it has taken the first batch, until the other end is dropped.
+        let queue = Queue::start(batching, move |_| drop(held.recv())).unwrap();
+        for _ in 0..5 {
+            queue.push(b"line".to_vec()).unwrap();
+        }
+        assert_eq!(queue.close(Instant::now() + Duration::from_millis(20)), 5);
+        assert!(queue.push(b"late".to_vec()).is_err());
+        drop(let_go);
+        assert_eq!(queue.close(Instant::now() + Duration::from_secs(60)), 0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs::DirBuilder;
 use std::io::{self, Write};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use api::state::audit::{Encoder, Event, Format, Sink};
@@ -201,9 +201,17 @@ impl Sink for Log {
         }
     }
 
-    fn close(&self) {
-        if let Out::Queued(queue) = &self.out {
-            queue.close();
+    fn waiting(&self) -> usize {
+        match &self.out {
+            Out::Direct(_) => 0,
+            Out::Queued(queue) => queue.waiting(),
+        }
+    }
+
+    fn close(&self, until: Instant) -> usize {
+        match &self.out {
+            Out::Direct(_) => 0,
+            Out::Queued(queue) => queue.close(until),
         }
     }
 }

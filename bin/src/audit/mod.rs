@@ -16,6 +16,7 @@ mod webhook;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use anyhow::anyhow;
 use api::state::audit::{Auditor, Event, Policy, Sink};
@@ -154,8 +155,25 @@ impl Sink for Sinks {
         outcome
     }
 
-    fn close(&self) {
-        self.sinks.iter().for_each(|named| named.sink.close());
+    fn waiting(&self) -> usize {
+        self.sinks.iter().map(|named| named.sink.waiting()).sum()
+    }
+
+    fn close(&self, until: Instant) -> usize {
+        let close = |named: &Named| {
+            let lost = named.sink.close(until);
+            if lost > 0 {
+                let ended = io::Error::other("the process ends before they are written");
+                self.losses.note(named.plugin, lost, &ended);
+            }
+            lost
+        };
+        // Together: one that hangs leaves no time to the next.
+        let close = &close;
+        std::thread::scope(|scope| {
+            let closing: Vec<_> = self.sinks.iter().map(|named| scope.spawn(move || close(named))).collect();
+            closing.into_iter().map(|closed| closed.join().unwrap_or_default()).sum()
+        })
     }
 }
 
@@ -205,7 +223,7 @@ mod tests {
             let auditor = auditor(&config, &Arc::default()).unwrap().unwrap();
             assert_eq!(auditor.strict, mode.ends_with("strict"));
             auditor.sink.record(&event()).unwrap();
-            auditor.sink.close();
+            assert_eq!(auditor.sink.close(Instant::now() + std::time::Duration::from_secs(60)), 0);
             assert_eq!(std::fs::read_to_string(&log).unwrap(), "{\"kind\":\"Event\"}\n".repeat(round + 1));
         }
         use std::os::unix::fs::PermissionsExt;

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use api::state::audit::{Encoder, Event, Format, Sink};
@@ -141,11 +141,19 @@ impl Sink for Webhook {
         }
     }
 
-    fn close(&self) {
-        // What cannot be sent at once is given up.
+    fn waiting(&self) -> usize {
+        match &self.out {
+            Out::Direct(_) => 0,
+            Out::Queued(queue) => queue.waiting(),
+        }
+    }
+
+    fn close(&self, until: Instant) -> usize {
+        // Events that cannot be sent at once are given up.
         self.is_closing.store(true, Ordering::Relaxed);
-        if let Out::Queued(queue) = &self.out {
-            queue.close();
+        match &self.out {
+            Out::Direct(_) => 0,
+            Out::Queued(queue) => queue.close(until),
         }
     }
 }

@@ -16,6 +16,7 @@ pub mod policy;
 pub mod trail;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::values::json::Object;
 
@@ -41,8 +42,16 @@ pub trait Sink: Send + Sync {
     /// The event is lost.
     fn record(&self, event: &Event) -> std::io::Result<()>;
 
-    /// Takes no more events, and returns once those it took are written or given up. Blocks.
-    fn close(&self) {}
+    /// Events that it took and that are not written yet.
+    fn waiting(&self) -> usize {
+        0
+    }
+
+    /// Takes no more events, and returns once those it took are written or given up, at `until` at the latest. Returns how
+    /// many are given up because of that. Blocks.
+    fn close(&self, _until: Instant) -> usize {
+        0
+    }
 }
 
 /// What is recorded, and where.

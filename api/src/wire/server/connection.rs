@@ -82,6 +82,8 @@ impl Protocols {
 pub(super) struct Activity {
     start: Instant,
     requests_in_flight: AtomicU32,
+    /// Requests in flight of all connections of the server.
+    under_way: Arc<AtomicU64>,
     /// No request has come yet.
     fresh: AtomicBool,
     idle_since: AtomicU64,
@@ -96,11 +98,12 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    /// A new connection counts as being within its first head.
-    pub(super) fn new() -> Self {
+    /// A new connection counts as being within its first head. Its requests are counted in `under_way` as well.
+    pub(super) fn new(under_way: Arc<AtomicU64>) -> Self {
         Activity {
             start: Instant::now(),
             requests_in_flight: AtomicU32::new(0),
+            under_way,
             fresh: AtomicBool::new(true),
             idle_since: AtomicU64::new(0),
             head_since: AtomicU64::new(1),
@@ -134,6 +137,7 @@ impl Activity {
 
     fn request_began(self: &Arc<Self>) -> InFlight {
         self.requests_in_flight.fetch_add(1, Relaxed);
+        self.under_way.fetch_add(1, Relaxed);
         self.fresh.store(false, Relaxed);
         self.head_since.store(0, Relaxed);
         InFlight(self.clone())
@@ -217,6 +221,7 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.0.idle_since.store(self.0.now(), Relaxed);
         self.0.requests_in_flight.fetch_sub(1, Relaxed);
+        self.0.under_way.fetch_sub(1, Relaxed);
     }
 }
 
@@ -586,7 +591,7 @@ mod tests {
         const PIECE: usize = LARGE_PIECE_BYTES;
         const PIPE: usize = 1024;
         let limits = Limits { head_bytes_max: 8192, ..Limits::default() };
-        let activity = Arc::new(Activity::new());
+        let activity = Arc::new(Activity::new(Arc::default()));
         let (near, mut far) = tokio::io::duplex(PIPE);
         let io = TokioIo::new(Wire::new(near, activity.clone(), &limits));
         let made = Arc::<AtomicUsize>::default();

@@ -2,9 +2,12 @@
 //!
 //! `Starting → TypesServed → Bootstrapped → Serving → Leaving → Refusing → Draining → Stopped`, forwards only. Readiness follows
 //! from the stage; accept loops and long requests wait for [`Shutdown::begun`], watches for `Refusing`. Requests in flight
-//! are counted here, so that the refusing stage can end with the last of them.
+//! are counted here, so that the refusing stage can end with the last of them, and so are all requests under way, so that
+//! the log can say how many were cut.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use tokio::sync::watch;
 
@@ -41,6 +44,17 @@ struct Shared {
     in_flight: watch::Sender<u64>,
     /// Ends the computations of all requests.
     computations: Token,
+    under_way: Arc<AtomicU64>,
+    drain_limit: OnceLock<DrainLimit>,
+}
+
+/// When the drain ends whatever hangs.
+#[derive(Clone, Copy, Debug)]
+pub struct DrainLimit {
+    /// When connections that are still busy are cut, if not before.
+    pub cut_at: Instant,
+    /// When nobody waits any longer for connections that were cut.
+    pub ended_at: Instant,
 }
 
 /// A request in flight, until this is dropped.
@@ -61,6 +75,8 @@ impl Lifecycle {
             stage: watch::Sender::new(Stage::Starting),
             in_flight: watch::Sender::new(0),
             computations: Token::default(),
+            under_way: Arc::default(),
+            drain_limit: OnceLock::new(),
         };
         Lifecycle(Arc::new(shared))
     }
@@ -105,6 +121,16 @@ impl Lifecycle {
         &self.0.computations
     }
 
+    /// Requests of all connections, streams included, from their heads to the last bytes of their answers.
+    pub fn requests_under_way(&self) -> u64 {
+        self.0.under_way.load(Ordering::Relaxed)
+    }
+
+    /// Ends the drain at these times at the latest. The first call counts; call it before the drain begins.
+    pub fn limit_drain(&self, limit: DrainLimit) {
+        let _ = self.0.drain_limit.set(limit);
+    }
+
     /// A handle for tasks that only need to know whether shutdown has begun.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown(self.clone())
@@ -134,6 +160,16 @@ impl Shutdown {
     /// A token for the computations of one request.
     pub(super) fn request_token(&self) -> Token {
         self.0.computations().child()
+    }
+
+    /// When the drain ends whatever hangs, if that was said.
+    pub(super) fn drain_limit(&self) -> Option<DrainLimit> {
+        self.0.0.drain_limit.get().copied()
+    }
+
+    /// What counts the requests under way.
+    pub(super) fn under_way(&self) -> Arc<AtomicU64> {
+        self.0.0.under_way.clone()
     }
 
     /// Resolves when the drain begins, at once if it has.

@@ -38,7 +38,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub use body::{Aborted, Body, BodyError, BodySender, Gone, read_body, read_charged};
 pub use connection::{Incoming, panic_response};
-pub use lifecycle::{InFlight, Lifecycle, Shutdown, Stage};
+pub use lifecycle::{DrainLimit, InFlight, Lifecycle, Shutdown, Stage};
 pub use serve::{Drained, serve};
 pub use tls::{CertificateError, NamedCertificate, ServingCertificate, Tls, TlsSettings, server_config};
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::CertificateDer;
@@ -37,6 +38,8 @@ const PLAIN_HTTP: &[u8] = b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain
 pub struct Drained {
     /// Connections that were still busy when the drain timeout passed, and were cut.
     pub connections_cut: usize,
+    /// Requests that were under way on them.
+    pub requests_cut: u64,
 }
 
 /// State that all connections of a server share.
@@ -48,7 +51,8 @@ struct Shared<H> {
 /// Serves connections from `listener` until `shutdown` begins, then drains.
 ///
 /// Draining: the listener closes at once, requests in flight go on, and whatever has not ended after
-/// [`Limits::drain_timeout`] is cut. Handlers end long responses themselves when the shutdown begins.
+/// [`Limits::drain_timeout`], or at the limit that the lifecycle has, is cut. Handlers end long responses themselves when
+/// the shutdown begins.
 pub async fn serve<H: Handler>(
     listener: TcpListener,
     tls: Arc<tls::Tls>,
@@ -69,16 +73,23 @@ pub async fn serve<H: Handler>(
     drop(listener);
 
     let limits = &shared.server.limits;
+    let limit = shared.server.shutdown.drain_limit();
+    let at_most = |timeout: Duration, until: Option<Instant>| {
+        until.map_or(timeout, |until| timeout.min(until.saturating_duration_since(Instant::now())))
+    };
     let all_ended = permits.acquire_many(limits.connections_max);
     tokio::pin!(all_ended);
-    if tokio::time::timeout(limits.drain_timeout, all_ended.as_mut()).await.is_ok() {
-        return Drained { connections_cut: 0 };
+    let drain_timeout = at_most(limits.drain_timeout, limit.map(|limit| limit.cut_at));
+    if tokio::time::timeout(drain_timeout, all_ended.as_mut()).await.is_ok() {
+        return Drained { connections_cut: 0, requests_cut: 0 };
     }
     while connections.try_join_next().is_some() {}
     let connections_cut = connections.len();
+    let requests_cut = shared.server.shutdown.under_way().load(Ordering::Relaxed);
     connections.abort_all();
-    let _ = tokio::time::timeout(CUT_TIMEOUT, all_ended).await;
-    Drained { connections_cut }
+    let cut_timeout = at_most(CUT_TIMEOUT, limit.map(|limit| limit.ended_at));
+    let _ = tokio::time::timeout(cut_timeout, all_ended).await;
+    Drained { connections_cut, requests_cut }
 }
 
 async fn accept_all<H: Handler>(
@@ -164,7 +175,7 @@ async fn converse<H: Handler>(
 ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let limits = &shared.server.limits;
     stream.set_nodelay(true)?;
-    let activity = Arc::new(Activity::new());
+    let activity = Arc::new(Activity::new(shared.server.shutdown.under_way()));
     let handshake = async {
         let mut first = [0];
         let spoken = stream.peek(&mut first).await?;

@@ -181,7 +181,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     fn wire<T>(inner: T) -> Wire<T> {
-        Wire::new(inner, Arc::new(Activity::new()), &Limits::default())
+        Wire::new(inner, Arc::new(Activity::new(Arc::default())), &Limits::default())
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,6 +7,7 @@
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -49,6 +50,27 @@ pub struct Collector {
     pub connect: Connect,
 }
 
+/// Counts the spans that are not sent yet.
+#[derive(Clone)]
+pub struct Waiting {
+    /// Does not keep the queue open.
+    queue: mpsc::WeakSender<Span>,
+    batch: Arc<AtomicUsize>,
+}
+
+impl Waiting {
+    /// Counts those in the queue, and those that [`run`] has taken out of it.
+    pub fn new(queue: &mpsc::Sender<Span>) -> Waiting {
+        Waiting { queue: queue.downgrade(), batch: Arc::default() }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        let queued = self.queue.upgrade().map_or(0, |queue| queue.max_capacity() - queue.capacity());
+        queued + self.batch.load(Ordering::Relaxed)
+    }
+}
+
 /// Makes a connection.
 pub type Connect = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
@@ -61,6 +83,7 @@ pub async fn run(
     collector: Collector,
     service: String,
     mut spans: mpsc::Receiver<Span>,
+    waiting: Waiting,
     ends: impl Future<Output = ()>,
 ) {
     let mut sender = None;
@@ -77,6 +100,7 @@ pub async fn run(
                         deadline = tokio::time::Instant::now() + BATCH_WAIT;
                     }
                     batch.push(span);
+                    waiting.batch.store(batch.len(), Ordering::Relaxed);
                     if batch.len() < BATCH_MAX {
                         continue;
                     }
@@ -94,6 +118,7 @@ pub async fn run(
         let batch = std::mem::take(&mut batch);
         let body = otlp::request(&service, &batch);
         let sent = tokio::time::timeout(CALL_TIMEOUT, send(&collector, &mut sender, body)).await;
+        waiting.batch.store(0, Ordering::Relaxed);
         let failure = match sent {
             Ok(Ok(())) => continue,
             Ok(Err(failure)) => failure,
@@ -203,13 +228,17 @@ mod tests {
     async fn batches_reach_the_collector_and_the_end_of_the_queue_is_waited_for() {
         let (endpoint, mut calls) = collector("0").await;
         let (queue, spans) = mpsc::channel(QUEUED_MAX);
-        let exporter = tokio::spawn(run(at(endpoint), "s".to_owned(), spans, std::future::pending()));
+        let waiting = Waiting::new(&queue);
+        let never = std::future::pending();
+        let exporter = tokio::spawn(run(at(endpoint), "s".to_owned(), spans, waiting.clone(), never));
         for _ in 0..BATCH_MAX + 1 {
             let trace = Tracer::new(1_000_000, queue.clone()).begin(None).unwrap();
             assert_eq!(trace.end("get".to_owned(), Vec::new(), false), 0);
         }
+        assert_eq!(waiting.count(), BATCH_MAX + 1);
         drop(queue);
         exporter.await.unwrap();
+        assert_eq!(waiting.count(), 0);
         let (path, first_bytes) = calls.recv().await.unwrap();
         let (_, second_bytes) = calls.recv().await.unwrap();
         assert_eq!(path, METHOD);
