@@ -44,9 +44,7 @@ use crate::log_files;
 use crate::moving::{self, IntoEtcd, Place};
 use crate::rotation::{self, Followed};
 use crate::traces::TracingConfig;
-use crate::{
-    audit, debug_socket, extension, files, host, identity, logging, losses, notify, signer, tokens, upgrade,
-};
+use crate::{audit, debug_socket, extension, files, host, identity, losses, notify, signer, tokens, upgrade};
 
 /// Longest that the end of the process waits for the last spans.
 const TRACES_FLUSH_MAX: std::time::Duration = std::time::Duration::from_secs(2);

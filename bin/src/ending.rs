@@ -190,11 +190,14 @@ impl Ending {
         let Run { lifecycle, engines, sink, spans } = std::mem::take(&mut *self.0.run.lock());
         let closing_max = LAST_CLOSE_MAX.min(self.0.deadline / 2);
         let closed = tokio::time::timeout(closing_max, join_all(engines.iter().map(Engine::close))).await;
+        let requests_cut = lifecycle.map_or(0, |lifecycle| lifecycle.requests_under_way());
+        let audit_events_lost = sink.map_or(0, |sink| sink.waiting());
+        let spans_lost = spans.map_or(0, |spans| spans.count());
         tracing::error!(
             deadline_s = self.0.deadline.as_secs_f32(),
-            requests_cut = lifecycle.map_or(0, |lifecycle| lifecycle.requests_under_way()),
-            audit_events_lost = sink.map_or(0, |sink| sink.waiting()),
-            spans_lost = spans.map_or(0, |spans| spans.count()),
+            requests_cut,
+            audit_events_lost,
+            spans_lost,
             store_closed = closed.is_ok(),
             "the shutdown deadline has passed, exiting without waiting"
         );

@@ -264,6 +264,7 @@ fn write(
         value,
         value_after_stamp: None,
         more: false,
+        tombstone: false,
     });
     let (mut after, mut first_revision, mut done) = (SegmentNumber::NONE, Revision::FIRST, 0);
     let mut rest = places;
