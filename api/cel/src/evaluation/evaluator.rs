@@ -233,23 +233,18 @@ impl<'e, 'v> Evaluator<'e, 'v> {
 
     /// Computes a call and charges it: before it is computed, where the arguments alone decide what it costs, so that a call that
     /// costs more than is left takes no time.
+    #[inline(never)] // the depth of recursion is bounded by the frames of its callers
     fn charged(&mut self, call: &Call, args: &[Value<'v>]) -> Outcome<'v> {
-        // Most functions read the texts that they are given.
-        for arg in args {
-            match arg {
-                Value::String(text) => self.steps.text(text.len())?,
-                Value::Bytes(bytes) => self.steps.text(bytes.len())?,
-                _ => {}
-            }
-        }
         match call.charge {
             Charge::ResultRule(_) => {
+                count_texts(&self.steps, args)?;
                 let result = self.apply(&call.operation, args);
                 let cost = cost_of(call.charge, args, result.as_ref().unwrap_or(&Value::Null));
                 self.finish(result, cost)
             }
             charge => {
                 self.charge(cost_of(charge, args, &Value::Null))?;
+                count_texts(&self.steps, args)?;
                 self.apply(&call.operation, args)
             }
         }
@@ -284,6 +279,7 @@ impl<'e, 'v> Evaluator<'e, 'v> {
     }
 
     /// Charges a call some of whose arguments are errors, which is not computed; those count as values without a size.
+    #[inline(never)] // see `charged`
     fn charge_failed(&mut self, charge: Charge, args: &[Outcome<'v>], error: EvalError) -> Outcome<'v> {
         let args: SmallVec<[Value<'v>; 3]> =
             args.iter().map(|arg| arg.as_ref().map_or(Value::Null, Value::clone)).collect();
@@ -489,6 +485,15 @@ pub(super) fn settle<T>(result: Result<T, EvalError>) -> Result<Result<T, EvalEr
 
 fn is_fatal(result: &Outcome<'_>) -> bool {
     matches!(result, Err(error) if error.kind != EvalErrorKind::Language)
+}
+
+/// Counts the steps of reading the texts among the arguments, as most functions do.
+fn count_texts(steps: &Steps<'_>, args: &[Value<'_>]) -> Result<(), EvalError> {
+    args.iter().try_for_each(|arg| match arg {
+        Value::String(text) => steps.text(text.len()),
+        Value::Bytes(bytes) => steps.text(bytes.len()),
+        _ => Ok(()),
+    })
 }
 
 /// Returns the cost of a call.

@@ -280,7 +280,11 @@ impl Sink for Writer<'_, '_> {
 
     fn argument(&mut self, index: usize, clause: Clause) -> Result<(), EvalError> {
         let value = (self.args)(index);
-        self.steps.one()?;
+        match &value {
+            Value::String(text) => self.steps.text(text.len())?,
+            Value::Bytes(bytes) => self.steps.text(bytes.len())?,
+            _ => self.steps.one()?,
+        }
         let written = match (clause, &value) {
             (Clause::Text, value) => text(value, &mut self.out, 0, self.steps),
             (clause, value) => {
