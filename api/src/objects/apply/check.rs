@@ -42,7 +42,14 @@ impl std::fmt::Display for TypeError {
 pub fn join(errors: &[TypeError]) -> String {
     match errors {
         [error] => error.to_string(),
-        errors => errors.iter().fold("errors:".to_owned(), |text, error| format!("{text}\n  {error}")),
+        errors => {
+            let mut text = "errors:".to_owned();
+            for error in errors {
+                text.push_str("\n  ");
+                text.push_str(&error.to_string());
+            }
+            text
+        }
     }
 }
 

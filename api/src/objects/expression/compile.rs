@@ -8,6 +8,8 @@ use cel::evaluation::Program;
 use cel::library::{Library, Version, extensions, standard};
 use cel::types::Type;
 
+use crate::values::cancellation;
+
 /// The compatibility version: expressions that are new may use what it has.
 const VERSION: Version = Version::new(1, 35);
 
@@ -70,6 +72,8 @@ impl fmt::Display for Refusal {
 impl Expression {
     /// Compiles `text`, whose value must be of one of the types `wanted`; of any type if there is none.
     pub fn new(text: &str, environment: &Environment, wanted: &[Type]) -> Expression {
+        // A policy may have thousands of expressions, and each is compiled beside the declarations of those before it.
+        cancellation::check();
         Expression { text: text.to_owned(), program: compile(text, environment, wanted) }
     }
 
