@@ -259,7 +259,6 @@ fn write(
         time: *time,
         expires_s: 0,
         kind: EventKind::Put,
-        tombstone: false,
         key: LEDGER_KEY,
         attributes: b"",
         value,
