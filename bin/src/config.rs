@@ -166,6 +166,7 @@ impl Config {
     /// # Errors
     /// One that fits one line.
     pub fn from_flags(flags: Flags) -> anyhow::Result<Self> {
+        let shutdown_deadline = flags.longest_shutdown();
         if flags.data_dir.as_os_str().is_empty() {
             bail!("--data-dir must not be empty");
         }
@@ -291,7 +292,7 @@ impl Config {
             history_retention: flags.history_retention,
             event_ttl: flags.event_ttl,
             shutdown_delay: flags.shutdown_delay_duration,
-            shutdown_deadline: flags.longest_shutdown(),
+            shutdown_deadline,
             watch_grace: flags.shutdown_watch_termination_grace_period,
             request_timeout: flags.request_timeout,
             min_request_timeout: Duration::from_secs(flags.min_request_timeout.into()),
