@@ -182,7 +182,10 @@ mod tests {
         let batching = Batching { buffer_len: 8, batch_len: 2, wait_max: Duration::ZERO, throttle: None };
         let (let_go, held) = sync_channel::<()>(0);
         // It hangs as soon as it has taken the first batch, until the other end is dropped.
-        let queue = Queue::start(batching, move |_| drop(held.recv())).unwrap();
+        let write = move |_: Vec<_>| {
+            let _ = held.recv();
+        };
+        let queue = Queue::start(batching, write).unwrap();
         for _ in 0..5 {
             queue.push(b"line".to_vec()).unwrap();
         }
