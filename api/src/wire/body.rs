@@ -2,6 +2,7 @@
 
 use go::json::{no_version_kind, odd_version_kind, sets_field, undecided};
 
+use crate::types::convert::ingress;
 use crate::types::schema::conform::conform;
 use crate::types::schema::decode::{DecodeError, Decoded, decode, decode_known};
 use crate::types::schema::registry::Registry;
@@ -58,6 +59,14 @@ impl Expected<'_> {
         let (kind, api_version) = type_of(&document);
         let named = (if kind.is_empty() { self.kind } else { kind }, api_version);
         let is_of_kind = named.0 == self.kind && is_known(registry, named, self.api_version);
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        if is_of_kind && ingress::is_older(named.0, group, version) {
+            let mut found = Vec::new();
+            if let Value::Object(mut object) = document {
+                ingress::to_v1(&mut object, &mut found);
+            }
+            return found;
+        }
         match other_form(registry, named, self.api_version).filter(|_| is_of_kind) {
             Some((other, _)) => {
                 conform(&other.table.message, document).map(|decoded| decoded.strict).unwrap_or_default()
