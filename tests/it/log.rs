@@ -171,7 +171,7 @@ async fn a_401_and_a_403_are_explained_at_the_default_level() {
                 "user=\"joe\"",
             ],
         ),
-        ("third", "request forbidden", ["cannot impersonate resource \\\"users\\\"", "user=\"joe\""]),
+        ("third", "request forbidden", ["User \\\"joe\\\" cannot impersonate", "user=\"joe\""]),
     ] {
         let said = lines(&server, &format!("audit_id=\"{id}\""), 1).await;
         let path = if id == "second" { format!("path=\"{MAPS}/m\"") } else { format!("path=\"{MAPS}\"") };
