@@ -212,7 +212,7 @@ mod tests {
             ),
             // Parts that are given up are no null.
             (r#"{"obj":{"a":"x"},"num":1}"#, r#"{"num":1}"#, r#"{"num":1}"#),
-            (r#"{"obj":{"a":"x"}}"#, r#"{"obj":{}}"#, r#"{"obj":{}}"#),
+            (r#"{"obj":{"a":"x"}}"#, r#"{"obj":{}}"#, "{}"),
         ] {
             assert_eq!(applied(live, config), want, "{live} {config}");
         }
