@@ -495,7 +495,7 @@ mod tests {
             "etcd-cafile" => "--etcd-servers=https://127.0.0.1:1",
             "etcd-certfile" => "--etcd-servers=https://127.0.0.1:1 --etcd-keyfile=DIR/key",
             "etcd-keyfile" => "--etcd-servers=https://127.0.0.1:1 --etcd-certfile=DIR/crt",
-            "audit-webhook-config-file" => "--audit-policy-file=DIR/policy",
+            "audit-webhook-config-file" => "--naming=kubernetes --audit-policy-file=DIR/policy",
             "peer-ca-file" => "--proxy-client-cert-file=DIR/crt --proxy-client-key-file=DIR/key",
             "authorization-policy-file" => "--authorization-mode=ABAC",
             "authorization-webhook-config-file" => "--authorization-mode=Webhook",
