@@ -30,8 +30,9 @@ fn bytes_at(path: &Path, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Takes away what closing noted, so that the segment looks as after a crash right behind its last batch.
+/// Takes away what closing noted, so that the store looks as after a crash right behind its last batch.
 fn forget_notes(path: &Path) {
+    std::fs::remove_file(path.with_file_name("high-water")).unwrap();
     overwrite(path, 1024, &[0; 32]);
     overwrite(path, 3072, &[0; 32]);
 }
