@@ -505,7 +505,7 @@ mod tests {
         for (log, chosen) in [
             ("", None),
             ("100:100 100:90 100:80", Some(2..3)),
-            ("100:85 100:84", None), // too little would be given back for a copy
+            ("100:86 100:85", None), // too little would be given back for a copy
             ("1000:900", None),      // does not fit
             ("1000:0 1000:900", Some(0..1)),
             ("!100:0 100:80", Some(1..2)),
