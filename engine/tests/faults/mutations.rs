@@ -74,7 +74,7 @@ fn no_protection_can_be_taken_away_unnoticed() {
         (Sabotage::SyncedMarksIgnored, damaged, &[Durable]),
         (Sabotage::BloomKindIgnored, forgetful, &[Filtered]),
         (Sabotage::WitnessIgnored, damaged, &[Durable]),
-        (Sabotage::ForgottenForUnsynced, damaged_relaxed, &[Durable]),
+        (Sabotage::ForgottenForUnsynced, damaged_relaxed, &[Durable, ExactVersion]),
         (Sabotage::ExpiryUnconditional, forgetful, &[NoGhost, ExactVersion, Ordered]),
         (Sabotage::RewriteNamedBeforeSync, forgetful, &[Durable]),
         (Sabotage::CheckpointNamedBeforeSync, forgetful, &[QuickOpen]),
