@@ -10,6 +10,16 @@ const BURST: u32 = 100;
 /// Time after which one more line may be logged: ten lines a second in the long run.
 const REFILL: Duration = Duration::from_millis(100);
 
+/// Most bytes of a reason in a line: clients and webhooks may say much.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// Returns the start of a text that a line has room for.
+pub fn shortened(text: &str) -> &str {
+    let longest = REASON_BYTES_MAX.min(text.len());
+    let end = (0..=longest).rev().find(|end| text.is_char_boundary(*end));
+    &text[..end.unwrap_or(0)]
+}
+
 /// The bound of one kind of line.
 #[derive(Debug)]
 pub struct LogLimit(Mutex<State>);
@@ -58,6 +68,13 @@ impl LogLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(shortened("ab"), "ab");
+        let long = format!("a{}", "é".repeat(REASON_BYTES_MAX));
+        assert_eq!(shortened(&long).len(), REASON_BYTES_MAX - 1);
+    }
 
     #[test]
     fn lines_beyond_the_bound_are_counted_and_announced_by_the_next_one() {

@@ -7,14 +7,11 @@ use http::StatusCode;
 
 use super::Exchange;
 use crate::objects::representation::answer::Reported;
-use crate::values::log_limit::LogLimit;
+use crate::values::log_limit::{LogLimit, shortened};
 use crate::wire::response::Response;
 
 static UNAUTHENTICATED: LogLimit = LogLimit::new();
 static FORBIDDEN: LogLimit = LogLimit::new();
-
-/// Most bytes of a reason in a line.
-const REASON_BYTES_MAX: usize = 1024;
 
 /// Why the authorizers do not allow a request.
 pub(super) fn of(attributes: &Attributes<'_>, denied: &Denied) -> String {
@@ -47,7 +44,7 @@ impl Exchange<'_> {
         let impersonated = self.impersonated.as_ref().map_or("", |user| user.name.as_str());
         let peer = self.connection.remote.to_string();
         let audit_id = String::from_utf8_lossy(self.audit_id.as_bytes());
-        let (audit_id, reason) = (&*audit_id, &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)]);
+        let (audit_id, reason) = (&*audit_id, shortened(&reason));
         if response.status() == StatusCode::UNAUTHORIZED {
             tracing::info!(reason, verb, path, peer, audit_id, omitted, "request unauthenticated");
         } else {

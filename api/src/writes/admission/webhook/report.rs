@@ -5,14 +5,11 @@ use std::time::Duration;
 
 use super::Write;
 use crate::types::schema::registry::Resource;
-use crate::values::log_limit::LogLimit;
+use crate::values::log_limit::{LogLimit, shortened};
 use crate::values::request_scope::audit_id;
 use crate::values::status::Status;
 
 static LINES: LogLimit = LogLimit::new();
-
-/// Most bytes of a reason in a line: a webhook may say much.
-const REASON_BYTES_MAX: usize = 1024;
 
 /// The call that a line is about.
 #[derive(Clone, Copy, Default)]
@@ -80,8 +77,4 @@ pub(super) fn failed_open(webhook: &str, about: &About<'_>, why: &str) {
 /// The webhook failed, and the write is refused.
 pub(super) fn failed_closed(webhook: &str, about: &About<'_>, why: &str) {
     line!(warn, about, webhook, why, "failed calling webhook, failing closed");
-}
-
-fn shortened(text: &str) -> &str {
-    &text[..text.floor_char_boundary(REASON_BYTES_MAX)]
 }
