@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::environment::{Environment, Origin};
 use crate::error::EvalErrorKind;
-use crate::evaluation::{Evaluation, Limits, Program};
+use crate::evaluation::{Activation, Evaluation, Limits, Program};
 use crate::library::{Library, Version, extensions, standard};
 use crate::types::Type;
 use crate::value::{List, Octets, OwnedMap, Value};
@@ -200,7 +200,7 @@ fn program(expression: &str) -> Program {
 }
 
 /// An evaluation, and the shortest time of a few.
-fn measured<'v>(program: &Program, variables: &Vec<(String, Value<'v>)>) -> (Evaluation<'v>, Duration) {
+fn measured<'v>(program: &Program, variables: &impl Activation<'v>) -> (Evaluation<'v>, Duration) {
     let run = || {
         let began = Instant::now();
         let evaluation = program.evaluate(variables, &Limits::NONE);

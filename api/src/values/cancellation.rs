@@ -360,7 +360,9 @@ mod tests {
     #[tokio::test(flavor = "multi_thread")]
     async fn tasks_take_the_token_along() {
         let token = Token::default();
-        let task = within(token.clone(), async { tokio::spawn(following(endless())) }).await;
+        let mut task = None;
+        let spawning = within(token.clone(), async { task = Some(tokio::spawn(following(endless()))) });
+        spawning.await.unwrap();
         token.cancel(Reason::Gone);
         let ended = task.unwrap().await.unwrap();
         assert_eq!(ended, Err(Cancelled(Reason::Gone)));

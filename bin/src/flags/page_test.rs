@@ -14,7 +14,7 @@ use super::upstream;
 const UPSTREAM_COUNT: usize = 172;
 
 /// Flags that kube-apiserver does not have.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "cluster-signing-cert-file",
     "cluster-signing-duration",
     "cluster-signing-key-file",
@@ -25,6 +25,7 @@ const OWN: [&str; 11] = [
     "live-migration",
     "log-format",
     "naming",
+    "shutdown-deadline",
     "tls-extra-names",
 ];
 

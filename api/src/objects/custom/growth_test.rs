@@ -83,7 +83,10 @@ fn listed(count: usize, item: impl Fn(usize) -> String) -> String {
     (0..count).map(item).collect::<Vec<_>>().join(",")
 }
 
-fn forms() -> Vec<(&'static str, fn(usize) -> Form)> {
+/// Makes a form of a size.
+type MakeForm = fn(usize) -> Form;
+
+fn forms() -> Vec<(&'static str, MakeForm)> {
     vec![
         ("not", |count| {
             // An even number of negations of what holds.
@@ -291,7 +294,7 @@ fn growth(name: &str, size: usize, work: impl Fn(usize, &mut dyn FnMut(&dyn Fn()
     };
     let (small, large) = (mean(size, 6), mean(4 * size, 2));
     let factor = large.as_secs_f64() / small.as_secs_f64();
-    println!("{name:36} {small:10.1?} {large:10.1?} {factor:5.1}");
+    eprintln!("{name:36} {small:10.1?} {large:10.1?} {factor:5.1}");
     (factor > FACTOR_MAX).then(|| format!("{name}: {small:?} for {size}, {large:?} for four times that"))
 }
 

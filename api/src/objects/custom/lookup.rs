@@ -88,11 +88,9 @@ mod tests {
             };
             let items: Vec<Value> = (0..count).chain(0..count).map(element).collect();
             let keyed = Keyed::new(&keys, &items);
-            for at in 0..count {
+            for (at, item) in items.iter().enumerate().take(count) {
                 assert_eq!(members.get(&name(at)), Some(&Value::Int(at as i64)));
-                assert!(
-                    keyed.get(&element(at)).is_some_and(|found| std::ptr::eq(found, &raw const items[at]))
-                );
+                assert!(keyed.get(&element(at)).is_some_and(|found| std::ptr::eq(found, item)));
             }
             assert!(members.get("n").is_none() && keyed.get(&element(count)).is_none());
             assert!(keyed.get(&Value::Null).is_none());
