@@ -72,6 +72,7 @@ mod signer;
 mod status;
 mod storage_protection;
 mod subresources;
+mod tidy;
 mod tokens;
 mod traces;
 mod unreachable;

@@ -1,0 +1,274 @@
+//! The language rules of `docs/style.md` that a machine can check, for comments, documentation pages and field descriptions.
+//!
+//! `tests/tidy/exceptions.txt` lists how often each file still breaks each rule. A file may not break a rule more often than
+//! the list says, and a number that is too high must be lowered, so the list can only shrink.
+//! `UPDATE_GOLDEN=1 cargo test --package tests --test it tidy` lowers the numbers. It never raises one.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Directories and files whose text is checked, relative to the workspace.
+const SOURCES: [&str; 13] = [
+    "api",
+    "auth",
+    "benches",
+    "bin",
+    "docs",
+    "engine",
+    "fuzz",
+    "go",
+    "names",
+    "tests",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "README.md",
+];
+
+/// Texts that break the rules on purpose: the page that shows bad examples, the list of retired words, and this file.
+const EXEMPT: [&str; 3] = ["docs/style.md", "docs/glossary.md", "tests/it/tidy.rs"];
+
+/// A sentence must not begin with one of these words: its subject would be a clause or a pronoun instead of a noun.
+const OPENINGS: [&str; 8] = ["What", "Who", "Whoever", "Of", "One", "Those", "None", "Others"];
+
+/// Fragments that stand for a negated noun, such as "an empty one is none".
+const NEGATED: [&str; 3] = ["is none", "are none", "was none"];
+
+/// Words that the glossary has replaced.
+const RETIRED: [&str; 14] = [
+    "vouched", "grave", "housekeeping", "housekeeper", "chore", "upkeep", "sieve", "vitals", "rendition", "vocabulary",
+    "vocabularies", "whoever", "nobody", "somebody",
+];
+
+/// A documentation comment of a public item has at least this many words.
+const DOC_WORDS_MIN: usize = 4;
+
+/// The share of field descriptions that may be shorter than [`FIELD_WORDS_MIN`] words, in percent.
+const SHORT_FIELDS_MAX: usize = 5;
+const FIELD_WORDS_MIN: usize = 8;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate is in the workspace").to_owned()
+}
+
+/// Every file below `path` that holds prose.
+fn files(path: &Path, into: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).expect("a directory can be read") {
+            files(&entry.expect("an entry can be read").path(), into);
+        }
+    } else if path.extension().is_some_and(|ending| ["md", "proto", "rs"].iter().any(|known| ending == *known)) {
+        into.push(path.to_owned());
+    }
+}
+
+/// The blocks of prose in a source file: each run of comment lines, without code examples.
+fn comments(text: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut block: Vec<&str> = Vec::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        let line = line.trim_start();
+        let Some(comment) = line.strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']).trim()) else {
+            blocks.extend((!block.is_empty()).then(|| block.join(" ")));
+            block.clear();
+            is_code = false;
+            continue;
+        };
+        if comment.starts_with("```") {
+            is_code = !is_code;
+        } else if !is_code && (comment.is_empty() || comment.starts_with(['-', '|', '#'])) {
+            blocks.extend((!block.is_empty()).then(|| block.join(" ")));
+            block.clear();
+            block.extend((!comment.is_empty()).then(|| comment.trim_start_matches(['-', '|', '#', ' '])));
+        } else if !is_code {
+            block.push(comment);
+        }
+    }
+    blocks.extend((!block.is_empty()).then(|| block.join(" ")));
+    blocks
+}
+
+/// The blocks of prose in a page: paragraphs and list items, without code and tables.
+fn paragraphs(text: &str) -> Vec<String> {
+    let mut blocks = Vec::new();
+    let mut block: Vec<&str> = Vec::new();
+    let mut is_code = false;
+    for line in text.lines() {
+        let line = line.trim();
+        if line.starts_with("```") {
+            is_code = !is_code;
+        }
+        let begins = line.is_empty() || line.starts_with(['-', '#', '|', '`', '*']) || is_code;
+        if begins {
+            blocks.extend((!block.is_empty()).then(|| block.join(" ")));
+            block.clear();
+        }
+        if !is_code && !line.starts_with(['|', '#']) && !line.starts_with("```") && !line.is_empty() {
+            block.push(line.trim_start_matches(['-', '*', ' ']));
+        }
+    }
+    blocks.extend((!block.is_empty()).then(|| block.join(" ")));
+    blocks
+}
+
+/// The sentences of a block.
+fn sentences(block: &str) -> impl Iterator<Item = &str> {
+    block.split(". ").flat_map(|part| part.split("? ")).map(str::trim).filter(|sentence| !sentence.is_empty())
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '\'').filter(|word| !word.is_empty())
+}
+
+/// How often a file breaks each rule.
+fn violations(path: &Path, text: &str) -> BTreeMap<&'static str, usize> {
+    let mut counts = BTreeMap::new();
+    let is_page = path.extension().is_some_and(|ending| ending == "md");
+    let blocks = if is_page { paragraphs(text) } else { comments(text) };
+    for block in &blocks {
+        for sentence in sentences(block) {
+            let opening = words(sentence).next().unwrap_or_default();
+            if OPENINGS.contains(&opening) && sentence.starts_with(opening) {
+                *counts.entry("opening").or_default() += 1;
+            }
+        }
+        for fragment in NEGATED {
+            *counts.entry("negated").or_default() += block.matches(fragment).count();
+        }
+        for word in words(block) {
+            if RETIRED.contains(&word.to_lowercase().as_str()) {
+                *counts.entry("retired").or_default() += 1;
+            }
+        }
+    }
+    if path.extension().is_some_and(|ending| ending == "rs") {
+        *counts.entry("filler").or_default() += fillers(text);
+    }
+    counts.retain(|_, count| *count > 0);
+    counts
+}
+
+/// Public items whose documentation is one line of fewer than [`DOC_WORDS_MIN`] words.
+fn fillers(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let is_doc = |at: usize| lines.get(at).is_some_and(|line| line.starts_with("///"));
+    let is_short = |at: usize| words(lines[at].trim_start_matches('/')).count() < DOC_WORDS_MIN;
+    (0..lines.len())
+        .filter(|&at| is_doc(at) && !is_doc(at + 1) && (at == 0 || !is_doc(at - 1)) && is_short(at))
+        .filter(|&at| {
+            let item = lines[at + 1..].iter().find(|line| !line.starts_with("#["));
+            item.is_some_and(|item| item.starts_with("pub ") || item.starts_with("pub("))
+        })
+        .count()
+}
+
+/// `path rule count` lines.
+fn parse(list: &str) -> BTreeMap<(String, String), usize> {
+    let lines = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| {
+            let [path, rule, count] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            ((path.to_owned(), rule.to_owned()), count.parse().expect("a count is a number"))
+        })
+        .collect()
+}
+
+#[test]
+fn comments_and_pages_follow_the_language_rules() {
+    let root = root();
+    let mut sources = Vec::new();
+    SOURCES.iter().for_each(|name| files(&root.join(name), &mut sources));
+    let mut found = BTreeMap::new();
+    for source in sources {
+        let path = source.strip_prefix(&root).expect("a source is in the workspace").display().to_string();
+        if EXEMPT.contains(&path.as_str()) {
+            continue;
+        }
+        let text = fs::read_to_string(&source).expect("a source is text");
+        for (rule, count) in violations(&source, &text) {
+            found.insert((path.clone(), rule.to_owned()), count);
+        }
+    }
+    let list = root.join("tests/tidy/exceptions.txt");
+    let text = fs::read_to_string(&list);
+    // The first list takes every violation that there is.
+    let otherwise = if text.is_err() { usize::MAX } else { 0 };
+    let allowed = parse(&text.unwrap_or_default());
+    let limit = |key: &(String, String)| allowed.get(key).copied().unwrap_or(otherwise);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let kept = found.iter().map(|(key, count)| (key, (*count).min(limit(key)))).filter(|(_, count)| *count > 0);
+        let lines: String = kept.map(|((path, rule), count)| format!("{path} {rule} {count}\n")).collect();
+        let head = "# How often each file still breaks each rule of tests/it/tidy.rs. The numbers may only shrink.\n";
+        fs::write(&list, format!("{head}{lines}")).expect("the list can be written");
+    }
+    let mut wrong = Vec::new();
+    for (key, count) in &found {
+        if *count > limit(key) {
+            wrong.push(format!("{} {}: {count}, permitted are {}", key.0, key.1, limit(key)));
+        }
+    }
+    for (key, count) in &allowed {
+        let current = found.get(key).copied().unwrap_or(0);
+        if current < *count {
+            wrong.push(format!("{} {}: {current}, the list says {count}; run with UPDATE_GOLDEN=1", key.0, key.1));
+        }
+    }
+    assert!(wrong.is_empty(), "docs/style.md has the rules:\n{}", wrong.join("\n"));
+}
+
+/// The descriptions of the fields of all built-in types, which users read in `kubectl explain`.
+#[test]
+fn field_descriptions_are_sentences() {
+    let mut total = 0;
+    let mut short = Vec::new();
+    let mut schemas = Vec::new();
+    files(&root().join("api/schema"), &mut schemas);
+    for path in schemas.iter().filter(|path| !path.ends_with("options.proto")) {
+        let text = fs::read_to_string(path).expect("a schema is text");
+        let mut comment = Vec::new();
+        for line in text.lines().map(str::trim) {
+            if let Some(words) = line.strip_prefix("//") {
+                comment.push(words.trim());
+                continue;
+            }
+            let described = comment.join(" ");
+            comment.clear();
+            let declaration = line.split(['[', ';']).next().unwrap_or_default();
+            let is_field = line.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_uppercase())
+                && declaration.contains(" = ")
+                && !line.starts_with("option ")
+                && !line.starts_with("syntax ");
+            if is_field && !described.is_empty() {
+                total += 1;
+                if described.split_whitespace().count() < FIELD_WORDS_MIN {
+                    short.push(format!("{}: {described}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(total > 2_000, "{total} fields");
+    let share = short.len() * 100 / total;
+    assert!(share < SHORT_FIELDS_MAX, "{share} % of {total} fields have short descriptions:\n{}", short.join("\n"));
+}
+
+#[test]
+fn the_rules_recognise_what_they_forbid() {
+    for (text, rule, count) in [
+        ("/// What it is. The server waits.\nfn a() {}", "opening", 1),
+        ("// A list. One of them\n// ends here. Of that nothing.", "opening", 2),
+        ("// Whatever happens, the log stays.", "opening", 0),
+        ("/// An empty one is none.", "negated", 1),
+        ("//! ```text\n//! What is drawn here\n//! ```", "opening", 0),
+        ("/// Its name.\npub fn name() {}", "filler", 1),
+        ("/// Its name.\n#[must_use]\npub fn name() {}", "filler", 1),
+        ("/// Its name.\nfn name() {}", "filler", 0),
+        ("/// Returns the name of the key.\npub fn name() {}", "filler", 0),
+        ("// The vocabulary of whoever.", "retired", 2),
+    ] {
+        let found = violations(Path::new("a.rs"), text);
+        assert_eq!(found.get(rule).copied().unwrap_or(0), count, "{rule} in {text:?}");
+    }
+    let page = "# What is a heading\n\nWhat is here.\n\n```sh\n# What is code\n```\n\n- One item.\n\n| What | is a table |\n";
+    assert_eq!(violations(Path::new("a.md"), page).get("opening"), Some(&2));
+}
