@@ -36,8 +36,20 @@ const NEGATED: [&str; 3] = ["is none", "are none", "was none"];
 
 /// Words that the glossary has replaced.
 const RETIRED: [&str; 14] = [
-    "vouched", "grave", "housekeeping", "housekeeper", "chore", "upkeep", "sieve", "vitals", "rendition", "vocabulary",
-    "vocabularies", "whoever", "nobody", "somebody",
+    "vouched",
+    "grave",
+    "housekeeping",
+    "housekeeper",
+    "chore",
+    "upkeep",
+    "sieve",
+    "vitals",
+    "rendition",
+    "vocabulary",
+    "vocabularies",
+    "whoever",
+    "nobody",
+    "somebody",
 ];
 
 /// A documentation comment of a public item has at least this many words.
@@ -57,7 +69,10 @@ fn files(path: &Path, into: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(path).expect("a directory can be read") {
             files(&entry.expect("an entry can be read").path(), into);
         }
-    } else if path.extension().is_some_and(|ending| ["md", "proto", "rs"].iter().any(|known| ending == *known)) {
+    } else if path
+        .extension()
+        .is_some_and(|ending| ["md", "proto", "rs"].iter().any(|known| ending == *known))
+    {
         into.push(path.to_owned());
     }
 }
@@ -69,7 +84,8 @@ fn comments(text: &str) -> Vec<String> {
     let mut is_code = false;
     for line in text.lines() {
         let line = line.trim_start();
-        let Some(comment) = line.strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']).trim()) else {
+        let Some(comment) = line.strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']).trim())
+        else {
             blocks.extend((!block.is_empty()).then(|| block.join(" ")));
             block.clear();
             is_code = false;
@@ -197,7 +213,8 @@ fn comments_and_pages_follow_the_language_rules() {
     let allowed = parse(&text.unwrap_or_default());
     let limit = |key: &(String, String)| allowed.get(key).copied().unwrap_or(otherwise);
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        let kept = found.iter().map(|(key, count)| (key, (*count).min(limit(key)))).filter(|(_, count)| *count > 0);
+        let kept =
+            found.iter().map(|(key, count)| (key, (*count).min(limit(key)))).filter(|(_, count)| *count > 0);
         let lines: String = kept.map(|((path, rule), count)| format!("{path} {rule} {count}\n")).collect();
         let head = "# How often each file still breaks each rule of tests/it/tidy.rs. The numbers may only shrink.\n";
         fs::write(&list, format!("{head}{lines}")).expect("the list can be written");
@@ -211,7 +228,10 @@ fn comments_and_pages_follow_the_language_rules() {
     for (key, count) in &allowed {
         let current = found.get(key).copied().unwrap_or(0);
         if current < *count {
-            wrong.push(format!("{} {}: {current}, the list says {count}; run with UPDATE_GOLDEN=1", key.0, key.1));
+            wrong.push(format!(
+                "{} {}: {current}, the list says {count}; run with UPDATE_GOLDEN=1",
+                key.0, key.1
+            ));
         }
     }
     assert!(wrong.is_empty(), "docs/style.md has the rules:\n{}", wrong.join("\n"));
@@ -249,7 +269,11 @@ fn field_descriptions_are_sentences() {
     }
     assert!(total > 2_000, "{total} fields");
     let share = short.len() * 100 / total;
-    assert!(share < SHORT_FIELDS_MAX, "{share} % of {total} fields have short descriptions:\n{}", short.join("\n"));
+    assert!(
+        share < SHORT_FIELDS_MAX,
+        "{share} % of {total} fields have short descriptions:\n{}",
+        short.join("\n")
+    );
 }
 
 #[test]
