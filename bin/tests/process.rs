@@ -95,7 +95,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn whatever_is_wrong_is_one_line_exit_code_1_and_nothing_touched() {
+fn whatever_is_wrong_is_one_record_exit_code_1_and_nothing_touched() {
     let dir = Dir::new("wrong");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = format!("--secure-port={}", taken.local_addr().unwrap().port());
@@ -104,28 +104,31 @@ fn whatever_is_wrong_is_one_line_exit_code_1_and_nothing_touched() {
     let file = tokens.display();
     let tokens = format!("--token-auth-file={file}");
     for (argument, want) in [
-        ("--no-such-flag", "error: unknown flag: --no-such-flag\n".to_owned()),
+        ("--no-such-flag", "unknown flag: --no-such-flag".to_owned()),
         (
             "--naming=x",
-            "error: invalid argument \"x\" for \"--naming\" flag: must be cluster or kubernetes\n".to_owned(),
+            "invalid argument \"x\" for \"--naming\" flag: must be cluster or kubernetes".to_owned(),
         ),
-        ("--tls-cert-file=x", "error: missing filename for serving cert\n".to_owned()),
+        ("--tls-cert-file=x", "missing filename for serving cert".to_owned()),
         (
             &tokens,
-            format!(
-                "error: token file '{file}' must have at least 3 columns (token, user name, user uid), found 2\n"
-            ),
+            format!("token file '{file}' must have at least 3 columns (token, user name, user uid), found 2"),
         ),
         (
             &port,
             format!(
-                "error: failed to create listener: failed to listen on {0}: listen tcp {0}: bind: address already in use\n",
+                "failed to create listener: failed to listen on {0}: listen tcp {0}: bind: address already in use",
                 taken.local_addr().unwrap()
             ),
         ),
     ] {
         let output = run(&dir.data(), &[argument]);
-        assert_eq!(String::from_utf8(output.stderr).unwrap(), want, "{argument}");
+        let record = String::from_utf8(output.stderr).unwrap();
+        // Severity, time and process come first. The error is quoted as JSON quotes it.
+        let error = record.split_once("main.rs:1] \"command failed\" err=").map(|(_, error)| error);
+        let error = error.and_then(|error| serde_json::from_str::<String>(error.strip_suffix('\n')?).ok());
+        assert_eq!(error.as_deref(), Some(want.as_str()), "{argument}: {record}");
+        assert!(record.starts_with('E') && record.lines().count() == 1, "{argument}: {record}");
         assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{argument}");
         assert!(!dir.data().exists(), "{argument}");
     }

@@ -56,7 +56,11 @@ fn patchable(message: &Message, value: Value) -> Option<Object> {
 fn simplify(known: Known<'_>, strategy: PatchStrategy, value: &mut Value) {
     match value {
         Value::Object(members) => {
-            members.retain(|_, member| !member.is_null());
+            // A set of fields that is not an object is kept as its JSON text, which would be quoted once more.
+            let is_odd_set = |name: &str, member: &Value| {
+                name == "fieldsV1" && member.as_str().is_some_and(|text| !text.starts_with('{'))
+            };
+            members.retain(|name, member| !member.is_null() && !is_odd_set(name, member));
             for (name, member) in members.iter_mut() {
                 let (known, strategy) = known.member(name);
                 simplify(known, strategy, member);

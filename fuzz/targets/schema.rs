@@ -2,7 +2,7 @@
 
 use api::types::schema::builtin;
 use api::types::schema::conform::conform;
-use api::types::schema::decode::decode;
+use api::types::schema::decode::{Decoded, decode};
 use api::types::schema::encode::{encode, encode_stamped, prefix_len};
 use api::types::schema::table::{Message, Ref};
 use api::values::json::{Object, Value};
@@ -39,9 +39,12 @@ pub(super) fn some_message(input: &mut Input) -> Ref<Message> {
 fn check(message: &Message, text: &[u8]) {
     let by_text = decode(message, text);
     if let Ok(tree) = api::values::json::parse(text) {
-        // The tree has no duplicate members and keeps the last of them, so only the object is compared.
         let by_tree = conform(message, tree);
+        // Members that the text repeats are merged or replaced; the tree has the last of them only.
+        let is_repeated =
+            |decoded: &Decoded| decoded.strict.iter().any(|fault| fault.starts_with("duplicate field"));
         match (&by_text, &by_tree) {
+            (Ok(decoded), _) if is_repeated(decoded) => {}
             (Ok(a), Ok(b)) if a.object == b.object => {}
             (Ok(a), Ok(b)) => {
                 let [mut a, mut b] = [a, b].map(|decoded| Value::from(decoded.object.clone()));
@@ -88,7 +91,10 @@ pub(super) fn check_canonical(message: &Message, object: Object) {
     let shown = || String::from_utf8_lossy(&encoded);
     let again = decode(message, &encoded).unwrap_or_else(|error| panic!("{error}: {}", shown()));
     assert_eq!(again.strict, [""; 0], "{}", shown());
-    assert_eq!(again.object, object, "{}: {}", message.name, shown());
+    // The stored forms are compared, and not the trees: an empty list in a field that is always written is stored as `null`.
+    let mut encoded_again = Vec::new();
+    encode(message, &again.object, &mut encoded_again);
+    assert_eq!(String::from_utf8_lossy(&encoded_again), shown(), "{}", message.name);
     assert!((1..=encoded.len()).contains(&prefix_len(&encoded)));
 
     let (mut stamped, at) = encode_stamped(message, &object);
