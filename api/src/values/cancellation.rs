@@ -23,7 +23,7 @@
 //! when they are dropped, as they are when the future of a request is dropped. Code that changes shared state counts no steps.
 //!
 //! A long computation also keeps a thread of the runtime from timers, signals and other requests. A poll that has taken
-//! [`HAND_OVER_AFTER`] therefore hands the other tasks of its thread over to another one.
+//! `HAND_OVER_AFTER` therefore hands the other tasks of its thread over to another one.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};

@@ -2,7 +2,7 @@
 //!
 //! Costs are part of the API of the host and follow the reference, also where a call costs nothing in proportion to what it
 //! does. Steps count what is done: one for each element visited, each value compared and each charge, and one for some bytes of
-//! text that are read. Every [`STEPS_PER_LOOK`] steps the evaluation asks the host whether it is to go on. A loop of the
+//! text that are read. Every `STEPS_PER_LOOK` steps the evaluation asks the host whether it is to go on. A loop of the
 //! library that does not count its steps could not be ended.
 
 use std::cell::Cell;

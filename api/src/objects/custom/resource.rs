@@ -8,7 +8,7 @@
 //! The schema is structural: a definition with another one is not served. What structural schemas forbid is passed over
 //! here. Formats that are not enforced are no constraint.
 //!
-//! The maker visits each node of the schema a fixed number of times. [`Maker`] counts the visits and gives up long after
+//! The maker visits each node of the schema a fixed number of times. `Maker` counts the visits and gives up long after
 //! the largest definition that a client can send, so that a defect here makes one type fail and never occupies a thread
 //! for good.
 

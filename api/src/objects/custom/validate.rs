@@ -13,8 +13,8 @@
 //! older schema can be changed elsewhere.
 //!
 //! A schema and an object that are both large can ask for more checks than a request may take: a schema in `allOf` is
-//! checked for each element of a list. [`Checks`] counts the work, and validation ends with an error of its own when the
-//! count reaches [`FUEL`]. Errors are cut where they are made, at [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
+//! checked for each element of a list. `Checks` counts the work, and validation ends with an error of its own when the
+//! count reaches `FUEL`. Errors are cut where they are made, at [`ERRORS_MAX`] and [`ERROR_BYTES_MAX`].
 
 use std::cell::{Cell, OnceCell};
 

@@ -17,7 +17,7 @@ const CALL_COST_MAX: u64 = 1_000_000;
 /// expressions that are made to take long.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Evaluates a program within [`CALL_COST_MAX`] and within the time of the request, or [`TIME_MAX`]. An evaluation that the end of the
+/// Evaluates a program within `CALL_COST_MAX` and within the time of the request, or `TIME_MAX`. An evaluation that the end of the
 /// request interrupts ends the request: it has no result that a policy could ignore.
 pub fn run<'v>(program: &Program, activation: &dyn Activation<'v>) -> Evaluation<'v> {
     let began = Instant::now();
