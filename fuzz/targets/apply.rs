@@ -5,6 +5,8 @@ use std::sync::LazyLock;
 use api::objects::apply::{ApplyError, Managed, Reset, Versions, Writer, apply as apply_configuration};
 use api::objects::strategy::Endpoint;
 use api::types::schema::conform::conform;
+use api::types::schema::decode::decode;
+use api::types::schema::encode::encode;
 use api::types::schema::registry::{Registry, Resource};
 use api::values::field::FieldSet;
 use api::values::json::{Object, Value, parse};
@@ -93,7 +95,9 @@ fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force
     let reset = Reset::of(resource, Endpoint::Main);
     let writer = Writer { manager, subresource: "", now: "2024-01-01T00:00:00Z" };
     match apply_configuration(&versions, &writer, &reset, live, config, force) {
-        Ok(applied) => applied.conformed(&resource.table.message, live).ok(),
+        Ok(applied) => {
+            applied.conformed(&resource.table.message, live).ok().map(|object| stored(resource, &object))
+        }
         Err(ApplyError::Conflicts(conflicts)) => {
             assert!(!force, "an apply with force has no conflicts");
             check_refusal(&conflicts.to_status(), &[409]);
@@ -104,6 +108,13 @@ fn lay(resource: &Resource, live: &Object, manager: &str, config: &Object, force
             None
         }
     }
+}
+
+/// The object as a later request reads it: an empty list in a field that is always written is stored as `null`.
+fn stored(resource: &Resource, object: &Object) -> Object {
+    let mut text = Vec::new();
+    encode(&resource.table.message, object, &mut text);
+    decode(&resource.table.message, &text).expect("a stored object is an object").object
 }
 
 fn owned(object: &Object, manager: &str) -> FieldSet<'static> {
