@@ -83,7 +83,7 @@ pub struct Exchange<'c> {
     is_anonymous: bool,
     /// How long the stages took, in order.
     stages: Vec<(&'static str, Duration)>,
-    /// What the layers below report of the request.
+    /// Collects the durations and webhook calls that the layers below report for the request.
     scope: Arc<RequestScope>,
     /// Why the request is refused, for the log: clients are not told all of it.
     refusal: Option<String>,

@@ -1,8 +1,8 @@
 //! `null` in a configuration of a custom type where its schema allows no `null` (docs/api/apply.md#apply).
 //!
-//! Decoding drops such members, as it does for every other verb, and the manager would own a field that nobody has. The
-//! reference server keeps them until validation refuses them. So they are put back after decoding. A member with a default
-//! gets that instead, and a `null` for a granular struct, map or list that has parts only gives up these parts.
+//! Decoding drops these members for every verb. An apply without them would leave its manager the owner of a field that
+//! the object does not have. The reference server keeps the members until validation refuses them, so this module puts them
+//! back after decoding. A member with a default gets the default instead, and a `null` for a granular struct, map or list that has parts only gives up these parts.
 
 use super::typed::{Type, item_element};
 use crate::types::schema::kind::Kind;
@@ -19,7 +19,7 @@ const NULLS_MAX: usize = 100;
 pub(super) struct Nulls(Vec<Vec<Element<'static>>>);
 
 impl Nulls {
-    /// Those of `config`, which is applied to `live`.
+    /// Returns the nulls of the configuration `config`, which is applied to `live`.
     pub(super) fn of(message: &Message, config: &Object, live: &Object) -> Nulls {
         let mut nulls = Nulls::default();
         if message.custom {

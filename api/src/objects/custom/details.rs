@@ -44,7 +44,7 @@ pub struct Details {
 }
 
 impl Details {
-    /// Those of a version of a definition that is read from `object`, with its place among the versions.
+    /// Returns the details of one version of the definition in `object`; the index of the version selects it.
     ///
     /// # Errors
     /// [`MakeError`] for a schema that is not structural.

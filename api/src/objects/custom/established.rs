@@ -155,7 +155,7 @@ impl Changes {
     }
 }
 
-/// What tells a resource from all others.
+/// Returns group, version and plural name, which identify a resource.
 fn name_of(resource: &Resource) -> (&str, &str, &str) {
     (&resource.group, &resource.version, &resource.table.plural)
 }

@@ -17,8 +17,8 @@ pub(super) enum Fault {
     Value(String),
 }
 
-/// What is wrong with a number, in order: outside of its format, not a multiple, too small, too large. A value whose type
-/// is `integer` has the range of `int64` where the schema names no format.
+/// Returns the faults of a number, in this order: outside of its format, not a multiple, too small, too large. A value of type
+/// `integer` without a format has the range of `int64`.
 pub(super) fn faults(limits: &Limits, is_integer: bool, value: &Value) -> impl Iterator<Item = Fault> {
     let format = match &*limits.format {
         "" if is_integer => DEFAULT,

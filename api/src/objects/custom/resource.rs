@@ -136,7 +136,7 @@ impl Maker {
     /// The struct of a node.
     fn structure(&mut self, schema: &Schema, name: &str, keeps: Keeps) -> Result<Struct, MakeError> {
         self.visit()?;
-        // What the parts are for is published from the author's text alone.
+        // OpenAPI publishes descriptions from the text of the author, so the type needs none.
         let mut made = Struct::new(name.to_owned());
         if let Some(limits) = self.node_limits(schema)? {
             made = made.limits(limits);

@@ -127,7 +127,7 @@ pub(super) fn placed(place: &str, separator: &str, error: FieldError) -> FieldEr
     FieldError { path: format!("{place}{separator}{below}"), ..error }
 }
 
-/// What is said where the checks were too many.
+/// Text of the error for an object whose validation was stopped because it needed too many checks.
 const EXHAUSTED: &str = "the object was not checked completely: the schemas that its type combines and the elements of the \
     object are together too many; use fewer of one or the other";
 
@@ -491,7 +491,7 @@ impl<'c> Checks<'c> {
                 let limits = limits_of(&field.kind, field.limits.as_deref());
                 let path = path.child(name);
                 let shape = match (&field.kind, limits) {
-                    // What every object has is checked elsewhere, but for what the schema says of it.
+                    // Other code validates the metadata that every object has; only restrictions of the schema are left.
                     (Kind::Message(inner), None) if !inner.custom => continue,
                     (Kind::Message(inner), Some(limits)) if !inner.custom => Shape::of_restriction(limits),
                     (kind, _) => Shape::of(kind, field.empty),

@@ -159,8 +159,8 @@ impl Exchange<'_> {
         }
     }
 
-    /// One line for each request, once its answer is known; the body of a list or watch is still to be sent then. The targets
-    /// of the three kinds of lines belong to the levels of detail of the log (docs/api/operations.md#the-log).
+    /// Logs the request when its response is known; the body of a list or watch has not been sent by then. The targets of the
+    /// three kinds of lines correspond to the levels of detail of the log (docs/api/operations.md#the-log).
     fn log(&self, response: &Response) {
         macro_rules! line {
             ($target:literal) => {

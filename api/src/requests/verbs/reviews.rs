@@ -384,7 +384,10 @@ fn component(call: &Call<'_>, name: &str, health: Result<String, String>) -> Obj
     component
 }
 
-/// What a component on this host says of its health, or why it does not.
+/// Returns the text with which a component on this host reports its health.
+///
+/// # Errors
+/// The reason why the component did not answer or is not healthy.
 async fn probed(port: u16) -> Result<String, String> {
     let tls = Tls::new(&Credentials { is_unverified: true, ..Credentials::default() })?;
     let endpoint = outgoing::Endpoint::at_port("127.0.0.1", port, "/healthz", Some(&tls))?;

@@ -12,7 +12,7 @@ use crate::values::request_scope::RequestScope;
 /// Requests that take longer have annotations.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What the annotations of one request are made of.
+/// The measurements from which the latency annotations of one request are computed.
 #[derive(Debug)]
 pub struct Latency {
     /// The group of the annotations.
@@ -23,7 +23,7 @@ pub struct Latency {
     pub answered: Instant,
     /// The stages before the request was served, by the name of their annotation.
     pub stages: Vec<(&'static str, Duration)>,
-    /// What the layers reported.
+    /// The durations and webhook calls that the layers reported.
     pub scope: Arc<RequestScope>,
 }
 

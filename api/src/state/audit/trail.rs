@@ -65,7 +65,7 @@ struct Found {
     request: Option<Value>,
     response: Option<Value>,
     annotations: BTreeMap<String, String>,
-    /// What annotations about the latency are made of once the answer has been sent.
+    /// Measurements for the latency annotations, which are added once the response has been sent.
     latency: Option<Latency>,
     /// The patch of the request is no JSON.
     lacks_patch: bool,

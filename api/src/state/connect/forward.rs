@@ -20,22 +20,6 @@ use crate::wire::outgoing::{self, Lease, Opened};
 use crate::wire::response::{Response, respond_text};
 use crate::wire::server::{Aborted, Body};
 
-/// What stays as it is in a path.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b'~')
-    .remove(b'$')
-    .remove(b'&')
-    .remove(b'+')
-    .remove(b',')
-    .remove(b'/')
-    .remove(b':')
-    .remove(b';')
-    .remove(b'=')
-    .remove(b'@');
-
 /// What stays as it is in a query.
 const PARAMETER: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -44,7 +28,7 @@ const OF_CONNECTION: [HeaderName; 6] = [CONNECTION, TE, TRAILER, TRANSFER_ENCODI
 
 /// Path and query as Go writes them: the path encoded anew, the parameters sorted by name.
 pub fn target(path: &str, query: Option<&str>) -> String {
-    let mut target = utf8_percent_encode(path, PATH).to_string();
+    let mut target = utf8_percent_encode(path, outgoing::PATH).to_string();
     let mut pairs: Vec<[String; 2]> = query
         .unwrap_or_default()
         .split('&')
@@ -83,7 +67,7 @@ fn encoded_text(text: &str) -> String {
 
 /// A path as it is written.
 pub fn encoded_path(path: &str) -> String {
-    utf8_percent_encode(path, PATH).to_string()
+    utf8_percent_encode(path, outgoing::PATH).to_string()
 }
 
 /// A path without `.` and `..`, as it is shown.

@@ -92,8 +92,8 @@ fn endpoint(
     Ok(Endpoint::with(url, &credentials)?.through(identities.egress(service.is_some())))
 }
 
-/// What stays as it is in a path that Go writes.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC
+/// Percent-encoding of a path as Go's URL type writes it: all characters but these are escaped.
+pub const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
     .remove(b'_')

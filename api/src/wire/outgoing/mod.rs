@@ -31,7 +31,7 @@ mod typed;
 
 pub use answer::Review;
 pub use authorities::Authorities;
-pub use client::{Client, Service};
+pub use client::{Client, PATH, Service};
 pub use counting::count_in;
 pub use credentials::{Credentials, Identity, Tls};
 pub use egress::{Egress, Networks};

@@ -82,19 +82,19 @@ impl Builder {
 
     /// Whether the next node is to be merged into the current mapping.
     pub fn expects_merge(&mut self) -> bool {
-        matches!(self.expect(), Some(Expect::Merge))
+        matches!(self.expected(), Some(Expect::Merge))
     }
 
     /// Makes the current mapping expect a mapping to merge.
     pub fn expect_merge(&mut self) {
-        if let Some(expect) = self.expect() {
+        if let Some(expect) = self.expected() {
             *expect = Expect::Merge;
         }
     }
 
     /// Makes the current mapping expect a key.
     pub fn expect_key(&mut self) {
-        if let Some(expect) = self.expect() {
+        if let Some(expect) = self.expected() {
             *expect = Expect::Key;
         }
     }
@@ -104,7 +104,7 @@ impl Builder {
         YamlError::meant("map merge requires map or sequence of maps as the value")
     }
 
-    fn expect(&mut self) -> Option<&mut Expect> {
+    fn expected(&mut self) -> Option<&mut Expect> {
         match self.stack.last_mut()? {
             Frame::Sequence(_) => None,
             Frame::Mapping(mapping) => Some(&mut mapping.expect),
@@ -114,7 +114,7 @@ impl Builder {
 
     /// Notes where the value that the current mapping expects begins.
     fn begin(&mut self, begin: usize) {
-        if let Some(Expect::Value(_, line)) = self.expect() {
+        if let Some(Expect::Value(_, line)) = self.expected() {
             line.get_or_insert(begin);
         }
     }
@@ -159,7 +159,7 @@ impl Builder {
             Some(Frame::Mapping(mapping)) => mapping.members.finish().into(),
             Some(Frame::Merged(_)) | None => return Ok(()),
         };
-        if matches!(self.expect(), Some(Expect::Key)) {
+        if matches!(self.expected(), Some(Expect::Key)) {
             return Err(YamlError::meant(format!("invalid map key: {}", go_syntax(&value))));
         }
         self.put(value);
@@ -175,7 +175,7 @@ impl Builder {
         line: usize,
         is_aliased: bool,
     ) -> Result<(), YamlError> {
-        let is_key = match self.expect() {
+        let is_key = match self.expected() {
             Some(Expect::Merge) => return Err(Self::not_a_map()),
             Some(expect @ Expect::Key) => {
                 // The key of a merge is not a node of the tree.
@@ -199,7 +199,7 @@ impl Builder {
             _ => String::new(),
         };
         if is_key {
-            if let Some(expect) = self.expect() {
+            if let Some(expect) = self.expected() {
                 *expect = Expect::Value(scalar::key(resolved, text), None);
             }
             return Ok(());
@@ -216,7 +216,7 @@ impl Builder {
     fn put(&mut self, value: Value) {
         if let Some(Frame::Sequence(items)) = self.stack.last_mut() {
             items.push(value);
-        } else if let Some(expect) = self.expect() {
+        } else if let Some(expect) = self.expected() {
             if let Expect::Value(key, line) = std::mem::take(expect) {
                 self.set(key, line.unwrap_or_default(), value);
             }
