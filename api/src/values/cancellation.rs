@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -66,6 +67,10 @@ pub enum Reason {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the computation was cancelled: {0:?}")]
 pub struct Cancelled(pub Reason);
+
+/// The error of a future whose panic was caught.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Panicked;
 
 /// Tells computations that they are over. Clones are one token.
 #[derive(Clone, Debug, Default)]
@@ -189,6 +194,18 @@ pub async fn within<F: Future>(token: Token, future: F) -> Result<F::Output, Can
 /// As for [`within`].
 pub fn following<F: Future>(future: F) -> impl Future<Output = Result<F::Output, Cancelled>> {
     within(current().unwrap_or_default(), future)
+}
+
+/// Runs `future`, and catches a panic of it. A cancellation is not a panic: it unwinds further, to [`within`].
+///
+/// # Errors
+/// [`Panicked`] if the future panicked. The panic hook has logged the text and the place by then.
+pub async fn catching_panics<F: Future>(future: F) -> Result<F::Output, Panicked> {
+    match AssertUnwindSafe(future).catch_unwind().await {
+        Ok(output) => Ok(output),
+        Err(payload) if payload.is::<Cancelled>() => resume_unwind(payload),
+        Err(_) => Err(Panicked),
+    }
 }
 
 /// The token of the computation that runs on this thread.
@@ -369,6 +386,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_cancellation_passes_where_panics_are_caught() {
+        let token = Token::default();
+        token.cancel(Reason::Shutdown);
+        let ended = within(token, catching_panics(endless())).await;
+        assert_eq!(ended, Err(Cancelled(Reason::Shutdown)));
+        let failing = async { std::panic::resume_unwind(Box::new("a panic")) };
+        let failed: Result<Result<(), Panicked>, Cancelled> =
+            within(Token::default(), catching_panics(failing)).await;
+        assert_eq!(failed, Ok(Err(Panicked)));
+    }
+
+    #[tokio::test]
     async fn what_is_held_is_given_back_and_other_panics_go_on() {
         struct Held<'h>(&'h AtomicBool);
         impl Drop for Held<'_> {
@@ -388,8 +417,7 @@ mod tests {
         assert_eq!(holding.await, Err(Cancelled(Reason::Gone)));
         assert!(given_back.load(Ordering::Relaxed));
         let failing = AssertUnwindSafe(within(Token::default(), async { resume_unwind(Box::new("defect")) }));
-        let payload =
-            futures_util::FutureExt::catch_unwind(failing).await.map(|_: Result<(), _>| ()).unwrap_err();
+        let payload = FutureExt::catch_unwind(failing).await.map(|_: Result<(), _>| ()).unwrap_err();
         assert_eq!(payload.downcast_ref(), Some(&"defect"));
         assert!(current().is_none());
     }

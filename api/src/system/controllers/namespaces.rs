@@ -13,13 +13,11 @@
 //! remembered that the store does not say, so a restart just begins again.
 
 use std::collections::{BTreeMap, HashSet};
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use engine::{Entry, EventKind, Revision, TailError};
-use futures_util::FutureExt;
 use futures_util::future::select_all;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
@@ -35,6 +33,7 @@ use crate::objects::strategy::Endpoint;
 use crate::types::attributes::Attributes;
 use crate::types::schema::registry::Resource;
 use crate::types::served::Served;
+use crate::values::cancellation::{Panicked, catching_panics};
 use crate::values::json::{Object, Value};
 use crate::values::object::{at, meta};
 use crate::values::status::Status;
@@ -120,10 +119,10 @@ fn holds(api: &Context, namespace: &Object) -> bool {
 async fn end(api: Arc<Context>, sweeps: Arc<Semaphore>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
-        match AssertUnwindSafe(empty(&api, &sweeps, &name, &mut backoff)).catch_unwind().await {
+        match catching_panics(empty(&api, &sweeps, &name, &mut backoff)).await {
             Ok(Ok(()) | Err(Trouble::Tail(TailError::Closed))) => return name,
             Ok(Err(trouble)) => tracing::warn!(namespace = name, error = %trouble, "emptying begins anew"),
-            Err(_) => tracing::error!(namespace = name, "emptying failed, beginning anew"),
+            Err(Panicked) => tracing::error!(namespace = name, "emptying failed, beginning anew"),
         }
         backoff.pause().await;
     }

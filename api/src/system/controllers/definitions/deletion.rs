@@ -7,11 +7,9 @@
 //! Objects are deleted as a request would delete them, so that finalizers are respected, and the types are served for as
 //! long as there are objects. Nothing is remembered that the store does not say, so a restart just begins again.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use engine::TailError;
-use futures_util::FutureExt;
 
 use super::super::contents::{Failures, delete_all};
 use super::super::{Backoff, EVENTS_MAX, Trouble};
@@ -22,6 +20,7 @@ use crate::objects::custom::serving::Makers;
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::types::schema::registry::Resource;
+use crate::values::cancellation::{Panicked, catching_panics};
 use crate::values::clock;
 use crate::values::json::{Object, Value};
 use crate::values::object::{finalizers, meta, set_finalizers};
@@ -48,13 +47,13 @@ pub(super) async fn end(api: Arc<Context>, name: String) -> String {
         let cleared = tokio::select! {
             biased;
             () = api.backends().until_whole(false) => continue,
-            cleared = AssertUnwindSafe(clear(&api, &name)).catch_unwind() => cleared,
+            cleared = catching_panics(clear(&api, &name)) => cleared,
         };
         match cleared {
             Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
             Ok(Ok(false)) => {}
             Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "deletion begins anew"),
-            Err(_) => tracing::error!(definition = name, "deletion failed, beginning anew"),
+            Err(Panicked) => tracing::error!(definition = name, "deletion failed, beginning anew"),
         }
         backoff.pause().await;
     }

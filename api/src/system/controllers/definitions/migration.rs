@@ -11,11 +11,10 @@
 //! object that changes meanwhile is in the new form already.
 
 use std::collections::HashSet;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use engine::TailError;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 
 use super::super::{Backoff, EVENTS_MAX, Ending, Trouble, WRITES_MAX};
@@ -26,6 +25,7 @@ use crate::objects::custom::definition::Definition;
 use crate::objects::store;
 use crate::objects::strategy::Endpoint;
 use crate::types::schema::registry::Resource;
+use crate::values::cancellation::{Panicked, catching_panics};
 use crate::values::json::{Object, Value};
 use crate::values::status::Status;
 use crate::writes::context::Context;
@@ -85,11 +85,11 @@ fn is_due(object: &Object, definition: &Definition) -> bool {
 async fn run(api: Arc<Context>, name: String) -> String {
     let mut backoff = Backoff::default();
     loop {
-        match AssertUnwindSafe(migrate(&api, &name)).catch_unwind().await {
+        match catching_panics(migrate(&api, &name)).await {
             Ok(Ok(true) | Err(Trouble::Tail(TailError::Closed))) => return name,
             Ok(Ok(false)) => {}
             Ok(Err(trouble)) => tracing::warn!(definition = name, error = %trouble, "migration begins anew"),
-            Err(_) => tracing::error!(definition = name, "migration failed, beginning anew"),
+            Err(Panicked) => tracing::error!(definition = name, "migration failed, beginning anew"),
         }
         backoff.pause().await;
     }
