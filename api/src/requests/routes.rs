@@ -10,6 +10,7 @@
 //!
 //! Knows which verbs a resource has, and not what they do.
 
+mod charging;
 #[cfg(test)]
 mod deprecated_test;
 mod passing;
@@ -27,6 +28,8 @@ use http::header::WARNING;
 use http::request::Parts as Head;
 use http::{Method, StatusCode};
 
+pub use self::charging::charged;
+use self::charging::{Relay, document_at};
 use self::passing::{elsewhere, forward, pass_on};
 use crate::objects::conversion::Conversions;
 use crate::objects::representation::{self, answer::respond_status};
@@ -44,7 +47,7 @@ use crate::state::zpages;
 use crate::types::features::Feature;
 use crate::types::schema::registry::{Registry, Resource};
 use crate::types::served::Served;
-use crate::values::memory::{Account, Charge, Document, Exhausted, FREE_ANSWER_BYTES};
+use crate::values::memory::{Account, Charge, Exhausted};
 use crate::values::query::Query;
 use crate::values::status::{Reason, Status, Subject};
 use crate::values::warning;
@@ -130,48 +133,6 @@ pub async fn serve(request: Permitted<'_>) -> Result<Response, Status> {
     }
 }
 
-/// The memory of a request that another server answers.
-struct Relay {
-    connection: Charge,
-    account: Account,
-}
-
-impl Relay {
-    /// Charges the connection to the other server before it is made.
-    fn begin(request: &Permitted<'_>) -> Result<Relay, Status> {
-        let connection = request.context.memory().relay().map_err(Status::no_memory)?;
-        Ok(Relay { connection, account: request.account.clone() })
-    }
-
-    /// The answer of the other server: its connection is charged until the answer or the tunnel has ended, and its chunks as
-    /// they come.
-    fn charge(self, response: Response) -> Response {
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            attach(&response, self.connection);
-            return response;
-        }
-        response.map(|body| body.charging(self.account).keeping(self.connection))
-    }
-}
-
-/// The kind of document that a path outside the resource API leads to, where one is made for each answer. Other paths have
-/// short answers, documents that all answers share, or streams.
-fn document_at(path: &str) -> Option<Document> {
-    let is_below =
-        |prefix: &str| path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    match path {
-        "/metrics" => Some(Document::Metrics),
-        "/metrics/slis" => Some(Document::Indicators),
-        "/statusz" | "/flagz" => Some(Document::Page),
-        "/" => Some(Document::Discovery),
-        _ if is_below("/debug/pprof") => Some(Document::Profile),
-        _ if is_below("/debug/api_priority_and_fairness") => Some(Document::FlowControl),
-        _ if is_below("/api") || is_below("/apis") => Some(Document::Discovery),
-        _ if is_below("/logs") => Some(Document::Page),
-        _ => None,
-    }
-}
-
 /// A path outside the resource API, with its answer charged before it is made.
 async fn serve_charged_document(request: Permitted<'_>) -> Result<Response, Status> {
     let (account, errors) = (request.account.clone(), request.errors);
@@ -186,19 +147,6 @@ async fn serve_charged_document(request: Permitted<'_>) -> Result<Response, Stat
     }
     let charge = account.made(document, bytes, charge).map_err(Status::no_memory)?;
     Ok(response.map(|body| body.charged(charge)))
-}
-
-/// The answer with its bytes charged, or the refusal that there is no room for it. It does not wait: the bytes are there, and
-/// would be there while it waits.
-pub fn charged(response: Response, account: &Account, errors: &Output) -> Response {
-    let bytes = response.body().uncharged_bytes();
-    if bytes <= FREE_ANSWER_BYTES {
-        return response;
-    }
-    match account.try_answer(bytes) {
-        Ok(charge) => response.map(|body| body.charged(charge)),
-        Err(error) => respond_status(&Status::no_memory(error), errors),
-    }
 }
 
 /// Requests for a resource or one of its subresources.
@@ -244,10 +192,8 @@ async fn serve_routed(request: Permitted<'_>, resource: &Arc<Resource>) -> Resul
         .subresources
         .iter()
         .any(|table| table.connect && table.name == request.info.subresource);
-    let relay = match connects || request.info.subresource == "log" {
-        true => Some(Relay::begin(&request)?),
-        false => None,
-    };
+    let relays = connects || request.info.subresource == "log";
+    let relay = relays.then(|| Relay::begin(&request)).transpose()?;
     let Permitted {
         context,
         types,
@@ -513,7 +459,7 @@ async fn serve_document(request: Permitted<'_>) -> Result<Response, Status> {
         Some(response) if is_sent_compressed(head, &response) => Ok(compress::gzip(response, &account).await),
         Some(_) if !has_method(context.builtin(), path, &head.method) => Err(Status::method_not_allowed()),
         Some(response) => Ok(response),
-        None if is_below_own_prefix((context.builtin(), types.registry()), path) => {
+        None if is_below_own_prefix(context.builtin(), types.registry(), path) => {
             Err(Status::no_such_route())
         }
         None => Ok(not_found_page()),
@@ -546,7 +492,7 @@ fn has_method(builtin: &Registry, path: &str, method: &Method) -> bool {
 
 /// Whether a path is below the server's version, the core group or a group of built-in types, all of whose paths are its own. A
 /// group of which the operator disabled every version has none.
-fn is_below_own_prefix((builtin, served): (&Registry, &Registry), path: &str) -> bool {
+fn is_below_own_prefix(builtin: &Registry, served: &Registry, path: &str) -> bool {
     if path.starts_with("/api/") || path.starts_with("/version/") {
         return true;
     }
