@@ -491,7 +491,7 @@ async fn a_refusal_is_not_larger_than_what_is_refused() {
             let is_refused =
                 reply.status == 422 || (verb == "apply" && field == "number" && reply.status == 500);
             let bytes = reply.text().len();
-            // What is refused appears in the message and among the causes, with escapes.
+            // A refused value appears in the message and among the causes, with escapes.
             if !is_refused || bytes > 16 * 1024 * 1024 {
                 wrong.push(format!(
                     "{verb} {field}: {} with {bytes} bytes after {:?}",

@@ -4,41 +4,12 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-/// Directories and files that are checked, relative to the workspace.
-const SOURCES: &[&str] = &[
-    "api",
-    "auth",
-    "benches",
-    "bin",
-    "docs",
-    "engine",
-    "fuzz",
-    "tests",
-    "ARCHITECTURE.md",
-    "CHANGELOG.md",
-    "README.md",
-];
+use crate::tree::{SOURCES, files, root};
 
-/// The workspace.
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
-
-/// Every text file below `path` that may cite.
-fn files(path: &Path, into: &mut Vec<PathBuf>) {
-    if path.is_dir() {
-        for entry in fs::read_dir(path).unwrap() {
-            files(&entry.unwrap().path(), into);
-        }
-    } else if path
-        .extension()
-        .is_some_and(|extension| ["md", "proto", "rs", "txt"].iter().any(|known| extension == *known))
-    {
-        into.push(path.to_owned());
-    }
-}
+/// Endings of the files that may cite.
+const ENDINGS: [&str; 4] = ["md", "proto", "rs", "txt"];
 
 /// The anchors of a page's headings, as GitHub makes them.
 fn anchors(page: &str) -> Vec<String> {
@@ -87,7 +58,7 @@ fn citations(text: &str) -> Vec<(String, Vec<String>)> {
 fn every_cited_page_and_heading_exists() {
     let root = root();
     let mut sources = Vec::new();
-    SOURCES.iter().for_each(|name| files(&root.join(name), &mut sources));
+    SOURCES.iter().for_each(|name| files(&root.join(name), &ENDINGS, &mut sources));
     let mut pages: HashMap<String, Option<Vec<String>>> = HashMap::new();
     let mut wrong = Vec::new();
     let mut count = 0;
@@ -117,7 +88,7 @@ fn every_cited_page_and_heading_exists() {
 fn headings_are_unique_across_the_pages_of_the_api() {
     let mut seen: HashMap<String, PathBuf> = HashMap::new();
     let mut pages = Vec::new();
-    files(&root().join("docs/api"), &mut pages);
+    files(&root().join("docs/api"), &ENDINGS, &mut pages);
     for page in pages {
         for anchor in anchors(&fs::read_to_string(&page).unwrap()) {
             let other = seen.insert(anchor.clone(), page.clone());

@@ -164,7 +164,7 @@ async fn a_log_that_was_cut_is_damaged_and_never_one_that_ends_earlier() {
         let mut server = stopped().await;
         let data_dir = server.data_dir().to_owned();
         if is_killed {
-            // What was written before the server was ready is known, however short it lived.
+            // The mark covers all writes from before the server was ready, however short it ran.
             fs::remove_dir_all(data_dir.join("log")).unwrap();
             fs::remove_file(data_dir.join("defaults")).unwrap();
             server.restart().await;
@@ -267,7 +267,7 @@ async fn a_loss_is_told_and_accepted_by_one_command_and_no_later_one_with_it() {
     let way_out = format!("cluster-apiserver accept-loss --data-dir={}", data_dir.display());
     assert!(log.contains("the store has records that it cannot read") && log.contains(&way_out), "{log}");
     assert!(log.contains("controller is off"), "{log}");
-    // What is asked for is done.
+    // Deletions that a client asks for are carried out.
     assert_eq!(client.delete(&format!("{MAPS}/dependent-0")).await.status, 200);
     let running = tool(&["accept-loss", &flag("data-dir", &data_dir)]);
     let why = String::from_utf8(running.stderr).unwrap();

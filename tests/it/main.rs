@@ -75,6 +75,7 @@ mod subresources;
 mod tidy;
 mod tokens;
 mod traces;
+mod tree;
 mod unreachable;
 mod unreadable;
 mod updates;

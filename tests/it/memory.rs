@@ -174,11 +174,11 @@ const UNREAD_REQUESTS: std::ops::RangeInclusive<usize> = 20..=1000;
 /// Requests on one connection without any room for answers.
 const PER_CONNECTION: usize = 100;
 
-/// What a connection holds besides what it is charged for: TLS, HTTP/2, and its own allotments.
+/// Bytes of a connection that are not charged to the account: TLS, HTTP/2, and its fixed allotments.
 const CONNECTION_BYTES: u64 =
     (memory::CONNECTION_BYTES + memory::CONNECTION_REQUESTS * memory::REQUEST_BYTES + 128 * 1024) as u64;
 
-/// What the process may hold besides: threads, the allocator's own lists, documents that are made once.
+/// Bytes of the process that are not charged to the account: threads, lists of the allocator, documents that are made once.
 const PROCESS_SLACK_BYTES: u64 = 16 << 20;
 
 /// Every path that the server says it has: those of its index, and the collections of all resources.
@@ -219,7 +219,7 @@ async fn routes(client: &Client) -> BTreeSet<String> {
         "/nothing",
     ];
     routes.extend(others.map(str::to_owned));
-    // One that lasts for half a minute.
+    // This request would last for half a minute.
     routes.retain(|route| route != "/debug/pprof/profile");
     routes
 }
