@@ -195,7 +195,7 @@ pub async fn run(
     let outcome = prepared.context("cannot create the bootstrap objects")?;
     lifecycle.advance(Stage::Bootstrapped);
     tracing::debug!(?outcome, "bootstrap");
-    // Whoever was told that the server is ready finds what it made at the start, or is told that it is lost.
+    // After a client has seen the server ready, the next start finds the records of this start or reports their loss.
     let noting = engine.clone();
     let noted = tokio::task::spawn_blocking(move || noting.note_durable()).await;
     if let Err(refusal) = noted.context("the store cannot be synced")? {
@@ -417,7 +417,7 @@ async fn end_at_log(config: &Config, engine: &Engine, replica: &Replica) -> anyh
     moving::out_of_etcd(&config.data_dir, engine, replica, open).await.map(drop)
 }
 
-/// What traces requests, the task that sends the spans until the server has stopped, and the count of those it has not sent.
+/// Returns the tracer, the task that sends the spans until the server has stopped, and the counter of unsent spans.
 fn traced(
     config: &TracingConfig,
     egress: &Egress,

@@ -481,7 +481,7 @@ mod tests {
             .map_err(|error| format!("{error:#}").replace(&dir.display().to_string(), "DIR"))
     }
 
-    /// What a flag needs beside itself to be read.
+    /// Returns the flags without which the server does not read the file of `flag`.
     fn companions(flag: &str) -> &'static str {
         match flag {
             "tls-cert-file" => "--tls-private-key-file=DIR/key",

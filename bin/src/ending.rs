@@ -40,7 +40,7 @@ const CLOSING_MAX: Duration = Duration::from_secs(10);
 /// unless the disk hangs.
 const LAST_CLOSE_MAX: Duration = Duration::from_secs(1);
 
-/// Of a shutdown without a deadline.
+/// Deadline that stands for an unlimited shutdown.
 const FOR_EVER: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// The end of the process, shared by the thread that watches over it and the run that carries it out.
@@ -78,7 +78,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Of a process that ends at `ends_at`, and whose shutdown takes `deadline` at most.
+    /// Returns the phases for a process that ends at `ends_at` and whose shutdown takes at most `deadline`.
     fn until(ends_at: Instant, deadline: Duration) -> Phases {
         let closing = (deadline / 4).min(CLOSING_MAX);
         let before_end = |share: u32| ends_at.checked_sub(closing * share / 8).unwrap_or(ends_at);
@@ -126,7 +126,7 @@ impl Ending {
         self.0.run.lock().engines = engines;
     }
 
-    /// What these have not written or sent in the last moment is lost.
+    /// Registers the audit sink and the span exporter. Events and spans that they hold at the deadline are counted as lost.
     pub fn attach_outlets(&self, sink: Option<Arc<dyn Sink>>, spans: Option<Waiting>) {
         let mut run = self.0.run.lock();
         (run.sink, run.spans) = (sink, spans);

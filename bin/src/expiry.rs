@@ -22,7 +22,7 @@ pub fn watch(metrics: &Metrics, certificate: &'static str, pem: &[u8]) {
     }
 }
 
-/// Returns the earliest end among the certificates of a PEM text in RFC 3339, for the log; empty if there is none.
+/// Returns the earliest end among the certificates of a PEM text in RFC 3339, for the log; empty without certificates.
 pub fn shown(pem: &[u8]) -> String {
     let end = first_end(pem).and_then(|end| jiff::Timestamp::from_second(end).ok());
     end.map(|end| end.to_string()).unwrap_or_default()

@@ -268,7 +268,7 @@ impl Flags {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Networks(pub Vec<Network>);
 
-/// What a shutdown takes at most beside the drain of requests, unless the operator says how long all of it may take.
+/// Time for the parts of a shutdown other than draining requests, unless the operator sets the deadline.
 const CLOSING: Duration = Duration::from_secs(10);
 
 /// The naming profile.

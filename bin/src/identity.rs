@@ -29,7 +29,7 @@ const TITLE: &str = "identity 1";
 /// How many records at the beginning of a log are looked at before the store is opened. A store begins with its identity.
 const EARLY_RECORDS_MAX: usize = 16;
 
-/// What the record says.
+/// Content of the record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Identity {
     /// Naming profile of the objects.
@@ -46,7 +46,7 @@ impl Identity {
         format!("{TITLE}\nprofile {profile}\nstore {number:016x}\nid {id}\n")
     }
 
-    /// What a value says; `None` where it is not an identity, or has a later layout.
+    /// Decodes a value; `None` if it is not an identity or has a later layout.
     fn decode(value: &[u8]) -> Option<Identity> {
         let mut lines = std::str::from_utf8(value).ok()?.lines();
         lines.next().filter(|title| *title == TITLE)?;
@@ -67,7 +67,7 @@ pub fn check_early(data_dir: &Path, naming: Profile) -> anyhow::Result<()> {
     if !has_log || moving::recorded(data_dir)? == Some(Place::Etcd) {
         return check_file(data_dir, naming);
     }
-    // What is wrong with the store is reported when it is opened.
+    // Opening the store reports its faults.
     let Ok(store) = Store::open(&dir) else { return Ok(()) };
     let value = store.records().take(EARLY_RECORDS_MAX).find_map(|found| match found {
         Found::Record(record) if record.key() == KEY => record.value(),
@@ -99,7 +99,7 @@ fn must_be(data_dir: &Path, profile: &str, naming: Profile) -> anyhow::Result<()
     Ok(())
 }
 
-/// The identity in the log; `None` where there is none that can be read.
+/// Reads the identity in the log; `None` if it is missing or unreadable.
 fn read(engine: &Engine) -> anyhow::Result<Option<Identity>> {
     let Some(entry) = engine.snapshot().get(KEY) else { return Ok(None) };
     match entry.read() {
@@ -165,7 +165,7 @@ pub async fn settle(engine: &Engine, data_dir: &Path, naming: Profile) -> anyhow
     let number = engine.store_number();
     let identity = match found {
         Some(identity) if identity.number == number => identity,
-        // None yet, or that of the store that this one was restored from.
+        // The store has no identity yet, or has that of the store from which it was restored.
         _ => {
             let id = moving::store_id(data_dir)?;
             let identity = Identity { profile: naming.profile.to_owned(), number, id };

@@ -35,7 +35,7 @@ const MEETING: Duration = Duration::from_millis(5);
 /// Pause between two looks while a worker thread waits.
 const MEETING_STEP: Duration = Duration::from_micros(100);
 
-/// What was observed at the last return and at the last tick.
+/// Observations at the last return and at the last tick.
 #[derive(Clone, Copy, Debug, Default)]
 struct Observed {
     /// Processor time at the last return.

@@ -98,7 +98,7 @@ impl RevisionSet {
         self
     }
 
-    /// Those that are not in `other`.
+    /// Returns the revisions that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &RevisionSet) -> RevisionSet {
         let mut left = Vec::new();
@@ -141,7 +141,7 @@ impl Losses {
         self.damaged.extend(&other.damaged);
     }
 
-    /// Those that `accepted` does not cover.
+    /// Returns the losses that `accepted` does not cover.
     #[must_use]
     pub fn beyond(&self, accepted: &Losses) -> Losses {
         Losses {
@@ -176,12 +176,12 @@ impl LossCounts {
     }
 }
 
-/// What is known of a store's losses, and what of it is accepted.
+/// The known losses of a store, and the accepted ones among them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LossReport {
-    /// All that were found, now or earlier.
+    /// All losses that were found, now or earlier.
     pub known: Losses,
-    /// Those that an operator accepted.
+    /// Losses that an operator accepted.
     pub accepted: Losses,
     /// How many lost revisions are known by their number alone: a checkpoint of a release without a ledger counts them.
     pub unnamed: u64,
@@ -249,7 +249,7 @@ impl LossReport {
 /// The ledger in a store.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct StoredLedger {
-    /// What it says; nothing where there is none.
+    /// Content of the ledger; empty without a ledger.
     pub report: LossReport,
     /// Its own revision, where it cannot be read.
     pub unreadable: Option<Revision>,
@@ -281,14 +281,14 @@ pub(crate) struct LossRegistry {
 #[derive(Debug)]
 struct State {
     report: LossReport,
-    /// What the ledger in the log says.
+    /// Content of the ledger in the log.
     noted: LossReport,
     /// How many revisions are lost among those up to which revision, where opening did not look.
     before: (u64, Revision),
 }
 
 impl LossRegistry {
-    /// Of a store in which opening found these losses, and that has this ledger. `before` says how many revisions were lost
+    /// Creates the registry of a store in which opening found these losses, and that has this ledger. `before` says how many revisions were lost
     /// up to which revision, according to the checkpoint that opening began with.
     pub fn new(found: Losses, ledger: StoredLedger, before: (u64, Revision)) -> LossRegistry {
         let mut report = ledger.report.clone();
@@ -301,7 +301,7 @@ impl LossRegistry {
         LossRegistry { state: Mutex::new(State { report, noted: ledger.report, before }), unaccepted }
     }
 
-    /// What is known.
+    /// Returns the known and the accepted losses.
     pub fn report(&self) -> LossReport {
         self.state.lock().report.clone()
     }

@@ -98,7 +98,7 @@ pub(crate) fn choose_on_full(candidates: &[Candidate], room: u64) -> Option<Rang
     let fitting = (0..candidates.len())
         .filter(|&at| candidates[at].gives_back_enough_on_full() && candidates[at].left() <= room);
     let deadest = fitting.min_by_key(|&at| share(&candidates[at]))?;
-    // What reclaim left of wholly dead segments has no records, and goes with a neighbour.
+    // A rewritten segment without live records is empty, and is merged with a neighbour.
     let goes = |candidate: &Candidate| {
         candidate.gives_back_enough_on_full() || candidate.forgotten && candidate.bytes == 0
     };

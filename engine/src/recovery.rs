@@ -60,7 +60,7 @@ pub(crate) struct Recovered {
     pub high_water: HighWater,
     /// Revisions whose records are damaged so far that not even their keys are known.
     pub lost_revisions: u64,
-    /// What cannot be read of the records that were looked at.
+    /// Unreadable records among those that were scanned.
     pub losses: Losses,
     /// The highest time of a record; 0 when there is none.
     pub time: CommitTime,

@@ -40,7 +40,7 @@ const SEGMENT_BYTES_MIN: u64 = 256 << 10;
 /// Reclamation's part grows with the largest segment that exists, up to one part in so many of the disk. Segments that an
 /// earlier release made may be larger than those of this one.
 const COPIES_OF_DISK: u64 = 8;
-/// Of a disk that has no reserve yet, at most one part in so many of the free room becomes one.
+/// The first reserve takes at most the free space of the disk divided by this number.
 const PART_OF_FREE: u64 = 2;
 
 /// How long released room stays free before the writers' part takes it back.
@@ -120,7 +120,7 @@ impl Part {
 }
 
 impl Reserve {
-    /// Of at most `bytes` for writers, on a store whose new segments have `segment_bytes` and whose largest segment holds
+    /// Opens a reserve of at most `bytes` for writers, on a store whose new segments have `segment_bytes` and whose largest segment holds
     /// `largest` bytes. Makes what is missing of it, as far as there is room. Without `bytes` there is no reserve at all.
     pub fn open(
         storage: Arc<dyn Storage>,
@@ -144,7 +144,7 @@ impl Reserve {
         if bytes > 0 {
             let largest = largest.min(capacity / COPIES_OF_DISK);
             writers = bytes.min(2 * segment_bytes) / piece_bytes;
-            // One piece more: for the header, and for what the log writes ahead meanwhile.
+            // An additional piece covers the header and the zeros that the log writes ahead meanwhile.
             copies = segment_bytes.max(largest).div_ceil(piece_bytes) + 1;
             if writers_held + copies_held == 0 {
                 // A disk that is nearly full is not filled by the first start.

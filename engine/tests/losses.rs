@@ -264,7 +264,7 @@ async fn restores_and_backups_carry_the_knowledge_of_a_loss() {
         assert_eq!(count_at(&at(name)).await, want, "{name}");
         let survey = offline::survey(&Store::open(&at(name)).unwrap(), |damage| panic!("{damage}"), |_| ());
         assert_eq!(survey.live_keys(), 4, "its own damage is gone");
-        // What was found by the first restore is known to the second, which finds nothing.
+        // The second restore finds no damage, and knows the losses that the first one found.
         if name == "restored" {
             let again = restored(&at(name), &at("once-more"), Point::Newest, false).unwrap();
             assert_eq!((again.unaccepted, again.damages), (want, 0));

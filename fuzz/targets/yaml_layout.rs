@@ -195,7 +195,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What follows a `-`: also a collection that begins on the same line.
+    /// Writes the part after a `-`, which may be a collection that begins on the same line.
     fn item(&mut self, item: &Node, column: usize) {
         let gap = 1 + self.input.below(3);
         let inner = column + 1 + gap;
@@ -212,7 +212,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What follows a `:` or a `-` in a collection at a column.
+    /// Writes the part after a `:` or a `-` in a collection at a column.
     fn value(&mut self, value: &Node, column: usize, may_be_indentless: bool) {
         let is_block = !self.input.one_in(3);
         let inner = column + 1 + self.input.below(4);

@@ -229,7 +229,7 @@ impl Memory {
     /// Room for the state of one more request of a connection. Does not wait: that would need the room too.
     ///
     /// # Errors
-    /// There is none.
+    /// No memory is free.
     pub fn request(&self, own: &Allotment) -> Result<Charge, Exhausted> {
         match own.requests.clone().try_acquire_owned() {
             // One permit of a connection is one request, and not part of the total.
@@ -241,7 +241,7 @@ impl Memory {
     /// Room for the connection to another server that answers a request. Does not wait, as [`request`](Self::request).
     ///
     /// # Errors
-    /// There is none.
+    /// No memory is free.
     pub fn relay(&self) -> Result<Charge, Exhausted> {
         self.requests.try_charge(RELAY_BYTES)
     }
@@ -249,7 +249,7 @@ impl Memory {
     /// Room for the content of a body, and of the `stored_bytes` of the object that it changes.
     ///
     /// # Errors
-    /// There was none in time, or never can be.
+    /// No memory became free in time, or the request needs more than the budget has.
     pub async fn work(&self, body_bytes: usize, stored_bytes: usize) -> Result<Charge, Exhausted> {
         // Stored text has no structures that defaults could still be added to, and is read only where it changes.
         let bytes = body_bytes.saturating_mul(WORK_MULTIPLE).saturating_add(stored_bytes.saturating_mul(8));
@@ -307,13 +307,13 @@ impl Memory {
 static REPLIES: LazyLock<Pool> =
     LazyLock::new(|| Pool::new(REPLIES_BYTES, REPLIES_BYTES / 4, CONNECTION_BODY_BYTES));
 
-/// What a value of an answer may come to once it is decoded: its place in a tree, a text of its own, and a copy for the caller.
+/// Bytes to charge for each value of an answer that is decoded: its node, a text of its own, and a copy for the caller.
 const REPLY_VALUE_BYTES: usize = 128;
 
 /// Room for bytes of an answer of another server before they are read.
 ///
 /// # Errors
-/// There was none in time, or never can be.
+/// No memory became free in time, or the request needs more than the budget has.
 pub async fn reply(bytes: usize) -> Result<Charge, Exhausted> {
     REPLIES.charge(bytes).await
 }
@@ -321,7 +321,7 @@ pub async fn reply(bytes: usize) -> Result<Charge, Exhausted> {
 /// Room for what an answer of another server comes to when it is decoded, which its separators tell.
 ///
 /// # Errors
-/// There was none in time, or never can be.
+/// No memory became free in time, or the request needs more than the budget has.
 pub async fn decoded_reply(text: &[u8]) -> Result<Charge, Exhausted> {
     let separators = memchr::memchr3_iter(b',', b'{', b'[', text).count();
     // In YAML each line is a value.
@@ -378,7 +378,7 @@ impl Account {
     /// Room for bytes of a request body.
     ///
     /// # Errors
-    /// There was none in time, or never can be.
+    /// No memory became free in time, or the request needs more than the budget has.
     pub async fn body(&self, bytes: usize) -> Result<Charge, Exhausted> {
         charge(&self.own.bodies, CONNECTION_BODY_BYTES, &self.memory.bodies, bytes).await
     }
@@ -394,7 +394,7 @@ impl Account {
     /// Room for a document before it is made, and the length that it is expected to have.
     ///
     /// # Errors
-    /// There was none in time.
+    /// No memory became free in time.
     pub async fn document(&self, document: Document) -> Result<(Charge, usize), Exhausted> {
         let expected = self.memory.documents.expected(document).min(self.memory.answers.large_bytes);
         Ok((self.answer(expected).await?, expected))
@@ -416,7 +416,7 @@ impl Account {
     /// Room for bytes of an answer.
     ///
     /// # Errors
-    /// There was none in time, or never can be.
+    /// No memory became free in time, or the request needs more than the budget has.
     pub async fn answer(&self, bytes: usize) -> Result<Charge, Exhausted> {
         charge(&self.own.answers, CONNECTION_BYTES, &self.memory.answers, bytes).await
     }

@@ -1,4 +1,4 @@
-//! What the layers below the request chain report about the request under way: where its time went, and which webhooks were
+//! The report of the layers below the request chain about the current request: where its time went, and which webhooks were
 //! called. Log lines of these layers name the request by its audit id.
 //!
 //! The scope belongs to the task of the request. A task that a layer spawns is outside of it, and reports nothing.

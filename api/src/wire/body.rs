@@ -47,8 +47,8 @@ impl Expected<'_> {
         }
     }
 
-    /// What strict decoding finds in a body that was refused because it is of another version of the kind: it is read in that
-    /// version before it is refused.
+    /// Returns the findings of strict decoding for a body that is refused because it has another version of the kind. The body
+    /// is read in that version before it is refused.
     pub fn strict_as_named(&self, input: Input, registry: &Registry, body: &[u8]) -> Vec<String> {
         let document = match input {
             Input::Json if !self.message.custom => json::parse(body).ok(),

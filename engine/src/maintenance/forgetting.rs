@@ -1,6 +1,6 @@
 //! Compaction at work: `raise the oldest readable revision → have the index forget, key by key → note it on disk`.
 //!
-//! What is to be forgotten is decided in `compaction.rs`. When keys are deleted on a full disk, history is kept for a shorter
+//! `compaction.rs` decides which revisions are forgotten. When keys are deleted on a full disk, history is kept for a shorter
 //! time than configured: the deleted states are history, and their space cannot be given back before they are forgotten.
 
 use std::time::Duration;

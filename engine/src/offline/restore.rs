@@ -131,7 +131,7 @@ pub fn restore(
     Ok(Restored { from_revision, revision, keys: places.len() as u64, bytes, damages, unaccepted })
 }
 
-/// What a walk over the old store finds.
+/// Result of a walk over the old store.
 struct States {
     /// The revision that is restored.
     revision: Revision,

@@ -55,7 +55,7 @@ pub(super) struct Scan {
     /// The highest time of a record.
     pub time: CommitTime,
     pub lost_revisions: u64,
-    /// What cannot be read of the records that were looked at.
+    /// Unreadable records among those that were scanned.
     pub losses: Losses,
     /// Where the first record of the last segment begins that nothing says is on disk.
     pub doubtful: Option<u64>,

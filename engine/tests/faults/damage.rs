@@ -635,7 +635,7 @@ fn damage_to_the_last_write_of_a_store_that_has_gone_idle_is_no_torn_end() {
         let disk = Disk::new(11);
         let (engine, mut stepper) = fault::open(&disk, &options()).unwrap();
         write(&engine, &mut stepper, "/one", b"one".to_vec());
-        // What is on disk by now is noted, and not again for a second.
+        // The mark covers the writes that are on disk, and is not raised again for a second.
         while stepper.maintain() {}
         write(&engine, &mut stepper, "/two", b"two".to_vec());
         while stepper.maintain() {}

@@ -12,7 +12,7 @@ use engine::{
 };
 
 const SEGMENT_BYTES: u64 = 256 * 1024;
-/// Of the simulated disk, 4096 bytes each.
+/// Number of pages of the simulated disk, 4096 bytes each.
 const PAGES: u64 = 1536;
 
 fn options() -> Options {

@@ -66,7 +66,7 @@ fn backend_to_v1(backend: &mut Value, place: &str, unknown: &mut impl FnMut(&str
     backend.insert("service", service.into());
 }
 
-/// What strict decoding found in the ingress before it was converted, and what it finds afterwards.
+/// Returns `decoded` with the findings of strict decoding from before the conversion put in front of its own.
 pub fn with_findings(mut decoded: Decoded, mut found: Vec<String>) -> Decoded {
     found.append(&mut decoded.strict);
     Decoded { strict: found, ..decoded }

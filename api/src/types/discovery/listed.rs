@@ -20,8 +20,8 @@ pub fn aggregated_media_type(naming: &Naming) -> String {
     media_type(naming, AGGREGATED_VERSION)
 }
 
-/// What extension servers are asked for: the aggregated document in any version, the newest first. Servers of older releases
-/// have the beta version alone, which is of the same form.
+/// Returns the `Accept` header for extension servers: the aggregated document in any version, the newest first. Servers of
+/// older releases have only the beta version, which has the same form.
 pub fn aggregated_media_types(naming: &Naming) -> String {
     AGGREGATED_VERSIONS.map(|version| media_type(naming, version)).join(",")
 }

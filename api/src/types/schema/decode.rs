@@ -310,7 +310,7 @@ impl Single<'_> {
         self.words(raw)
     }
 
-    /// A number by its words. Of integers, `1e2` is none and `-0` is one.
+    /// A number by its words. `-0` is an integer, and `1e2` is not.
     fn words<E: serde::de::Error>(self, words: &str) -> Result<Option<Value>, E> {
         let number = || format!("number {words}");
         match (self.kind, words.parse::<i64>()) {

@@ -186,7 +186,7 @@ fn finding(what: &str, path: &str) -> String {
     format!("{what} field {}", crate::values::field::go_quote(path))
 }
 
-/// What strict decoding says of an object of a custom type: all its repeated members, then what else was found.
+/// Returns the findings of strict decoding for an object of a custom type: all repeated members, then the other findings.
 pub(super) fn with_repeated(repeated: &[String], found: Vec<String>) -> Vec<String> {
     let repeated = repeated.iter().map(|path| finding("duplicate", path));
     let others = found.into_iter().filter(|found| !found.starts_with("duplicate field "));

@@ -195,7 +195,7 @@ fn quantities_keep_the_digits_of_numbers() {
         let tree = json::parse_exact(document.as_bytes()).unwrap();
         assert_eq!(kept(&conform(spec, tree).unwrap().object), want, "{number}");
     }
-    // What reads a configuration to a tree first has doubles.
+    // Code that first parses a configuration to a tree gets doubles.
     let tree = json::parse(br#"{"hard":{"cpu":18446744073709551615,"memory":1e21}}"#).unwrap();
     let object = conform(message("api.core.v1.ResourceQuotaSpec"), tree).unwrap().object;
     let hard = Value::from(object);

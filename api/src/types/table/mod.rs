@@ -163,7 +163,7 @@ enum Source {
     Cell(Cell),
     /// A path into a custom resource.
     Path(JsonPath),
-    /// The path of its name, which is empty if there is none.
+    /// The path of its name; empty without a name.
     Name(JsonPath),
 }
 

@@ -40,7 +40,7 @@ pub fn parse_exact_reporting_duplicates(text: &[u8]) -> Result<(Value, Vec<Strin
 pub(super) struct Words<'t> {
     numbers: Vec<&'t str>,
     next: Cell<usize>,
-    /// The document with `0` in place of the numbers that are too large for a double; `None` if there are none.
+    /// Returns the document with `0` in place of the numbers that are too large for a double; `None` without such numbers.
     pub(super) readable: Option<Vec<u8>>,
 }
 

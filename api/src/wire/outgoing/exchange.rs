@@ -312,7 +312,8 @@ async fn read(
         return Err(Failure::TooLong);
     }
     let mut text = BytesMut::new();
-    // What is announced is charged at once, and what is not as it comes: as much again as there is, for the buffer grows so.
+    // An announced length is charged at once. Other bytes are charged as they come, each time as many as there are already,
+    // because the buffer doubles.
     let exact = body.size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
     let mut charges = Vec::new();
     let mut charged = UNCHARGED_BYTES_MAX;

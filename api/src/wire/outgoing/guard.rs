@@ -46,7 +46,7 @@ fn is_local(ip: IpAddr) -> bool {
     ip.is_loopback() || ip.is_unspecified() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
-/// What a connection must not be made to.
+/// Rule for the addresses to which no connection may be made.
 #[derive(Clone, Debug, Default)]
 pub enum Guard {
     /// The caller or an operator chose the address.

@@ -167,7 +167,7 @@ impl Shutdown {
         self.0.0.drain_limit.get().copied()
     }
 
-    /// What counts the requests under way.
+    /// Returns the counter of the requests in progress.
     pub(super) fn under_way(&self) -> Arc<AtomicU64> {
         self.0.0.under_way.clone()
     }

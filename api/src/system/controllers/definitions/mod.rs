@@ -307,7 +307,7 @@ struct Decided {
     types: Types,
 }
 
-/// What becomes of the types of a definition.
+/// Change that a definition makes to the served types.
 enum Types {
     /// They are not served.
     Remove,

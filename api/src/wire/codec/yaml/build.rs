@@ -33,7 +33,7 @@ struct Mapping {
     expect: Expect,
 }
 
-/// What a mapping expects next.
+/// State of a mapping: the part that must come next.
 #[derive(Default)]
 enum Expect {
     #[default]

@@ -23,7 +23,7 @@ use super::scalar::{CORE_PREFIX, Tag};
 use super::scan::{Scanned, Scanner};
 use super::token::{Mark, TagDirective, TagParts, Token, TokenKind};
 
-/// What the parser tells of a document, with the line on which it begins, counted from 0.
+/// An event of the parser, with the line on which it begins, counted from 0.
 #[derive(Debug)]
 pub(super) struct Event<'t> {
     pub kind: EventKind<'t>,

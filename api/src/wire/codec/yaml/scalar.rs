@@ -8,7 +8,7 @@ use cel::number::format_double;
 use crate::types::schema::decode::plain_number;
 use crate::values::json::Value;
 
-/// What a scalar of a document means.
+/// A scalar after YAML 1.1 has resolved its type.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Resolved {
     Null,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::scan::{Scanned, Scanner};
 use super::token::{Mark, TokenKind};
 
-/// What happens to the line breaks at the end of a block scalar.
+/// Treatment of the line breaks at the end of a block scalar.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Chomping {
     Strip,
@@ -16,7 +16,7 @@ enum Chomping {
 /// White space between two parts of a scalar that is folded.
 #[derive(Default)]
 struct Gap<'t> {
-    /// The first line break; empty if there is none.
+    /// Returns the first line break; empty without one.
     first_break: &'t str,
     /// The line breaks after the first one.
     more_breaks: String,

@@ -13,7 +13,7 @@ pub(super) struct Mark {
     pub column: usize,
 }
 
-/// One token and where it begins and ends.
+/// A token with its start and end.
 #[derive(Debug)]
 pub(super) struct Token<'t> {
     pub kind: TokenKind<'t>,

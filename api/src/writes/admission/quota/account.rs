@@ -49,7 +49,7 @@ struct Request {
 /// A share, `None` for a dry run, or the refusal.
 type Decision = Result<Option<Share>, Refusal>;
 
-/// What a write took of one quota.
+/// The amounts that a write took of one quota.
 #[derive(Clone, Debug)]
 struct Taken {
     /// Identity of the quota: a quota of the same name that is created later has none of it.
@@ -79,7 +79,7 @@ struct Finished {
     answer: oneshot::Sender<Result<bool, Status>>,
 }
 
-/// What a write took of the quotas of its namespace. Dropping it gives the amounts back.
+/// The amounts that a write took of the quotas of its namespace. Dropping the share gives the amounts back.
 pub struct Share {
     account: Arc<Account>,
     id: u64,

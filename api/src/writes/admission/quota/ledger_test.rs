@@ -316,7 +316,7 @@ async fn any_order_of_writes_deletes_edits_and_recounts_counts_each_write_once()
             () = others => {}
         }
         assert!(longest.into_inner() < 200, "seed {seed}: a write waited for its share");
-        // What failed is given back by now, and what was counted twice.
+        // By now the amounts of failed writes, and amounts that were counted twice, have been given back.
         sleep(10 * COMMIT).await;
         assert!(bench.recount(COMMIT).await, "seed {seed}");
         assert_eq!(bench.used(), bench.model.maps.lock().len().to_string(), "seed {seed}");

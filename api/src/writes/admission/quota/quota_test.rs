@@ -135,7 +135,7 @@ async fn an_update_counts_what_it_adds_and_what_it_takes_away() {
     assert_eq!((code, answer.get("spec").map(Value::is_null)), (201, Some(false)));
 }
 
-/// What the quota `name` of the namespace uses of `count/pods`.
+/// Returns the usage of `count/pods` in the status of the quota `name`.
 async fn used_pods(server: &Server, name: &str) -> String {
     let (_, _, quota) = server.ask(&format!("GET {QUOTAS}/{name}"), "").await;
     quota.str_at(&["status", "used", "count/pods"]).to_owned()
