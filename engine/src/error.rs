@@ -10,6 +10,10 @@ use crate::seal::SealError;
 use crate::snapshot::Entry;
 use crate::types::Revision;
 
+/// What an operator can do where a file of the store is gone or unreadable.
+const FILE_BACK: &str =
+    "put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup";
+
 /// Why a store was not opened. Nothing was changed, apart from a directory that may have been made. Each text is
 /// one line and names the path.
 #[derive(Debug, thiserror::Error)]
@@ -40,20 +44,20 @@ pub enum OpenError {
         supported: u32,
     },
     /// The header of a segment is damaged in both its copies, so none of its records can be checked.
-    #[error("{}: both copies of its header are damaged, or it belongs to another store: put the file back, or restore the store from a backup", path.display())]
+    #[error("{}: both copies of its header are damaged, or it belongs to another store: {}", path.display(), FILE_BACK)]
     BadHeader {
         /// The segment.
         path: PathBuf,
     },
     /// A segment is gone that others, or a checkpoint, show to have been there.
-    #[error("{}: segment is missing: put the file back, or restore the store from a backup", path.display())]
+    #[error("{}: segment is missing: {}", path.display(), FILE_BACK)]
     MissingSegment {
         /// Where it should be.
         path: PathBuf,
     },
     /// The last segment is gone, as the high-water mark shows: the revisions in it, which were acknowledged, would be
     /// given out again.
-    #[error("{}: segment is missing, and with it all revisions from {first_revision} on: put the file back, or restore the store from a backup", path.display())]
+    #[error("{}: segment is missing, and with it all revisions from {first_revision} on: {}", path.display(), FILE_BACK)]
     MissingEnd {
         /// Where it should be.
         path: PathBuf,

@@ -367,12 +367,12 @@ fn refusals_to_open_are_one_line_with_the_path() {
     assert_eq!(
         refusal(&|path| std::fs::write(path, "something else").unwrap()),
         "/0000000001.segment: both copies of its header are damaged, or it belongs to another \
-         store: put the file back, or restore the store from a backup"
+         store: put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup"
     );
     assert_eq!(
         refusal(&|path| std::fs::rename(path, path.with_file_name("0000000002.segment")).unwrap()),
         "/0000000002.segment: both copies of its header are damaged, or it belongs to another \
-         store: put the file back, or restore the store from a backup"
+         store: put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup"
     );
     let text = Engine::open(Options::new("/dev/null/store")).unwrap_err().to_string();
     assert!(text.starts_with("/dev/null/store: cannot create the store's directory: "), "{text}");

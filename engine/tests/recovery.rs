@@ -274,6 +274,20 @@ async fn damage_in_older_segments_does_not_touch_the_others() {
     assert_eq!(put(&engine, "/new", "x").await.unwrap().revision, Revision::new(201));
 }
 
+/// Restores what is left of a store that is not opened. The new store continues above `newest`, the newest revision of the
+/// old one, and knows the loss.
+async fn restores_the_rest(temp: &TempDir, newest: u64) {
+    let (copies, mut damages) = (TempDir::new(), 0);
+    let dir = copies.path().join("rest");
+    let count = |_: &offline::Damage| damages += 1;
+    let done = offline::restore(temp.path(), &dir, offline::Point::Newest, true, count, |_, _| ()).unwrap();
+    assert!(damages > 0 && done.unaccepted.lost > 0, "{done:?}");
+    let engine = Engine::open(Options::new(&dir)).unwrap();
+    assert!(engine.revision().get() > newest, "{newest}: {done:?}");
+    assert_eq!(engine.losses().unaccepted_counts(), done.unaccepted);
+    engine.close().await;
+}
+
 #[tokio::test]
 async fn a_segment_that_is_gone_or_of_another_store_is_named() {
     let build = async |temp: &TempDir| {
@@ -290,7 +304,7 @@ async fn a_segment_that_is_gone_or_of_another_store_is_named() {
     let (temp, other) = (TempDir::new(), TempDir::new());
     build(&temp).await;
     build(&other).await;
-    let missing = "segment is missing: put the file back, or restore the store from a backup";
+    let missing = "segment is missing: put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup";
     let foreign =
         "segment belongs to another store: put the right file back, or restore the store from a backup";
     for at in 0..temp.segments().len() - 1 {
@@ -298,6 +312,7 @@ async fn a_segment_that_is_gone_or_of_another_store_is_named() {
         let aside = temp.path().join("aside");
         std::fs::rename(&path, &aside).unwrap();
         assert_eq!(refusal(&temp), format!("/{:010}.segment: {missing}", at + 1));
+        restores_the_rest(&temp, 200).await;
         std::fs::copy(other.segments().remove(at), &path).unwrap();
         let named = if at == 0 { 2 } else { at + 1 };
         assert_eq!(refusal(&temp), format!("/{named:010}.segment: {foreign}"));
@@ -415,6 +430,9 @@ async fn a_store_whose_last_segment_is_missing_is_refused_until_the_loss_is_acce
 
         let error = Engine::open(options.clone()).map(drop).unwrap_err();
         assert!(matches!(error, OpenError::MissingEnd { .. }), "{error}");
+        let told = "make a store of the rest with restore --skip-damaged";
+        assert!(error.to_string().contains(told), "{error}");
+        restores_the_rest(&temp, newest.get()).await;
         let store = offline::Store::open(temp.path()).unwrap();
         assert!(
             store.damage().iter().any(|damage| damage.problem == Problem::MissingEnd),

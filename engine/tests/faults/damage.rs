@@ -162,7 +162,7 @@ fn check_refusal(files: &Files, history: &History, random: &mut Random) -> Check
                 error,
                 OpenError::BadHeader { .. } | OpenError::MissingSegment { .. } | OpenError::MissingEnd { .. }
             );
-            let told = error.to_string().ends_with("put the file back, or restore the store from a backup");
+            let told = error.to_string().ends_with("put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup");
             check(Guarantee::Durable, meant && told, || format!("{name} is damaged or gone: {error}"))?;
             disk.put(name, &files[name]);
             check_served(&opened(&disk)?.0, history, 0, random)
@@ -579,12 +579,12 @@ fn what_cannot_be_opened_is_refused_with_what_to_do() {
     });
     let error = fault::open(&disk, &options()).map(drop).unwrap_err();
     assert!(matches!(error, OpenError::BadHeader { .. }), "{error}");
-    assert!(error.to_string().ends_with("put the file back, or restore the store from a backup"), "{error}");
+    assert!(error.to_string().ends_with("put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup"), "{error}");
     let disk = Disk::with_files(1, &files);
     disk.take(middle);
     let error = fault::open(&disk, &options()).map(drop).unwrap_err();
     assert!(matches!(error, OpenError::MissingSegment { .. }), "{error}");
-    assert!(error.to_string().ends_with("put the file back, or restore the store from a backup"), "{error}");
+    assert!(error.to_string().ends_with("put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup"), "{error}");
     // Nothing was changed by the refusals: with the file back in its place everything is there.
     disk.put(middle, &files[middle]);
     let (engine, _stepper) = fault::open(&disk, &options()).unwrap();
