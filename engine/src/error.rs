@@ -10,7 +10,7 @@ use crate::seal::SealError;
 use crate::snapshot::Entry;
 use crate::types::Revision;
 
-/// What an operator can do where a file of the store is gone or unreadable.
+/// The ways out for an operator whose store lacks a file, or has one that cannot be read.
 const FILE_BACK: &str =
     "put the file back, make a store of the rest with restore --skip-damaged, or restore one from a backup";
 
